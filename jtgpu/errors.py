@@ -164,13 +164,8 @@ class BackendUnavailable(JtgpuError):
 
 
 def closest(word: str, known: Iterable[str], n: int = 3) -> str:
-    """A phrase with the entries of `known` that are most similar to `word`, or an empty string.
-
-    Returns
-    -------
-    str
-        For example ``"; did you mean 'lung' or 'bronc'?"``. Empty for words of more than 100 characters, too.
-    """
+    """A phrase with the entries of `known` that are most similar to `word`, or an empty string."""
+    # returns For example ``"; did you mean 'lung' or 'bronc'?"``. Empty for words of more than 100 characters, too.
     if len(word) > MAX_WORD:
         return ""
     known = [k for k in known if len(k) <= 2 * MAX_WORD]

@@ -50,20 +50,13 @@ MOST_CASES = 10  # distinct cases that the timed propagations cycle through
 
 @dataclass(frozen=True)
 class Spread:
-    """Repeated measurements of one operation, in seconds.
-
-    Attributes
-    ----------
-    runs : int
-    median, minimum, maximum : float
-    low, high : float
-        Quartiles; minimum and maximum if there are fewer than four runs.
-    """
+    """Repeated measurements of one operation, in seconds."""
 
     runs: int
     median: float
     minimum: float
     maximum: float
+    # low, high: Quartiles; minimum and maximum if there are fewer than four runs
     low: float
     high: float
 
@@ -78,47 +71,29 @@ class Spread:
 
 @dataclass(frozen=True)
 class NetworkTiming:
-    """Result of `time_network`.
+    """Result of `time_network`."""
 
-    Attributes
-    ----------
-    network : str
-        File name without suffixes.
-    file : str
-    variables, cliques, largest, entries, bytes : int
-        Variables; cliques of the junction tree, entries of the largest clique and of all cliques; memory of one
-        propagation.
-    order : str
-        How the elimination order was chosen.
-    backend, device : str
-    observed : int
-        Number of observed variables in every run.
-    read, plan, compile, first : float
-        Seconds: file to network; elimination order, tree and plan; backend; first propagation (in which a backend may
-        still compile).
-    propagate : Spread
-        One later propagation, from evidence by name to labelled posteriors of all variables.
-    log_evidence : float
-        ln P(e) of the first case.
-    """
-
-    network: str
+    network: str  # file name without suffixes
     file: str
+    # variables, cliques, largest, entries, bytes: Variables; cliques of the junction tree, entries of the largest
+    #     clique and of all cliques; memory of one propagation
     variables: int
     cliques: int
     largest: int
     entries: int
     bytes: int
-    order: str
+    order: str  # how the elimination order was chosen
     backend: str
     device: str
-    observed: int
+    observed: int  # number of observed variables in every run
+    # read, plan, compile, first: Seconds: file to network; elimination order, tree and plan; backend; first propagation
+    #     (in which a backend may still compile)
     read: float
     plan: float
     compile: float
     first: float
-    propagate: Spread
-    log_evidence: float = field(default=0.0)
+    propagate: Spread  # one later propagation, from evidence by name to labelled posteriors of all variables
+    log_evidence: float = field(default=0.0)  # ln P(e) of the first case
 
     def as_dict(self) -> dict[str, Any]:
         """Fields as numbers, strings and one nested dict, for JSON."""
@@ -141,20 +116,9 @@ def sample_cases(net: BayesianNetwork, n_cases: int, share: float, seed: int) ->
     """Draw evidence from the network: forward samples of which a share of the variables is observed.
 
     Every case has positive probability, and all cases observe the same variables.
-
-    Parameters
-    ----------
-    net : BayesianNetwork
-    n_cases : int
-    share : float
-        Fraction of the variables that are observed, 0 to 1.
-    seed : int
-
-    Returns
-    -------
-    list of dict
-        Variable name to state number.
     """
+    # share: Fraction of the variables that are observed, 0 to 1
+    # returns list of dict: Variable name to state number.
     random = np.random.default_rng(seed)
     observed = np.sort(random.permutation(len(net))[: round(share * len(net))]).tolist()
     order = [net.index(v) for v in net.topological_order()]
@@ -171,13 +135,8 @@ def sample_cases(net: BayesianNetwork, n_cases: int, share: float, seed: int) ->
 
 
 def check_answers(posteriors: Posteriors, *, observed: Mapping[str, int] | None = None) -> None:
-    """Check that posteriors are distributions and agree with the observed states.
-
-    Raises
-    ------
-    JtgpuError
-        If they do not; the message names the variable.
-    """
+    """Check that posteriors are distributions and agree with the observed states."""
+    # raises JtgpuError: If they do not; the message names the variable.
     if not math.isfinite(posteriors.log_evidence):
         raise JtgpuError(f"wrong result: ln P(evidence) is {posteriors.log_evidence}, expected a finite number")
     for name, posterior in posteriors.items():
@@ -191,13 +150,8 @@ def check_answers(posteriors: Posteriors, *, observed: Mapping[str, int] | None 
 
 
 def warm_up(backend: BackendName = "auto") -> None:
-    """Import and compile everything, so that the first measured network does not pay for it.
-
-    Raises
-    ------
-    BackendUnavailable
-        If the backend cannot run on this machine.
-    """
+    """Import and compile everything, so that the first measured network does not pay for it."""
+    # raises BackendUnavailable: If the backend cannot run on this machine.
     from .backends.cpu.warm import warm_up as compile_cpu_kernels  # both import Numba
     from .plans.ordering import warm_up as compile_order_search
 
@@ -224,30 +178,15 @@ def time_network(  # noqa: PLR0913
     step: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> NetworkTiming:
-    """Read, plan, compile and propagate one network, and time each step.
-
-    Parameters
-    ----------
-    path : path-like
-    order, **options
-        See `jtgpu.BayesianNetwork.plan`; ``order="num"`` reads the ``.num`` file of the same name.
-    backend : str
-    runs : int
-        Number of timed propagations, after a first one.
-    evidence_share : float
-        Fraction of the variables that are observed. If above 0, the runs cycle through up to ten cases.
-    seed, order_seed : int
-        Random seeds of the observations and of the order search.
-    compile_options : mapping, optional
-        Options of ``compile``, such as ``threads``.
-    step : callable
-        Called with the name of each step as it begins: "read", "plan", "compile", "propagate".
-
-    Raises
-    ------
-    JtgpuError
-        Errors of reading, planning, compiling and propagating; also if an answer is not a distribution.
-    """
+    """Read, plan, compile and propagate one network, and time each step."""
+    # order, **options: See `jtgpu.BayesianNetwork.plan`; ``order="num"`` reads the ``.num`` file of the same name
+    # runs: Number of timed propagations, after a first one
+    # evidence_share: Fraction of the variables that are observed. If above 0, the runs cycle through up to ten cases.
+    # seed, order_seed: Random seeds of the observations and of the order search
+    # compile_options: Options of ``compile``, such as ``threads``
+    # step: Called with the name of each step as it begins: "read", "plan", "compile", "propagate"
+    # raises JtgpuError: Errors of reading, planning, compiling and propagating; also if an answer is not a
+    #     distribution.
     step("read")
     net, t_read = _timed(lambda: read(path))
     step("plan")

@@ -28,20 +28,10 @@ ON_GPUS = ("indexed", "gpu")
 
 
 def resolve(name: object, *, or_auto: bool = False) -> str:
-    """Check a backend's name.
-
-    Parameters
-    ----------
-    name : object
-        As the user gave it.
-    or_auto : bool
-        Whether ``"auto"`` is valid, too; see `jtgpu.backends.auto`.
-
-    Raises
-    ------
-    BackendUnavailable
-        For an unknown name.
-    """
+    """Check a backend's name."""
+    # name: As the user gave it
+    # or_auto: Whether ``"auto"`` is valid, too; see `jtgpu.backends.auto`
+    # raises BackendUnavailable: For an unknown name.
     if isinstance(name, str) and (name in BACKENDS or (or_auto and name == "auto")):
         return name
     hint = closest(name, BACKENDS) if isinstance(name, str) else ""
@@ -49,13 +39,8 @@ def resolve(name: object, *, or_auto: bool = False) -> str:
 
 
 def get(name: str) -> Prepare:
-    """The ``prepare`` function of a backend; imports the backend's module.
-
-    Raises
-    ------
-    BackendUnavailable
-        For an unknown name, or if a package that the backend needs is not installed.
-    """
+    """The ``prepare`` function of a backend; imports the backend's module."""
+    # raises BackendUnavailable: For an unknown name, or if a package that the backend needs is not installed.
     name = resolve(name)
     try:
         module = importlib.import_module(_MODULE[name], __package__)
@@ -65,26 +50,16 @@ def get(name: str) -> Prepare:
 
 
 def device_numbers(name: str, devices: Any) -> list[int]:
-    """Numbers of the CUDA devices that ``devices=`` names, for a backend that runs on GPUs.
-
-    Raises
-    ------
-    BackendUnavailable
-        For a backend that runs on no GPU, and for a device that does not exist.
-    """
+    """Numbers of the CUDA devices that ``devices=`` names, for a backend that runs on GPUs."""
+    # raises BackendUnavailable: For a backend that runs on no GPU, and for a device that does not exist.
     if resolve(name) not in ON_GPUS:
         raise BackendUnavailable(f"devices= names GPUs; the backend {name!r} runs on none ({', '.join(ON_GPUS)} do)")
     return context.device_numbers(devices)
 
 
 def free_on_devices(name: str, devices: Any = None) -> int | None:
-    """Free bytes of the GPU that a backend would use, the minimum of several; None for a backend on the CPU.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no such GPU.
-    """
+    """Free bytes of the GPU that a backend would use, the minimum of several; None for a backend on the CPU."""
+    # raises BackendUnavailable: If there is no such GPU.
     if devices is None and resolve(name) not in ON_GPUS:
         return None
     numbers = [None] if devices is None else device_numbers("gpu" if name == "auto" else name, devices)

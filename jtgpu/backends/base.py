@@ -160,19 +160,10 @@ class Backend(Protocol):
         """Whether the last digits of an answer may depend on earlier queries, as plans made for patterns do."""
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """Propagate one case.
-
-        Parameters
-        ----------
-        evidence : Evidence
-        targets : sequence of int, optional
-            Variables whose posteriors are computed; the cells of the others are undefined. Default: all.
-
-        Raises
-        ------
-        ImpossibleEvidence
-            If P(e) = 0.
-        """
+        """Propagate one case."""
+        # targets: sequence of int: Variables whose posteriors are computed; the cells of the others are undefined.
+        #     Default: all.
+        # raises ImpossibleEvidence: If P(e) = 0.
 
     def run_batch(
         self,
@@ -183,16 +174,11 @@ class Backend(Protocol):
         """Propagate B cases.
 
         Backends trust states and weights to be valid: `jtgpu.inference.evidence` checks what users give.
-
-        Parameters
-        ----------
-        states : (B, V) int32
-            Observed states, -1 = not observed.
-        likelihood : mapping, optional
-            Variable to finite weights >= 0, (B, card) float64; ones where a case has none.
-        targets : sequence of int, optional
-            Variables whose posteriors are computed, in the order of the result's columns. Default: all.
         """
+        # states: (B, V) int32: Observed states, -1 = not observed
+        # likelihood: Variable to finite weights >= 0, (B, card) float64; ones where a case has none
+        # targets: sequence of int: Variables whose posteriors are computed, in the order of the result's columns.
+        #     Default: all.
 
     def run_mixed(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
@@ -200,27 +186,17 @@ class Backend(Protocol):
         """Posteriors of all variables in a few cases whose evidence patterns will not recur, as a server gets them.
 
         The answers are those of `run_batch`, but for the last digits.
-
-        Parameters
-        ----------
-        states, likelihood
-            See `run_batch`.
         """
+        # states, likelihood: See `run_batch`
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """Propagate B cases given and answered column by column, as data frames store them.
-
-        Parameters
-        ----------
-        variables : sequence of int
-            The E variables that some case observes.
-        codes : (E, B) array of int
-            Observed states, -1 = not observed, trusted to be valid as in `run_batch`; int8 is fastest.
-        targets : sequence of int, optional
-            See `run_batch`.
-        """
+        """Propagate B cases given and answered column by column, as data frames store them."""
+        # variables: sequence of int: The E variables that some case observes
+        # codes: (E, B) array of int: Observed states, -1 = not observed, trusted to be valid as in `run_batch`; int8 is
+        #     fastest
+        # targets: sequence of int: See `run_batch`
 
     def run_counts(
         self,
@@ -228,22 +204,11 @@ class Backend(Protocol):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """Expected counts of every family, summed over a table of cases.
-
-        Parameters
-        ----------
-        states : (B, V) int32
-            Observed states, -1 = not observed.
-        weights : (B,) float64, optional
-            Finite weights of the cases, of any sign. Default: ones.
-        likelihood : mapping, optional
-            See `run_batch`.
-
-        Raises
-        ------
-        BackendUnavailable
-            If this backend does not support expected counts.
-        """
+        """Expected counts of every family, summed over a table of cases."""
+        # states: (B, V) int32: Observed states, -1 = not observed
+        # weights: (B,) float64: Finite weights of the cases, of any sign. Default: ones.
+        # likelihood: See `run_batch`
+        # raises BackendUnavailable: If this backend does not support expected counts.
 
     @property
     def device_number(self) -> int | None:
@@ -258,14 +223,9 @@ class Backend(Protocol):
         """Propagate B cases and leave the answers on the device; arguments as of `run_batch`.
 
         The states may also be a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous.
-
-        Raises
-        ------
-        EvidenceError
-            If a tensor is on another device, or has the wrong shape or type.
-        UnknownState
-            If a state of a tensor on the device is neither -1 nor one of its variable.
         """
+        # raises EvidenceError: If a tensor is on another device, or has the wrong shape or type.
+        # raises UnknownState: If a state of a tensor on the device is neither -1 nor one of its variable.
 
     @property
     def holds_cases(self) -> bool:
@@ -286,12 +246,8 @@ class Backend(Protocol):
         """Replace the model's numbers; the plan, compiled programs and device memory stay.
 
         Queries that run at the same time are finished first. Sessions made before must not be used afterwards.
-
-        Parameters
-        ----------
-        factors : sequence of float64 arrays
-            Of the same shapes as those that the backend was made of.
         """
+        # factors: sequence of float64 arrays: Of the same shapes as those that the backend was made of
 
     def session(self) -> Session:
         """A session: what a query has in common with earlier ones is not computed again."""
@@ -307,7 +263,6 @@ class PlainSession:
         self._backend = backend
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `Backend.run`."""
         return self._backend.run(evidence, targets)
 
     def close(self) -> None:
@@ -334,26 +289,21 @@ class BackendDefaults:
 
     @property
     def device_name(self) -> str:
-        """See `Backend.device_name`."""
         return ""
 
     @property
     def max_concurrent_tables(self) -> int:
-        """See `Backend.max_concurrent_tables`."""
         return 1
 
     @property
     def native_columns(self) -> bool:
-        """See `Backend.native_columns`."""
         return False
 
     @property
     def is_adaptive(self) -> bool:
-        """See `Backend.is_adaptive`."""
         return False
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `Backend.run`."""
         raise NotImplementedError
 
     def run_batch(
@@ -362,7 +312,6 @@ class BackendDefaults:
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `Backend.run_batch`."""
         columns = columns_of(self.posterior_ptr, targets)
         n = len(states)
         found = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
@@ -380,7 +329,6 @@ class BackendDefaults:
     def run_mixed(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
     ) -> BatchResult:
-        """See `Backend.run_mixed`."""
         return self.run_batch(states, likelihood)
 
     def run_columns(
@@ -398,12 +346,10 @@ class BackendDefaults:
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """See `Backend.run_counts`."""
         raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
 
     @property
     def device_number(self) -> int | None:
-        """See `Backend.device_number`."""
         return None
 
     def run_device(
@@ -412,12 +358,10 @@ class BackendDefaults:
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> DeviceResult:
-        """See `Backend.run_device`."""
         raise BackendUnavailable(f"{type(self).__name__} does not leave answers on a device; use backend='gpu'")
 
     @property
     def holds_cases(self) -> bool:
-        """See `Backend.holds_cases`."""
         return False
 
     def hold_cases(
@@ -426,15 +370,12 @@ class BackendDefaults:
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> HeldCases:
-        """See `Backend.hold_cases`."""
         raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `Backend.reload`."""
         raise NotImplementedError
 
     def session(self) -> Session:
-        """See `Backend.session`."""
         return PlainSession(self)
 
     def close(self) -> None:

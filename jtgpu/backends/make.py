@@ -46,22 +46,12 @@ def make(
     name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
     **options: Any,
 ) -> Backend:  # fmt: skip
-    """A backend of a plan and a model's numbers.
-
-    Parameters
-    ----------
-    name : str
-        See `jtgpu.backends.BACKENDS`.
-    plan : Plan
-    factors : sequence of float64 arrays
-        As in `jtgpu.backends.base.Prepare`.
-    devices : "all" or sequence of int, optional
-        GPUs that share the work.
-    replan : bool
-        Whether evidence patterns that recur may get their own plan, if the backend supports it.
-    **options
-        Of the backend.
-    """
+    """A backend of a plan and a model's numbers."""
+    # name: See `jtgpu.backends.BACKENDS`
+    # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
+    # devices: "all" or sequence of int: GPUs that share the work
+    # replan: Whether evidence patterns that recur may get their own plan, if the backend supports it
+    # **options: Of the backend
     _check_options(name, options)
     flag("replan", replan)
     if devices is not None:
@@ -84,16 +74,9 @@ def make_conditioned(
     name: str, split: SplitModel, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None,
     executor: Start | None = None, **options: Any,
 ) -> Backend:  # fmt: skip
-    """A backend that runs a plan once for every configuration of the split variables, and sums.
-
-    Parameters
-    ----------
-    split : SplitModel
-    plan : Plan
-        Of the split model.
-    executor : callable, optional
-        Makes what runs the slices. Default: this process, one after another or in parallel on `devices`.
-    """
+    """A backend that runs a plan once for every configuration of the split variables, and sums."""
+    # plan: Of the split model
+    # executor: Makes what runs the slices. Default: this process, one after another or in parallel on `devices`.
     _check_options(name, options)
     if devices is None:
         start = executor or one_after_another
@@ -104,19 +87,9 @@ def make_conditioned(
 
 
 def device_pool(name: str, devices: Any) -> DevicePool:
-    """The ``prepare`` function of a backend with a worker on each of several GPUs of this machine; for one use.
-
-    Parameters
-    ----------
-    name : str
-    devices : "all" or sequence of int
-        Numbers of CUDA devices; one that is given twice has two workers.
-
-    Raises
-    ------
-    BackendUnavailable
-        For a backend that runs on no GPU, and for a device that does not exist.
-    """
+    """The ``prepare`` function of a backend with a worker on each of several GPUs of this machine; for one use."""
+    # devices: "all" or sequence of int: Numbers of CUDA devices; one that is given twice has two workers
+    # raises BackendUnavailable: For a backend that runs on no GPU, and for a device that does not exist.
     numbers = device_numbers(name, devices)
     each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
     if name == "gpu":
@@ -137,13 +110,8 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def supported_options(name: str, options: Mapping[str, Any], is_auto: bool) -> dict[str, Any]:
-    """The options without a ``dtype`` that the backend has anyway.
-
-    Raises
-    ------
-    BackendUnavailable
-        For float32 on a backend that was named and computes in float64.
-    """
+    """The options without a ``dtype`` that the backend has anyway."""
+    # raises BackendUnavailable: For float32 on a backend that was named and computes in float64.
     if name in SINGLE_PRECISION or "dtype" not in options:
         return dict(options)
     choice("dtype", options["dtype"], ("float64", "float32"))

@@ -29,16 +29,9 @@ __all__ = ["Reference", "ReferenceSweep", "contract", "contract_maximal", "prepa
 def contract(
     tables: Sequence[NDArray[np.float64]], scopes: Sequence[Sequence[int]], out: Sequence[int]
 ) -> NDArray[np.float64]:
-    """``out[s] = sum_r prod_t tables[t][r, s]``: the one primitive of propagation.
-
-    Parameters
-    ----------
-    tables : float64 arrays
-    scopes : sequences of int
-        Variables of each table's axes.
-    out : sequence of int
-        Variables of the result's axes; the others are summed out.
-    """
+    """``out[s] = sum_r prod_t tables[t][r, s]``: the one primitive of propagation."""
+    # scopes: sequences of int: Variables of each table's axes
+    # out: sequence of int: Variables of the result's axes; the others are summed out
     # einsum takes at most 52 labels and 32 axes; axes of length one need neither
     wide = sorted({v for t, s in zip(tables, scopes, strict=True) for v, n in zip(s, t.shape, strict=True) if n > 1})
     label = {v: i for i, v in enumerate(wide)}
@@ -160,7 +153,6 @@ class Reference(BackendDefaults):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`."""
         plan, n, factors = self._plan, len(states), self._numbers()
         counts = Counts([np.zeros(f.shape) for f in factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
         for row, weight in enumerate(np.ones(n) if weights is None else weights):
@@ -177,11 +169,9 @@ class Reference(BackendDefaults):
         return counts
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `jtgpu.backends.base.Backend.reload`. A query that is running finishes with the old numbers."""
         self._factors = factors
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
         self._factors = None
 
     def _numbers(self) -> Sequence[NDArray[np.float64]]:
@@ -191,7 +181,6 @@ class Reference(BackendDefaults):
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Reference:
-    """See `jtgpu.backends.base.Prepare`."""
     return Reference(plan, factors)
 
 
@@ -262,7 +251,6 @@ class ReferenceSweep:
         return Best(np.array([s for _, s in found]), np.array([x for x, _ in found]))
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
-        """See `jtgpu.backends.sweep.Sweep.best_rows`."""
         found = np.full(states.shape, -1, np.int32)
         logs = np.full(len(states), -np.inf)
         for i, row in enumerate(states):
@@ -273,7 +261,6 @@ class ReferenceSweep:
         return Best(found, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        """See `jtgpu.backends.sweep.Sweep.draw`."""
         found = _Tables(self.program, self._factors, evidence)
         samples = np.empty((n, self.program.n_variables), np.int32)
         for row, numbers in enumerate(uniforms(n)):
@@ -289,7 +276,6 @@ class ReferenceSweep:
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
     ) -> NDArray[np.int32]:
-        """See `jtgpu.backends.sweep.Sweep.draw_rows`."""
         out = np.full(states.shape, -1, np.int32)
         for i, row in enumerate(states):
             numbers = uniforms(1)
@@ -299,7 +285,6 @@ class ReferenceSweep:
         return out
 
     def derivatives(self, evidence: Evidence) -> Derivatives:
-        """See `jtgpu.backends.sweep.Sweep.derivatives`."""
         program = self.program
         tables = _Tables(program, self._factors, evidence, zeros=True)
         cells, exponents = [], np.zeros(program.n_factors, np.int64)
@@ -323,7 +308,6 @@ class ReferenceSweep:
         )
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
-        """See `jtgpu.backends.sweep.Sweep.score`."""
         logs = np.zeros(len(states))
         with np.errstate(divide="ignore"):
             for factor, scope in zip(self._factors, self.program.factor_scopes, strict=True):

@@ -50,13 +50,8 @@ class Sweep(Protocol):
     program: Program
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
-        """The k best configurations; fewer if fewer have a probability above 0.
-
-        Raises
-        ------
-        ImpossibleEvidence
-            If none has.
-        """
+        """The k best configurations; fewer if fewer have a probability above 0."""
+        # raises ImpossibleEvidence: If none has.
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
         """The best configuration of each case: (B, V) observed states, -1 = not observed, and (B, card) weights. A case
@@ -65,12 +60,8 @@ class Sweep(Protocol):
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
         """n samples, (n, V); of a program by sum. Of each row of `uniforms` a sample uses the number of every
         variable, so equal rows give equal samples.
-
-        Raises
-        ------
-        ImpossibleEvidence
-            When P(e) = 0.
         """
+        # raises ImpossibleEvidence: When P(e) = 0.
 
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms

@@ -19,19 +19,11 @@ __all__ = ["answer_table"]
 def answer_table(
     solver: Solver, rows: AnsweredRows, kept: Sequence[tuple[Any, Any]] = (), *, probabilities: bool = True
 ) -> Any:
-    """The answers of n rows as an Arrow table.
-
-    Parameters
-    ----------
-    solver : Solver
-        The solver that answered the rows.
-    rows : AnsweredRows
-        The cells of a flagged row are null.
-    kept : sequence of (Arrow field, Arrow array)
-        Columns that precede the answers.
-    probabilities : bool
-        Whether to include the columns of probabilities.
-    """
+    """The answers of n rows as an Arrow table."""
+    # solver: The solver that answered the rows
+    # rows: The cells of a flagged row are null
+    # kept: sequence of (Arrow field, Arrow array): Columns that precede the answers
+    # probabilities: Whether to include the columns of probabilities
     pa = arrow()
     query, answers = solver.query, rows.answers
     n = rows.codes.shape[1]

@@ -136,7 +136,6 @@ def run_file(
     tree: JunctionTree, cases: Path, output: Path, table: TableOptions, options: FileOptions,
     progress: Progress | None = None,
 ) -> Report:  # fmt: skip
-    """See `answer_file`."""
     begun = time.perf_counter()
     model = tree.model
     source = open_cases(cases, model, options.dialect, threads=options.threads != 1)

@@ -69,21 +69,12 @@ class FileKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """How CSV files are written.
+    """How CSV files are written."""
 
-    Attributes
-    ----------
-    delimiter : str, optional
-        One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
-    quote : str
-        One character; empty if quotes are ordinary text.
-    encoding : str
-        Any superset of ASCII.
-    """
-
+    # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
     delimiter: str | None = None
-    quote: str = '"'
-    encoding: str = "utf-8"
+    quote: str = '"'  # one character; empty if quotes are ordinary text
+    encoding: str = "utf-8"  # any superset of ASCII
 
 
 @dataclass(frozen=True)

@@ -69,18 +69,11 @@ def map_in_order(
 
     The first error, in the order of the items, is raised after all results before it have been delivered. If the caller
     is interrupted, items in progress are finished and delivered up to the first gap, and the others are dropped.
-
-    Parameters
-    ----------
-    items : iterator
-        Advanced and closed in a thread of its own.
-    work : callable
-        Called from several threads.
-    deliver : callable
-        Called from a thread of its own.
-    concurrency : int
-        Number of items processed at the same time.
     """
+    # items: Advanced and closed in a thread of its own
+    # work: Called from several threads
+    # deliver: Called from a thread of its own
+    # concurrency: Number of items processed at the same time
     run = _Run(items, work, deliver, concurrency)
     try:
         threading.Thread(target=run.run_all, name="jtgpu-reader", daemon=True).start()

@@ -53,17 +53,10 @@ class Sink(Protocol):
         """Convert a table to what `append` takes; called from any thread, in any order."""
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:
-        """Write a chunk.
-
-        Parameters
-        ----------
-        table : object
-            As `encode` returns it.
-        position : dict
-            Position in the input at which reading continues after this chunk.
-        flagged : int
-            Number of its rows without an answer.
-        """
+        """Write a chunk."""
+        # table: As `encode` returns it
+        # position: Position in the input at which reading continues after this chunk
+        # flagged: Number of its rows without an answer
 
 
 @dataclass
@@ -79,21 +72,11 @@ def run_chunks(
     chunks: Iterator[CaseChunk], solver: Solver, kept: list[Any], sink: Sink, *,
     progress: Callable[[CaseChunk], None] | None = None, concurrency: int = 1,
 ) -> None:  # fmt: skip
-    """Read, answer and write all chunks in order; an error is raised after everything before it has been written.
-
-    Parameters
-    ----------
-    chunks : iterator
-        Their columns are those of the solver's query, then `kept`.
-    solver : Solver
-    kept : list of Arrow fields
-        Columns to copy.
-    sink : Sink
-    progress : callable, optional
-        Called after each chunk, in the thread that writes.
-    concurrency : int
-        Number of chunks processed at the same time; see `default_concurrency`.
-    """
+    """Read, answer and write all chunks in order; an error is raised after everything before it has been written."""
+    # chunks: Their columns are those of the solver's query, then `kept`
+    # kept: list of Arrow fields: Columns to copy
+    # progress: Called after each chunk, in the thread that writes
+    # concurrency: Number of chunks processed at the same time; see `default_concurrency`
 
     def answer(chunk: CaseChunk) -> _AnsweredChunk:
         table, flagged = _answer(chunk, solver, kept)

@@ -20,18 +20,9 @@ LOG = 10.0  # seconds between two lines of a log
 
 @contextmanager
 def progress_of(wanted: bool | Progress | None) -> Iterator[Progress | None]:
-    """What to call with the progress of a run.
-
-    Parameters
-    ----------
-    wanted : bool or callable, optional
-        True: a line on stderr. A callable: this one. False or None: nothing.
-
-    Raises
-    ------
-    EvidenceError
-        If `wanted` is anything else.
-    """
+    """What to call with the progress of a run."""
+    # wanted: True: a line on stderr. A callable: this one. False or None: nothing.
+    # raises EvidenceError: If `wanted` is anything else.
     if wanted is None or wanted is False:
         yield None
     elif callable(wanted):

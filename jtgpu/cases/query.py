@@ -49,21 +49,10 @@ class TableQuery:
         return names + ["error"] * self.flag
 
     def schema(self, model: DiscreteModel, kept: Iterable[tuple[str, Any]] = (), skip: int = 0) -> Any:
-        """Arrow schema of the answer.
-
-        Parameters
-        ----------
-        model : DiscreteModel
-        kept : iterable of (str, Arrow type)
-            Columns of the table of cases that precede the answer's.
-        skip : int
-            Number of the answer's first columns to leave out.
-
-        Raises
-        ------
-        EvidenceError
-            If two columns would have the same name.
-        """
+        """Arrow schema of the answer."""
+        # kept: iterable of (str, Arrow type): Columns of the table of cases that precede the answer's
+        # skip: Number of the answer's first columns to leave out
+        # raises EvidenceError: If two columns would have the same name.
         pa = arrow()
         fields = list(kept)
         names = self.columns(model)
@@ -84,28 +73,15 @@ class TableQuery:
 def resolve_query(
     model: DiscreteModel, columns: Sequence[str], options: TableOptions, *, source: str = "the table"
 ) -> tuple[TableQuery, list[str]]:
-    """Determine the results to compute for a table with these columns, and the columns to copy to the answer.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    columns : sequence of str
-        Names of the table's columns.
-    options : TableOptions
-        ``targets``: default, the variables that are not evidence, or all if every variable is. ``evidence_columns``:
-        default, every column that is a variable, except explicit targets (the prediction of a column does not use that
-        column). Columns that are not variables are then ignored, but a column whose name is almost that of a variable
-        is an error; see `jtgpu.inference.tables.columns.evidence_columns`.
-    source : str
-        Name of the table in messages.
-
-    Raises
-    ------
-    UnknownVariable
-        If a target or column does not exist; the message suggests the closest names.
-    EvidenceError
-        If a column occurs twice, or no column is a variable.
-    """
+    """Determine the results to compute for a table with these columns, and the columns to copy to the answer."""
+    # columns: sequence of str: Names of the table's columns
+    # options: ``targets``: default, the variables that are not evidence, or all if every variable is.
+    #     ``evidence_columns``: default, every column that is a variable, except explicit targets (the prediction of a
+    #     column does not use that column). Columns that are not variables are then ignored, but a column whose name is
+    #     almost that of a variable is an error; see `jtgpu.inference.tables.columns.evidence_columns`.
+    # source: Name of the table in messages
+    # raises UnknownVariable: If a target or column does not exist; the message suggests the closest names.
+    # raises EvidenceError: If a column occurs twice, or no column is a variable.
     targets = None
     if options.targets is not None:
         targets = list(dict.fromkeys(model.index(t) for t in as_list(options.targets, "targets")))

@@ -44,25 +44,14 @@ class Explanations:
 
 @dataclass
 class Answers:
-    """Answers of n cases, of which u distinct ones were computed.
+    """Answers of n cases, of which u distinct ones were computed."""
 
-    Attributes
-    ----------
-    posterior : (u, T) float64
-        Target after target; a view of a (T, u) array if the backend computes columns.
-    log_evidence : (u,) float64
-    impossible : (u,) bool
-    inverse : (n,) int64, optional
-        Computed case of each case; None if all were computed.
-    explanations : optional
-        Explanations of the u cases.
-    """
-
+    # (u, T) float64: Target after target; a view of a (T, u) array if the backend computes columns
     posterior: NDArray[np.float64]
-    log_evidence: NDArray[np.float64]
-    impossible: NDArray[np.bool_]
-    inverse: NDArray[np.int64] | None = None
-    explanations: Explanations | CaseExplanations | None = None
+    log_evidence: NDArray[np.float64]  # (u,) float64
+    impossible: NDArray[np.bool_]  # (u,) bool
+    inverse: NDArray[np.int64] | None = None  # (n,) int64: Computed case of each case; None if all were computed
+    explanations: Explanations | CaseExplanations | None = None  # explanations of the u cases
 
     def expand(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values of the u computed cases, repeated for all n cases along the last axis."""
@@ -71,46 +60,22 @@ class Answers:
 
 @dataclass
 class AnsweredRows:
-    """Rows of a table with their answers.
-
-    Attributes
-    ----------
-    answers : Answers
-    codes : (E, n) array of int
-        State of each evidence variable in each row.
-    flagged : dict
-        Reason why a row has no answer, by row.
-    """
+    """Rows of a table with their answers."""
 
     answers: Answers
-    codes: NDArray[Any]
-    flagged: dict[int, str]
+    codes: NDArray[Any]  # (E, n) array of int: State of each evidence variable in each row
+    flagged: dict[int, str]  # reason why a row has no answer, by row
 
 
 class Solver:
-    """A tree and the results that it computes for every case of a table.
-
-    Parameters
-    ----------
-    tree : JunctionTree
-    query : TableQuery
-    options : TableOptions
-        ``na_values`` and ``do``.
-    by_index : bool
-        Whether numbers in cells are always numbers of states; see `jtgpu.inference.tables.states`.
-
-    Attributes
-    ----------
-    each : callable
-        Maps a function over pieces of work; see `jtgpu.inference.tables.encoder.Encoder.encode`.
-    report : callable, optional
-        Called with the progress by solvers that divide their work themselves; see `jtgpu.cases.progress`.
-    by_columns : bool
-        Whether the backend computes columns; a call then takes any number of cases.
-    log_priors : list of arrays
-        For the conflict measure: ln P of each state of each evidence variable without evidence, and 0 for "not
-        observed".
-    """
+    """A tree and the results that it computes for every case of a table."""
+    # options: ``na_values`` and ``do``
+    # by_index: Whether numbers in cells are always numbers of states; see `jtgpu.inference.tables.states`
+    # each: Maps a function over pieces of work; see `jtgpu.inference.tables.encoder.Encoder.encode`
+    # report: Called with the progress by solvers that divide their work themselves; see `jtgpu.cases.progress`
+    # by_columns: Whether the backend computes columns; a call then takes any number of cases
+    # log_priors: list of arrays: For the conflict measure: ln P of each state of each evidence variable without
+    #     evidence, and 0 for "not observed"
 
     def __init__(
         self, tree: JunctionTree, query: TableQuery, options: TableOptions | None = None, *, by_index: bool = False
@@ -136,20 +101,11 @@ class Solver:
         self, columns: Sequence[Any], n: int, error: RowError, rejected: Mapping[int, str] | None = None, *,
         is_text: bool = False,
     ) -> AnsweredRows:  # fmt: skip
-        """Encode and answer n rows.
-
-        Parameters
-        ----------
-        columns : sequence
-            The columns of evidence; see `jtgpu.inference.tables.encoder.Encoder.encode`.
-        n : int
-        error : callable
-            Makes the error for a row that has no answer; the first one is raised unless the query flags such rows.
-        rejected : mapping, optional
-            Rows that could not be read, and why.
-        is_text : bool
-            Whether they come from a text file, in which words may mean missing cells.
-        """
+        """Encode and answer n rows."""
+        # columns: The columns of evidence; see `jtgpu.inference.tables.encoder.Encoder.encode`
+        # error: Makes the error for a row that has no answer; the first one is raised unless the query flags such rows
+        # rejected: Rows that could not be read, and why
+        # is_text: Whether they come from a text file, in which words may mean missing cells
         encoded = self.encoders[is_text].encode(columns, n, self.each)
         flagged = dict(sorted((encoded.rejected | dict(rejected or {})).items()))
         if flagged and not self.query.flag:
@@ -163,13 +119,8 @@ class Solver:
         return AnsweredRows(answers, encoded.codes, flagged)
 
     def solve(self, codes: NDArray[Any]) -> Answers:
-        """Answer n cases; equal cases are computed once if there are enough of them.
-
-        Parameters
-        ----------
-        codes : (E, n) array of int
-            See `jtgpu.inference.tables.encoder.Encoded`.
-        """
+        """Answer n cases; equal cases are computed once if there are enough of them."""
+        # codes: (E, n) array of int: See `jtgpu.inference.tables.encoder.Encoded`
         targets = self.query.targets
         if self.by_columns:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)

@@ -32,29 +32,14 @@ def read_file(
 
     Columns of a CSV file hold numbers if all their cells are numbers, with decimal points or, where the delimiter is no
     comma, decimal commas.
-
-    Parameters
-    ----------
-    path : str or Path
-    dialect : CsvDialect, optional
-    na_values : str or iterable of str, optional
-        Words of a CSV file that are null; see `jtgpu.util.missing.na_words`.
-    states : mapping, optional
-        Columns of a CSV file that are text, and words that are not null in them.
-    keep_words : bool
-        Leave these words as they are in columns of text.
-    as_text : bool
-        Leave the cells of a CSV file as they are: all columns are text, and no cell is null.
-
-    Raises
-    ------
-    FileError
-        If it cannot be opened.
-    ParseError
-        If it cannot be read; the message names the line.
-    DataError
-        If two columns have the same name.
     """
+    # na_values: str or iterable of str: Words of a CSV file that are null; see `jtgpu.util.missing.na_words`
+    # states: Columns of a CSV file that are text, and words that are not null in them
+    # keep_words: Leave these words as they are in columns of text
+    # as_text: Leave the cells of a CSV file as they are: all columns are text, and no cell is null
+    # raises FileError: If it cannot be opened.
+    # raises ParseError: If it cannot be read; the message names the line.
+    # raises DataError: If two columns have the same name.
     source = open_cases(Path(path), DiscreteModel({}), dialect)
     try:
         reject_repeated(source.columns, source.columns, str(path))

@@ -285,13 +285,7 @@ class PosteriorOptions:
         )  # fmt: skip
 
     def check(self, model: ModelOptions, force: bool) -> None:
-        """Reject contradictions and outputs before anything is computed.
-
-        Raises
-        ------
-        typer.BadParameter
-        OutputExists
-        """
+        """Reject contradictions and outputs before anything is computed."""
         if self.is_wanted(model) and model.method in SEARCHES:
             raise typer.BadParameter(
                 f"{model.method} finds a graph, not the probabilities of arcs: use auto, exact or mcmc",

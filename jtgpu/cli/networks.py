@@ -76,13 +76,8 @@ def one_target(argument: str | None, option: str | None, what: str, hint: str = 
 
 
 def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[str]:
-    """Split comma-separated names; names may contain commas themselves, and the longest known name matches.
-
-    Raises
-    ------
-    UnknownVariable
-        If a name is not known; the message calls it a `what` and suggests the closest ones.
-    """
+    """Split comma-separated names; names may contain commas themselves, and the longest known name matches."""
+    # raises UnknownVariable: If a name is not known; the message calls it a `what` and suggests the closest ones.
     valid = set(known)
     found = []
     for text in given:
@@ -100,13 +95,8 @@ def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[s
 
 
 def case_of(net: DiscreteModel, given: list[str] | None, file: str | None) -> dict[str, int | frozenset[int]]:
-    """The evidence of ``--evidence`` and ``--evidence-file``; a `Case` if there is a file.
-
-    Raises
-    ------
-    EvidenceError
-        If both give evidence on a variable.
-    """
+    """The evidence of ``--evidence`` and ``--evidence-file``; a `Case` if there is a file."""
+    # raises EvidenceError: If both give evidence on a variable.
     findings = parse_findings(net, given or [])
     if file is None:
         return findings
@@ -126,15 +116,9 @@ def findings_as_json(findings: Mapping[str, int | frozenset[int]]) -> dict[str, 
 
 
 def check_output(path: str | os.PathLike[str], force: bool) -> None:
-    """Reject an output before the computation starts.
-
-    Raises
-    ------
-    OutputExists
-        If the file exists, unless `force` is given.
-    typer.BadParameter
-        If its folder does not exist, or it is a folder itself.
-    """
+    """Reject an output before the computation starts."""
+    # raises OutputExists: If the file exists, unless `force` is given.
+    # raises typer.BadParameter: If its folder does not exist, or it is a folder itself.
     target = Path(path)
     if not target.absolute().parent.is_dir():
         raise typer.BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")

@@ -28,18 +28,9 @@ class Without:
 
 
 def expand_groups(command: Callable[P, R]) -> Callable[..., R]:
-    """A command that Typer can read: every parameter that is a group is replaced by the group's options.
-
-    Parameters
-    ----------
-    command : callable
-        A parameter whose type is a dataclass is a group. The fields of the dataclass carry Typer's annotations.
-
-    Returns
-    -------
-    callable
-        Takes the options one by one and calls `command` with the groups built from them.
-    """
+    """A command that Typer can read: every parameter that is a group is replaced by the group's options."""
+    # command: A parameter whose type is a dataclass is a group. The fields of the dataclass carry Typer's annotations.
+    # returns Takes the options one by one and calls `command` with the groups built from them.
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[type, list[str]]] = {}

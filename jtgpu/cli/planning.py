@@ -38,13 +38,8 @@ class PlanOptions:
         return math.inf if self.memory_limit == "none" else self.memory_limit
 
     def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
-        """Keywords of ``net.plan`` except the order; those that were not given are left to its defaults.
-
-        Parameters
-        ----------
-        run : RunOptions, optional
-            The plan has to fit in the memory of the devices named here.
-        """
+        """Keywords of ``net.plan`` except the order; those that were not given are left to its defaults."""
+        # run: The plan has to fit in the memory of the devices named here
         options: dict[str, Any] = {"seed": self.order_seed, "cache": not self.no_cache}
         if self.time_limit is not None:
             options["time_limit"] = self.time_limit
@@ -71,13 +66,8 @@ class PlanOptions:
         return order_file(network_path(file)) if self.order == "num" else self.order
 
     def load(self, net: DiscreteModel) -> NetworkPlan:
-        """Load the plan that ``--plan`` names.
-
-        Raises
-        ------
-        FormatError
-            If the file holds no plan, or the plan of another network.
-        """
+        """Load the plan that ``--plan`` names."""
+        # raises FormatError: If the file holds no plan, or the plan of another network.
         assert self.saved is not None
         if self.order != "auto" or self.time_limit is not None:
             raise typer.BadParameter("a saved plan has its order; omit --order and --order-time", param_hint="--plan")
@@ -96,14 +86,12 @@ class SlicedPlanOptions(PlanOptions):
     slices: Slices = None
 
     def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
-        """See `PlanOptions.keywords`."""
         options = super().keywords(run)
         if self.slices:
             options["slices"] = "auto" if self.slices == ["auto"] else self.slices
         return options
 
     def load(self, net: DiscreteModel) -> NetworkPlan:
-        """See `PlanOptions.load`."""
         if self.slices:
             raise typer.BadParameter("a saved plan has no slices; omit --slice", param_hint="--plan")
         return super().load(net)

@@ -27,20 +27,10 @@ def is_shown(wanted: bool | None) -> bool:
 
 @contextmanager
 def status(text: str, wanted: bool | None = None) -> Iterator[Callable[[str], None]]:
-    """Show what a command is doing, and for how long.
-
-    Parameters
-    ----------
-    text : str
-        The first step.
-    wanted : bool, optional
-        ``--progress`` or ``--no-progress``. Default: if stderr is a terminal.
-
-    Yields
-    ------
-    callable
-        Takes the text of the next step.
-    """
+    """Show what a command is doing, and for how long."""
+    # text: The first step
+    # wanted: ``--progress`` or ``--no-progress``. Default: if stderr is a terminal.
+    # yields Takes the text of the next step.
     if not is_shown(wanted):
         yield lambda _: None
         return

@@ -55,13 +55,8 @@ class TableOutput:
             raise typer.BadParameter("--save and --plot require --backend indexed")
 
     def write(self, table: TimeTable) -> None:
-        """Save, draw and print the published table.
-
-        Raises
-        ------
-        BackendUnavailable
-            For figures without matplotlib.
-        """
+        """Save, draw and print the published table."""
+        # raises BackendUnavailable: For figures without matplotlib.
         if self.save is not None:
             self.save.mkdir(parents=True, exist_ok=True)
             for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):
@@ -83,13 +78,8 @@ class TableOutput:
 def measure_published_table(
     files: Sequence[str], options: PlanOptions, runs: int, step: Callable[[str], None]
 ) -> TimeTable:
-    """Measure the published table of times, one column per network.
-
-    Raises
-    ------
-    BackendUnavailable
-        Without a GPU.
-    """
+    """Measure the published table of times, one column per network."""
+    # raises BackendUnavailable: Without a GPU.
     from ..backends.published.measure import measure
     from ..backends.published.timetable import TimeTable
     from ..device.context import open_device

@@ -43,14 +43,8 @@ class RunOptions:
         return self.device_option() | ({} if self.dtype == "float64" else {"dtype": self.dtype})
 
     def compile(self, made: NetworkPlan, step: Callable[[str], None]) -> JunctionTree:
-        """Compile a plan; ``--threads`` without a backend or devices selects the CPU.
-
-        Parameters
-        ----------
-        made : NetworkPlan
-        step : callable
-            Shows the steps of a long compilation.
-        """
+        """Compile a plan; ``--threads`` without a backend or devices selects the CPU."""
+        # step: Shows the steps of a long compilation
         backend, options = cast("BackendName", self.backend), self.compile_options()
         if self.threads and self.devices is None and backend in ("auto", "cpu"):
             backend, options = "cpu", options | {"threads": self.threads}

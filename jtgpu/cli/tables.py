@@ -27,20 +27,11 @@ def print_rows(
     header: Sequence[str], rows: Sequence[Sequence[Cell]], *, digits: int | None = None, bars: bool = False,
     named: bool = True,
 ) -> None:  # fmt: skip
-    """Print results: a table on a terminal, tab-separated values elsewhere.
-
-    Parameters
-    ----------
-    header : sequence of str
-    rows : sequence of sequences
-        Strings and numbers.
-    digits : int, optional
-        Significant digits. Default: 6 on a terminal; elsewhere as many as identify the number.
-    bars : bool
-        On a terminal, draw the last number of each row as a bar.
-    named : bool
-        Print the header.
-    """
+    """Print results: a table on a terminal, tab-separated values elsewhere."""
+    # rows: sequence of sequences: Strings and numbers
+    # digits: Significant digits. Default: 6 on a terminal; elsewhere as many as identify the number.
+    # bars: On a terminal, draw the last number of each row as a bar
+    # named: Print the header
     if on_terminal():
         _print_lines(header, rows, _style(digits or DIGITS, bars=bars, header=named))
         return
@@ -49,17 +40,9 @@ def print_rows(
 
 
 def print_report(header: Sequence[str], rows: Sequence[Sequence[str]], align: str = "", *, named: bool = True) -> None:
-    """Print a table that is for people: aligned text everywhere. Programs use ``--json``.
-
-    Parameters
-    ----------
-    header : sequence of str
-    rows : sequence of sequences of str
-    align : str
-        One letter per column, ``l`` or ``r``.
-    named : bool
-        Print the header.
-    """
+    """Print a table that is for people: aligned text everywhere. Programs use ``--json``."""
+    # align: One letter per column, ``l`` or ``r``
+    # named: Print the header
     style = _style(DIGITS, header=named, align=align) if on_terminal() else TableStyle(header=named, align=align)
     _print_lines(header, rows, style)
 

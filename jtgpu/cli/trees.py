@@ -18,22 +18,10 @@ __all__ = ["compiled"]
 def compiled(
     net: DiscreteModel, file: str, plan: PlanOptions, run: RunOptions
 ) -> Iterator[tuple[JunctionTree, Callable[[str], None]]]:
-    """Plan and compile a network, with a status line on stderr.
-
-    Parameters
-    ----------
-    net : DiscreteModel
-    file : str
-        The file that it was read from.
-    plan : PlanOptions
-    run : RunOptions
-        The plan has to fit in the memory of the devices named here.
-
-    Yields
-    ------
-    (JunctionTree, callable)
-        The tree, closed on exit, and the function that sets the text of the status line.
-    """
+    """Plan and compile a network, with a status line on stderr."""
+    # file: The file that it was read from
+    # run: The plan has to fit in the memory of the devices named here
+    # yields (JunctionTree, callable): The tree, closed on exit, and the function that sets the text of the status line.
     with status("planning", run.progress) as step:
         made = plan.make(net, file, run)
         step(COMPILING)

@@ -72,23 +72,11 @@ class Share:
 
     @classmethod
     def of(cls, cluster: Cluster, resources: dict[str, float], backend: str, max_workers: int = 2**31) -> Share:
-        """Divide a cluster among workers.
-
-        Parameters
-        ----------
-        cluster : Cluster
-        resources : dict
-            Resources of the cluster, as Ray counts them.
-        backend : str
-            ``"auto"``: GPUs, if the cluster has any.
-        max_workers : int
-            Number of pieces of work.
-
-        Raises
-        ------
-        JtgpuError
-            If no worker fits.
-        """
+        """Divide a cluster among workers."""
+        # resources: Resources of the cluster, as Ray counts them
+        # backend: ``"auto"``: GPUs, if the cluster has any
+        # max_workers: Number of pieces of work
+        # raises JtgpuError: If no worker fits.
         all_cpus, all_gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
         if backend == "auto":
             backend = "gpu" if all_gpus >= (cluster.gpus or 1) and cluster.gpus != 0 else "cpu"
@@ -122,13 +110,8 @@ def as_cluster(cluster: str | Cluster) -> Cluster:
 
 
 def import_ray() -> Any:
-    """The package ray with Ray Data.
-
-    Raises
-    ------
-    JtgpuError
-        If it is not installed, naming the extra that provides it.
-    """
+    """The package ray with Ray Data."""
+    # raises JtgpuError: If it is not installed, naming the extra that provides it.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry, unless the user enables it
     try:
         import ray
@@ -139,13 +122,8 @@ def import_ray() -> Any:
 
 
 def connect(cluster: Cluster) -> Any:
-    """Ray, connected.
-
-    Raises
-    ------
-    JtgpuError
-        If there is no such cluster.
-    """
+    """Ray, connected."""
+    # raises JtgpuError: If there is no such cluster.
     ray = import_ray()
     if ray.is_initialized():
         return ray

@@ -113,7 +113,6 @@ def run_files(  # noqa: PLR0913 (`answer_files` with its options in groups)
     plan: NetworkPlan | JunctionTree, cases: Cases, output: str, table: TableOptions, options: FileOptions,
     cluster: Cluster, backend: str = "auto", progress: Progress | None = None,
 ) -> ClusterReport:  # fmt: skip
-    """See `answer_files`."""
     begun = time.perf_counter()
     plan, backend, backend_options = plan_of(plan, backend)
     if is_client(cluster):
@@ -162,7 +161,6 @@ def columns_of(
 
 
 def columns_in(cases: Cases, model: DiscreteModel, dialect: CsvDialect) -> list[str]:
-    """See `columns_of`."""
     return inspect_files(find_cases(cases)[:1], model, dialect)[0].columns
 
 

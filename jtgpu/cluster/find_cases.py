@@ -37,19 +37,10 @@ class MissingCases(JtgpuError, FileNotFoundError):
 
 
 def find_cases(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[CaseFile]:
-    """Find files of cases.
-
-    Parameters
-    ----------
-    given : path, URI, or several
-        Files, folders (searched recursively) and glob patterns. The order of a list is preserved; files of a folder or
-        pattern are sorted by name, without those whose names begin with a dot or an underscore.
-
-    Raises
-    ------
-    JtgpuError
-        For a name that does not exist, a folder without files, or a file that is named twice.
-    """
+    """Find files of cases."""
+    # given: Files, folders (searched recursively) and glob patterns. The order of a list is preserved; files of a
+    #     folder or pattern are sorted by name, without those whose names begin with a dot or an underscore.
+    # raises JtgpuError: For a name that does not exist, a folder without files, or a file that is named twice.
     names = [given] if isinstance(given, (str, os.PathLike)) else list(given)
     found: list[CaseFile] = []
     for name in names:

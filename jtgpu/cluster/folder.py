@@ -40,33 +40,15 @@ PART = re.compile(r"part-\d{6,}\.parquet")
 
 
 class Folder:
-    """The output of a run on a cluster, in the process that leads the run.
-
-    Parameters
-    ----------
-    output : str
-        Path or URI of the folder.
-    identity : mapping
-        Everything that determines the answers, as JSON: only a run with the same identity can be continued.
-    resume, force : bool
-        Continue an unfinished run; replace an existing output.
-    single : bool
-        The output is a single file, which `join` makes of the parts.
-
-    Attributes
-    ----------
-    at : StoragePath
-        Where parts are written.
-    run : str
-        Digest of the identity, which tells to which run a part belongs.
-    settings : dict
-        Division of the work by an earlier run; empty for a new run.
-
-    Raises
-    ------
-    JtgpuError
-        If the output or an unfinished run exists; the message names the options that resolve this.
-    """
+    """The output of a run on a cluster, in the process that leads the run."""
+    # output: Path or URI of the folder
+    # identity: Everything that determines the answers, as JSON: only a run with the same identity can be continued
+    # resume, force: Continue an unfinished run; replace an existing output
+    # single: The output is a single file, which `join` makes of the parts
+    # at: Where parts are written
+    # run: Digest of the identity, which tells to which run a part belongs
+    # settings: Division of the work by an earlier run; empty for a new run
+    # raises JtgpuError: If the output or an unfinished run exists; the message names the options that resolve this.
 
     def __init__(
         self, output: str, identity: Mapping[str, Any], *, resume: bool, force: bool, single: bool = False
@@ -116,13 +98,8 @@ class Folder:
             raise JtgpuError(f"{record.uri} does not describe a run; pass force=True to discard it") from None
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Lock the folder and record what a later run needs to continue.
-
-        Raises
-        ------
-        JtgpuError
-            If another run is writing there.
-        """
+        """Lock the folder and record what a later run needs to continue."""
+        # raises JtgpuError: If another run is writing there.
         self.at.make_folder()
         self._acquire_lock()
         self._begun = True
@@ -166,20 +143,10 @@ class Folder:
         return found
 
     def finish(self, parts: Sequence[Part]) -> RowCounts:
-        """Check that every part exists and nothing else does, and rename the folder to the output.
-
-        Returns
-        -------
-        RowCounts
-            Of all parts.
-
-        Raises
-        ------
-        ParseError
-            If a part does not have the expected number of rows.
-        JtgpuError
-            If a part is missing.
-        """
+        """Check that every part exists and nothing else does, and rename the folder to the output."""
+        # returns Of all parts.
+        # raises ParseError: If a part does not have the expected number of rows.
+        # raises JtgpuError: If a part is missing.
         total = self._check(parts)
         self._delete_temporary()
         record = {"run": self.run, "rows": total.rows, "flagged": total.flagged, "parts": len(parts)}

@@ -56,7 +56,6 @@ class _ClusterSolver(Solver):
         self._options, self._ray, self._cluster = options, ray, cluster
 
     def solve(self, codes: NDArray[Any]) -> Answers:
-        """See `Solver.solve`."""
         step = self.query.rows_per_call(self.model)
         blocks = [codes[:, first : first + step] for first in range(0, max(codes.shape[1], 1), step)]
         found = self._solve_blocks(blocks)

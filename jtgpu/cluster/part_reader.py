@@ -24,26 +24,15 @@ __all__ = ["PartReader"]
 
 @dataclass(frozen=True)
 class PartReader:
-    """How the parts of a table are read.
-
-    Attributes
-    ----------
-    model : DiscreteModel
-    dialect : CsvDialect
-    evidence, kept : sequence of str
-        Columns of evidence, columns to copy.
-    step : int
-        Rows per chunk.
-    threads : bool
-        Whether several cores may parse.
-    """
+    """How the parts of a table are read."""
 
     model: DiscreteModel
     dialect: CsvDialect
+    # evidence, kept: sequence of str: Columns of evidence, columns to copy
     evidence: Sequence[str]
     kept: Sequence[str]
-    step: int
-    threads: bool
+    step: int  # rows per chunk
+    threads: bool  # whether several cores may parse
 
     @contextmanager
     def open(self, part: Part) -> Iterator[Iterator[CaseChunk]]:

@@ -24,20 +24,10 @@ class RowCounts(NamedTuple):
 
 
 class PartTarget(NamedTuple):
-    """Where and how the parts of a run are written.
+    """Where and how the parts of a run are written."""
 
-    Attributes
-    ----------
-    folder : str
-        Path or URI.
-    run : str
-        `Folder.run`.
-    schema : Arrow schema
-    compression : str
-    """
-
-    folder: str
-    run: str
+    folder: str  # path or URI
+    run: str  # `Folder.run`
     schema: Any
     compression: str
 
@@ -69,7 +59,6 @@ class PartWriter:
             raise
 
     def encode(self, table: Any) -> Any:
-        """See `Sink.encode`."""
         return table
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:

@@ -26,64 +26,34 @@ PARTS_PER_GROUP = 4  # at most: every part reads its row group from the beginnin
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a file: everything that a worker needs to know about its input.
+    """Some rows of a file: everything that a worker needs to know about its input."""
 
-    Attributes
-    ----------
-    number : int
-        From 0, in the order of the rows.
-    file : str
-        Path or URI.
-    first, rows : int
-        First row of the part, from 0, and number of rows. For a CSV: the byte at which the part begins (0: all of the
-        file), and -1.
-    weight : int
-        Approximate bytes of the file; exact for a part of a CSV.
-    head, lines : int
-        For a CSV that is divided: bytes of the header; lines between the header and the part.
-    """
-
-    number: int
-    file: str
+    number: int  # from 0, in the order of the rows
+    file: str  # path or URI
+    # first, rows: First row of the part, from 0, and number of rows. For a CSV: the byte at which the part begins (0:
+    #     all of the file), and -1.
     first: int
     rows: int
-    weight: int
+    weight: int  # approximate bytes of the file; exact for a part of a CSV
+    # head, lines: For a CSV that is divided: bytes of the header; lines between the header and the part
     head: int = 0
     lines: int = 0
 
 
 @dataclass(frozen=True)
 class Division:
-    """How a table is divided into parts.
+    """How a table is divided into parts."""
 
-    Attributes
-    ----------
-    step : int
-        Cases per chunk. The number of rows of a part is a multiple of it, so that chunks are the same as without parts.
-    workers : int
-        Number of workers that the parts are for.
-    rows : int, optional
-        Approximate number of rows of a part. Default: from the number of workers.
-    max_rows : int
-        Upper bound of the default.
-    """
-
+    # Cases per chunk. The number of rows of a part is a multiple of it, so that chunks are the same as without parts.
     step: int
-    workers: int
-    rows: int | None = None
-    max_rows: int = MAX_ROWS
+    workers: int  # number of workers that the parts are for
+    rows: int | None = None  # approximate number of rows of a part. Default: from the number of workers.
+    max_rows: int = MAX_ROWS  # upper bound of the default
 
 
 def divide(tables: Sequence[Table], quote: str, division: Division) -> tuple[list[Part], int]:
-    """The parts of all files, in order, and the number of rows of a part that was chosen.
-
-    Parameters
-    ----------
-    tables : sequence of Table
-    quote : str
-        Quote character of CSV files.
-    division : Division
-    """
+    """The parts of all files, in order, and the number of rows of a part that was chosen."""
+    # quote: Quote character of CSV files
     rows = division.rows
     if rows is None:
         total = sum(t.rows for t in tables)

@@ -41,16 +41,9 @@ def is_client(cluster: Cluster) -> bool:
 
 
 def run_in_cluster(run: Callable[..., Any], cluster: Cluster, progress: Progress | None, **options: Any) -> Any:
-    """Call a function in a process of the cluster and return what it returns, or raise what it raises.
-
-    Parameters
-    ----------
-    run : callable
-        From an installed module; called with the options, ``cluster=`` and ``progress=``.
-    cluster : Cluster
-    progress : callable, optional
-        Called in this process, about twice a second, with the progress published by `run`.
-    """
+    """Call a function in a process of the cluster and return what it returns, or raise what it raises."""
+    # run: From an installed module; called with the options, ``cluster=`` and ``progress=``
+    # progress: Called in this process, about twice a second, with the progress published by `run`
     with connected(cluster) as ray:
         actor = ray.remote(num_cpus=0)(_ProgressActor).remote()
         inside = replace(cluster, address="auto")

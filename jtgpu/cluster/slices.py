@@ -64,7 +64,6 @@ class _RayExecutor:
         self._actors = [kind.remote(self._job) for _ in range(share.workers)]
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
-        """See `jtgpu.backends.wrappers.slices.Executor.run`."""
         if not self._actors:
             raise BackendUnavailable("this executor is closed")
         ray, coming = self._ray, enumerate(tasks)
@@ -93,7 +92,6 @@ class _RayExecutor:
             running[actor.run.remote(found[1])] = found[0], actor
 
     def close(self) -> None:
-        """See `jtgpu.backends.wrappers.slices.Executor.close`."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()

@@ -21,20 +21,11 @@ READ_SIZE = 1 << 24  # bytes
 
 @dataclass(frozen=True)
 class StoragePath:
-    """A file or folder.
+    """A file or folder."""
 
-    Attributes
-    ----------
-    uri : str
-        Its name in messages; `locate` finds it in another process.
-    fs : pyarrow.fs.FileSystem
-    path : str
-        Its name in the file system.
-    """
-
-    uri: str
+    uri: str  # its name in messages; `locate` finds it in another process
     fs: Any
-    path: str
+    path: str  # its name in the file system
 
     @property
     def local(self) -> bool:
@@ -120,13 +111,8 @@ class StoragePath:
 
 
 def locate(uri: str | os.PathLike[str]) -> StoragePath:
-    """The file or folder that a path or URI names; it need not exist.
-
-    Raises
-    ------
-    JtgpuError
-        For an unsupported kind of storage.
-    """
+    """The file or folder that a path or URI names; it need not exist."""
+    # raises JtgpuError: For an unsupported kind of storage.
     text = os.fspath(uri)
     fs = file_system_module()
     if "://" not in text:

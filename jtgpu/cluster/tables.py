@@ -28,25 +28,13 @@ HEADER_BYTES = 1 << 20  # of a remote CSV, downloaded to read its header
 
 @dataclass(frozen=True)
 class Table:
-    """A file of cases.
-
-    Attributes
-    ----------
-    file : CaseFile
-    columns : list of str
-    groups : list of int, optional
-        Rows of each row group of a Parquet file; None for a CSV.
-    types : dict
-        Arrow types of the columns.
-    compressed : bool
-        Whether it is a compressed CSV.
-    """
+    """A file of cases."""
 
     file: CaseFile
     columns: list[str]
-    groups: list[int] | None
-    types: dict[str, Any]
-    compressed: bool = False
+    groups: list[int] | None  # list of int: Rows of each row group of a Parquet file; None for a CSV
+    types: dict[str, Any]  # arrow types of the columns
+    compressed: bool = False  # whether it is a compressed CSV
 
     @property
     def rows(self) -> int:
@@ -55,13 +43,8 @@ class Table:
 
 
 def inspect_files(files: Sequence[CaseFile], model: DiscreteModel, dialect: CsvDialect) -> list[Table]:
-    """Columns and sizes of all files. Every file is opened, so that an invalid one is found before the work begins.
-
-    Raises
-    ------
-    JtgpuError
-        If a file is not a table of cases; the message names it.
-    """
+    """Columns and sizes of all files. Every file is opened, so that an invalid one is found before the work begins."""
+    # raises JtgpuError: If a file is not a table of cases; the message names it.
     with ThreadPoolExecutor(CONCURRENT_READS) as pool:
         return list(pool.map(lambda f: _inspect(f, model, dialect), files))
 
@@ -107,23 +90,11 @@ def open_parquet(place: StoragePath, evidence: Sequence[str] = (), kept: Sequenc
 def check_columns(
     tables: Sequence[Table], model: DiscreteModel, evidence: Sequence[str], kept: Sequence[str], *, explicit: bool
 ) -> None:
-    """Check that all files have the columns of the first one.
-
-    Parameters
-    ----------
-    tables : sequence of Table
-    model : DiscreteModel
-    evidence, kept : sequences of str
-        Columns of evidence; columns to copy.
-    explicit : bool
-        Whether the columns of evidence were given explicitly. If not, no file may have a column that is a variable and
-        that the first file does not have.
-
-    Raises
-    ------
-    EvidenceError
-        If the columns differ; the message names the file and the column.
-    """
+    """Check that all files have the columns of the first one."""
+    # evidence, kept: sequences of str: Columns of evidence; columns to copy
+    # explicit: Whether the columns of evidence were given explicitly. If not, no file may have a column that is a
+    #     variable and that the first file does not have.
+    # raises EvidenceError: If the columns differ; the message names the file and the column.
     first = tables[0]
     name_of_first = first.file.place.uri
     for table in tables:

@@ -111,18 +111,9 @@ class _PartActor:
 
 
 def answer_parts(ray: Any, job: Job, parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
-    """Answer parts on a cluster.
-
-    Yields
-    ------
-    (int, int)
-        Number of each part and its rows, in the order of the parts.
-
-    Raises
-    ------
-    JtgpuError, OSError, MemoryError
-        The error of the first part, in order, that has one.
-    """
+    """Answer parts on a cluster."""
+    # yields (int, int): Number of each part and its rows, in the order of the parts.
+    # raises JtgpuError, OSError, MemoryError: The error of the first part, in order, that has one.
     if not parts:
         return
     for result in _results(ray, job, parts):

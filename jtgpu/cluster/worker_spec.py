@@ -22,27 +22,14 @@ __all__ = ["WorkerSpec", "plan_of"]
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """How a worker answers cases.
-
-    Attributes
-    ----------
-    plan : NetworkPlan
-    share : Share
-        Resources and backend of each worker.
-    options : dict
-        Options of the backend.
-    query : TableQuery
-    table : TableOptions
-    version : str
-        Version of jtgpu in the process that leads the run.
-    """
+    """How a worker answers cases."""
 
     plan: NetworkPlan
-    share: Share
-    options: dict[str, Any]
+    share: Share  # resources and backend of each worker
+    options: dict[str, Any]  # options of the backend
     query: TableQuery
     table: TableOptions
-    version: str = __version__
+    version: str = __version__  # version of jtgpu in the process that leads the run
 
     def compile(self) -> JunctionTree:
         """A tree, on the worker; raises `JtgpuError` if the worker has another version of jtgpu."""

@@ -21,30 +21,16 @@ LEGACY_STREAM = 1  # streams of ours wait for work that is queued on it
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """An array in a GPU's memory.
-
-    Attributes
-    ----------
-    address : int
-    shape : tuple of int
-    strides : tuple of int
-        Bytes.
-    dtype : numpy.dtype
-    ordinal : int or None
-        Number of the device; None: not known.
-    stream : int or None
-        Stream on which the array is computed; None: it has been computed, or the stream that reads it waits.
-    owner : object
-        Keeps the memory.
-    """
+    """An array in a GPU's memory."""
 
     address: int
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: tuple[int, ...]  # tuple of int: Bytes
     dtype: np.dtype[Any]
-    ordinal: int | None
+    ordinal: int | None  # number of the device; None: not known
+    # Stream on which the array is computed; None: it has been computed, or the stream that reads it waits
     stream: int | None
-    owner: Any
+    owner: Any  # keeps the memory
 
     def order(self, stream: Any) -> None:
         """Make a stream of ours wait for the work that the array comes from. Used inside ``device.active()``."""
@@ -74,18 +60,9 @@ def device_array(value: Any, stream: int = LEGACY_STREAM) -> DeviceArray | None:
 
     By DLPack where there is a choice: its producer gets the stream that reads the array, and PyTorch's
     ``__cuda_array_interface__`` names none.
-
-    Parameters
-    ----------
-    value : object
-    stream : int
-        Number of the stream that reads the array.
-
-    Raises
-    ------
-    ArgumentError
-        If the library does not export the array, for example because it has been deleted.
     """
+    # stream: Number of the stream that reads the array
+    # raises ArgumentError: If the library does not export the array, for example because it has been deleted.
     number = device_of(value)
     if number is None:
         return None
@@ -99,20 +76,9 @@ def device_array(value: Any, stream: int = LEGACY_STREAM) -> DeviceArray | None:
 
 
 def read_cases(value: Any, device: Device, stream: Any) -> DeviceArray:
-    """Cases in device memory, ready to be read by work on a stream. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    value : object with ``__dlpack__``, or with ``__cuda_array_interface__``
-    device : Device
-    stream : stream of the device
-        Waits for the work of the array's producer.
-
-    Raises
-    ------
-    EvidenceError
-        If it is on another device, requires gradients, or has been deleted.
-    """
+    """Cases in device memory, ready to be read by work on a stream. Used inside ``device.active()``."""
+    # stream: stream of the device: Waits for the work of the array's producer
+    # raises EvidenceError: If it is on another device, requires gradients, or has been deleted.
     if getattr(value, "requires_grad", False) is True:
         raise EvidenceError(
             "cases: the tensor requires gradients, which this method does not compute; pass tensor.detach()"

@@ -16,18 +16,9 @@ _INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
 
 
 class Blas:
-    """The functions asum and scal of cuBLAS. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    stream : stream of a device
-    dtype : {"float64", "float32"}
-
-    Raises
-    ------
-    BackendUnavailable
-        If scikit-cuda or the cuBLAS library is missing.
-    """
+    """The functions asum and scal of cuBLAS. Used inside ``device.active()``."""
+    # dtype: {"float64", "float32"}
+    # raises BackendUnavailable: If scikit-cuda or the cuBLAS library is missing.
 
     def __init__(self, stream: Any, dtype: DTypeLike):
         with warnings.catch_warnings():

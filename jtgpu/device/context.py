@@ -31,13 +31,8 @@ _opening = threading.Lock()
 
 
 def _driver() -> Any:
-    """``pycuda.driver``, initialised.
-
-    Raises
-    ------
-    BackendUnavailable
-        If PyCUDA or the driver is missing, or there is no device.
-    """
+    """``pycuda.driver``, initialised."""
+    # raises BackendUnavailable: If PyCUDA or the driver is missing, or there is no device.
     try:
         import pycuda.driver as cuda
     except ImportError as error:
@@ -56,19 +51,10 @@ def _driver() -> Any:
 
 
 def open_device(ordinal: int | None = None) -> Device:
-    """A device; opened once per process.
-
-    Parameters
-    ----------
-    ordinal : int, optional
-        Number of the device. None: the highest compute capability, then the most multiprocessors, then the lowest
-        number.
-
-    Raises
-    ------
-    BackendUnavailable
-        If PyCUDA, the driver or the device is missing.
-    """
+    """A device; opened once per process."""
+    # ordinal: Number of the device. None: the highest compute capability, then the most multiprocessors, then the
+    #     lowest number.
+    # raises BackendUnavailable: If PyCUDA, the driver or the device is missing.
     cuda = _driver()
     with _opening:
         if ordinal is None:
@@ -81,15 +67,10 @@ def open_device(ordinal: int | None = None) -> Device:
 
 
 def device_numbers(devices: Any) -> list[int]:
-    """The device numbers of an option: ``"all"``, or a sequence of numbers, which may repeat.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else: a single number may be meant as the number of a GPU or as a number of GPUs.
-    BackendUnavailable
-        If a device does not exist.
-    """
+    """The device numbers of an option: ``"all"``, or a sequence of numbers, which may repeat."""
+    # raises ArgumentError: For anything else: a single number may be meant as the number of a GPU or as a number of
+    #     GPUs.
+    # raises BackendUnavailable: If a device does not exist.
     numbers: list[int] | None = None
     if not (isinstance(devices, str) and devices == "all"):
         if isinstance(devices, (int, np.integer)) and not isinstance(devices, bool):
@@ -142,18 +123,10 @@ class _Current(AbstractContextManager[None]):
 
 
 class Device:
-    """One GPU. Every method that touches it is called inside ``with device.active():``.
-
-    Attributes
-    ----------
-    name : str
-    capability : (int, int)
-    arch : str
-        ``"sm_90"`` ...
-    multiprocessors : int
-    driver : str
-        The CUDA version of the driver.
-    """
+    """One GPU. Every method that touches it is called inside ``with device.active():``."""
+    # capability: (int, int)
+    # arch: ``"sm_90"``
+    # driver: The CUDA version of the driver
 
     def __init__(self, cuda: Any, ordinal: int):
         self._cuda = cuda
@@ -186,13 +159,8 @@ class Device:
         return int(self._cuda.mem_get_info()[0])
 
     def alloc(self, n_bytes: int) -> Any:
-        """Allocate device memory: ``int()`` of it is the address, ``.free()`` releases it.
-
-        Raises
-        ------
-        TableTooLarge
-            If the device has no free block of that size. The context stays usable.
-        """
+        """Allocate device memory: ``int()`` of it is the address, ``.free()`` releases it."""
+        # raises TableTooLarge: If the device has no free block of that size. The context stays usable.
         try:
             return self._cuda.mem_alloc(max(n_bytes, 1))
         except self._cuda.MemoryError:
@@ -204,13 +172,8 @@ class Device:
             ) from None
 
     def pinned(self, cells: int, dtype: DTypeLike) -> NDArray[Any]:
-        """Allocate page-locked host memory, shape (cells,); `unpin` releases it.
-
-        Raises
-        ------
-        TableTooLarge
-            If the system cannot lock more pages.
-        """
+        """Allocate page-locked host memory, shape (cells,); `unpin` releases it."""
+        # raises TableTooLarge: If the system cannot lock more pages.
         try:
             array: NDArray[Any] = self._cuda.pagelocked_empty(max(cells, 1), dtype)
         except (self._cuda.Error, MemoryError) as error:
@@ -255,13 +218,8 @@ class Device:
             raise TableTooLarge("the GPU has no memory left for an event") from None
 
     def synchronize(self) -> None:
-        """Wait for all queued work of the device.
-
-        Raises
-        ------
-        BackendUnavailable
-            If a kernel failed; the context is then unusable.
-        """
+        """Wait for all queued work of the device."""
+        # raises BackendUnavailable: If a kernel failed; the context is then unusable.
         try:
             self._cuda.Context.synchronize()
         except self._cuda.Error as error:
@@ -297,13 +255,8 @@ class Device:
             function.prepared_async_call(grid, block, stream, jobs, map_)
 
     def capture(self, stream: Any, work: Callable[[], None]) -> Graph:
-        """Record the work that `work()` queues on `stream`, and on streams forked from and joined to it, as a graph.
-
-        Raises
-        ------
-        BackendUnavailable
-            If cuda-bindings is missing.
-        """
+        """Record the work that `work()` queues on `stream`, and on streams forked from and joined to it, as a graph."""
+        # raises BackendUnavailable: If cuda-bindings is missing.
         return Graph(stream, work)
 
     def blas(self, stream: Any, dtype: DTypeLike) -> Blas:

@@ -58,13 +58,8 @@ class Tensor(NamedTuple):
 
 
 def read_capsule(capsule: Any) -> Tensor:
-    """Take the tensor out of a capsule, which must not be used again.
-
-    Raises
-    ------
-    BufferError
-        If it has been used, or its numbers are none of NumPy's.
-    """
+    """Take the tensor out of a capsule, which must not be used again."""
+    # raises BufferError: If it has been used, or its numbers are none of NumPy's.
     if not _is_valid(capsule, _NAME):
         raise BufferError("the DLPack capsule has been used, or is of another version")
     address = _pointer(capsule, _NAME)

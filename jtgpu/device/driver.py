@@ -71,19 +71,10 @@ def _attribute(device: Device, name: str) -> int:
 
 
 class After:
-    """Orders work behind what is queued on a stream of the user's. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    stream : int or object
-        A CUstream's or cudaStream_t's number, or what has one: PyTorch's streams (``cuda_stream``), CuPy's (``ptr``),
-        PyCUDA's (``handle``), and all that speak ``__cuda_stream__``. 0 is the legacy default stream.
-
-    Raises
-    ------
-    BackendUnavailable
-        For what is no stream of this device's context; also from the methods.
-    """
+    """Orders work behind what is queued on a stream of the user's. Used inside ``device.active()``."""
+    # stream: A CUstream's or cudaStream_t's number, or what has one: PyTorch's streams (``cuda_stream``), CuPy's
+    #     (``ptr``), PyCUDA's (``handle``), and all that speak ``__cuda_stream__``. 0 is the legacy default stream.
+    # raises BackendUnavailable: For what is no stream of this device's context; also from the methods.
 
     def __init__(self, stream: Any):
         self._driver = d = _bindings()
@@ -143,24 +134,11 @@ class Arguments:
 
 
 class Kernels:
-    """The kernels of one file, loaded on one device. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    file : str
-        See `jtgpu.device.nvcc.read_source`.
-    names : sequence of str
-    image : bytes, optional
-        The compiled kernels, where they come from no file.
-    real : {"float64", "float32"}
-        What the file's kernels compute with.
-
-    Raises
-    ------
-    BackendUnavailable
-        When cuda-bindings is missing, or nvcc is and the kernels are not in the cache.
-    """
+    """The kernels of one file, loaded on one device. Used inside ``device.active()``."""
+    # file: See `jtgpu.device.nvcc.read_source`
+    # image: bytes: The compiled kernels, where they come from no file
+    # real: {"float64", "float32"}: What the file's kernels compute with
+    # raises BackendUnavailable: When cuda-bindings is missing, or nvcc is and the kernels are not in the cache.
 
     def __init__(
         self, device: Device, file: str, names: Sequence[str], image: bytes | None = None, real: str = "float64"
@@ -197,26 +175,15 @@ class Kernels:
         together: bool = False,
         cluster: int = 0,
     ) -> Callable[[], None]:
-        """A function that queues a kernel with whatever its arguments contain then.
-
-        Parameters
-        ----------
-        name : str
-        grid : (int, int)
-            Blocks, and threads of a block.
-        stream : object
-            Of `Device.stream`.
-        arguments : Arguments
-        shared : int
-            Bytes of dynamic shared memory of a block.
-        early : bool
-            Programmatic dependent launch: the kernel may start before the one before it has ended, and waits itself.
-        together : bool
-            Cooperative launch: all blocks are on the device at once, or the launch fails.
-        cluster : int
-            Blocks of a cluster, which run at the same time and share a barrier; 0: none. More than 8 need
-            `allow_large_clusters`.
-        """
+        """A function that queues a kernel with whatever its arguments contain then."""
+        # grid: (int, int): Blocks, and threads of a block
+        # stream: Of `Device.stream`
+        # shared: Bytes of dynamic shared memory of a block
+        # early: Programmatic dependent launch: the kernel may start before the one before it has ended, and waits
+        #     itself
+        # together: Cooperative launch: all blocks are on the device at once, or the launch fails
+        # cluster: Blocks of a cluster, which run at the same time and share a barrier; 0: none. More than 8 need
+        #     `allow_large_clusters`.
         d = self._driver
         config = d.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid[0], 1, 1

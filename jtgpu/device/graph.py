@@ -13,19 +13,9 @@ _INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
 
 
 class Graph:
-    """Recorded device work, launched by one call. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    stream : stream of a device
-    work : callable
-        Queues the work.
-
-    Raises
-    ------
-    BackendUnavailable
-        If cuda-bindings is missing.
-    """
+    """Recorded device work, launched by one call. Used inside ``device.active()``."""
+    # work: Queues the work
+    # raises BackendUnavailable: If cuda-bindings is missing.
 
     def __init__(self, stream: Any, work: Callable[[], None]):
         try:

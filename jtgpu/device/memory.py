@@ -15,13 +15,8 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Allocations of one owner. Used inside ``device.active()``.
-
-    Attributes
-    ----------
-    n_bytes : int
-        Bytes allocated on the device.
-    """
+    """Allocations of one owner. Used inside ``device.active()``."""
+    # n_bytes: Bytes allocated on the device
 
     def __init__(self, device: Device):
         self.device = device
@@ -30,13 +25,8 @@ class Memory:
         self._pinned: list[NDArray[Any]] = []
 
     def empty(self, n_bytes: int) -> int:
-        """Allocate device memory; its address.
-
-        Raises
-        ------
-        TableTooLarge
-            If the device has no such block free.
-        """
+        """Allocate device memory; its address."""
+        # raises TableTooLarge: If the device has no such block free.
         block = self.device.alloc(max(n_bytes, 16))
         self._blocks.append(block)
         self.n_bytes += max(n_bytes, 16)

@@ -40,13 +40,8 @@ _locks: dict[str, threading.Lock] = {}  # by the name of a kernel's file in the 
 
 
 def source_folder() -> Path:
-    """The folder of the .cu files: inside the installed package, or next to it in a checkout.
-
-    Raises
-    ------
-    BackendUnavailable
-        If neither exists, because the installation is incomplete.
-    """
+    """The folder of the .cu files: inside the installed package, or next to it in a checkout."""
+    # raises BackendUnavailable: If neither exists, because the installation is incomplete.
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "cuda", package.parent / "cuda"):
         if (folder / "published/job.cuh").is_file():
@@ -61,17 +56,11 @@ def sources() -> list[str]:
 
 
 def read_source(name: str, *, real: str = "float64", index: str = "uint32", ways: int = 16) -> str:
-    """A kernel file with our headers and its types.
-
-    Parameters
-    ----------
-    name : str
-        ``"published/marginalise_m"``, ``"batch/batch"`` ...
-    real : {"float64", "float32"}
-    index : {"uint32", "uint64"}
-    ways : int
-        Most cells per thread of the published kernels; fewer need fewer registers.
-    """
+    """A kernel file with our headers and its types."""
+    # name: ``"published/marginalise_m"``, ``"batch/batch"``
+    # real: {"float64", "float32"}
+    # index: {"uint32", "uint64"}
+    # ways: Most cells per thread of the published kernels; fewer need fewer registers
     head = f"#define JT_REAL {_C_TYPE[real]}\n#define JT_INDEX {_C_TYPE[index]}\n#define JT_WAYS {ways}\n"
     return head + with_headers((source_folder() / f"{name}.cu").read_text(encoding="utf-8"))
 
@@ -111,22 +100,11 @@ def cubin(
     ways: int = 16,
     cache: Path | None = None,
 ) -> bytes:
-    """A kernel file compiled for an architecture, or its cached cubin.
-
-    Parameters
-    ----------
-    name : str
-        See `read_source`.
-    arch : str
-        ``"sm_90"`` ...
-    cache : Path, optional
-        Folder of the cache; None: `cache_folder` / "cubin".
-
-    Raises
-    ------
-    BackendUnavailable
-        If it is not cached, and nvcc is missing or reports an error.
-    """
+    """A kernel file compiled for an architecture, or its cached cubin."""
+    # name: See `read_source`
+    # arch: ``"sm_90"``
+    # cache: Folder of the cache; None: `cache_folder` / "cubin"
+    # raises BackendUnavailable: If it is not cached, and nvcc is missing or reports an error.
     return compiled(name, read_source(name, real=real, index=index, ways=ways), arch, cache=cache)
 
 

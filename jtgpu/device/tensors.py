@@ -24,14 +24,8 @@ class GpuArray:
     It has ``__dlpack__`` and ``__cuda_array_interface__``: ``torch.from_dlpack(x)``, ``cupy.from_dlpack(x)`` and
     ``jax.dlpack.from_dlpack(x)`` share its memory. ``numpy.asarray(x)`` copies it to the host. The memory is freed with
     the last array that shares it. All work on it is complete when the caller gets it.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : numpy.dtype
-    strides : tuple of int
-        Bytes.
     """
+    # strides: tuple of int: Bytes
 
     def __init__(
         self, device: Device, owner: Any, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None = None

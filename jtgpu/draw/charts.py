@@ -39,18 +39,11 @@ def draw_posterior(posterior: Posterior) -> Drawing:
 
 
 def draw_tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1) -> Drawing:
-    """Draw the parameters that change a probability most; see `jtgpu.inference.results.sensitivities.Sensitivity`.
-
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Result of ``tree.sensitivity(...)``.
-    n : int
-        Number of parameters.
-    spread : float
-        Each parameter changes from (1 - spread) to (1 + spread) times its value. Blue is the effect of the lower end,
-        green that of the higher one.
-    """
+    """Draw the parameters that change a probability most; see `jtgpu.inference.results.sensitivities.Sensitivity`."""
+    # sensitivity: Result of ``tree.sensitivity(...)``
+    # n: Number of parameters
+    # spread: Each parameter changes from (1 - spread) to (1 + spread) times its value. Blue is the effect of the lower
+    #     end, green that of the higher one.
     bars = [bar for bar in sensitivity.tornado(n, spread) if math.isfinite(bar.at_low) and math.isfinite(bar.at_high)]
     p = sensitivity.probability
     ends = [p, *(end for bar in bars for end in (bar.at_low, bar.at_high))]
@@ -84,21 +77,10 @@ def draw_tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1) -> 
 
 
 def draw_curve(values: Sequence[float], title: str, axis: str) -> Drawing | None:
-    """Draw a quantity over the steps of an iteration as a line; values that are not finite are left out.
-
-    Parameters
-    ----------
-    values : sequence of float
-        One for each step.
-    title : str
-    axis : str
-        Name of the steps.
-
-    Returns
-    -------
-    Drawing or None
-        None if fewer than two values are finite.
-    """
+    """Draw a quantity over the steps of an iteration as a line; values that are not finite are left out."""
+    # values: sequence of float: One for each step
+    # axis: Name of the steps
+    # returns None if fewer than two values are finite.
     points = [(i, v) for i, v in enumerate(values, 1) if math.isfinite(v)]
     if len(points) < 2:
         return None

@@ -19,20 +19,10 @@ WIDE = 2.0  # standard deviations of a range
 def draw_counts(
     labels: Sequence[str], counts: tuple[Sequence[float], Sequence[float], Sequence[float]], title: str
 ) -> Drawing:
-    """Draw observed counts as bars and predicted ones as ranges of two standard deviations to each side.
-
-    Parameters
-    ----------
-    labels : sequence of str
-        One for each configuration.
-    counts : (observed, expected, deviation)
-    title : str
-
-    Returns
-    -------
-    Drawing
-        The configurations in which the counts differ most, if there are many.
-    """
+    """Draw observed counts as bars and predicted ones as ranges of two standard deviations to each side."""
+    # labels: sequence of str: One for each configuration
+    # counts: (observed, expected, deviation)
+    # returns The configurations in which the counts differ most, if there are many.
     rows = [*range(len(labels))]
     if len(rows) > MAX_ROWS:
         rows = sorted(sorted(rows, key=lambda i: -abs(counts[0][i] - counts[1][i]))[:MAX_ROWS])

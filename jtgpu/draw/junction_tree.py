@@ -22,16 +22,9 @@ NOTE = 22
 
 
 def draw_junction_tree(plan: NetworkPlan, around: Sequence[int] = (), *, hops: int = 2, most: int = 150) -> Drawing:
-    """Draw the junction tree of a plan, the roots at the top.
-
-    Parameters
-    ----------
-    plan : NetworkPlan
-    around : sequence of int
-        Draw the cliques that contain one of these variables, and those up to `hops` edges away. Default: all cliques;
-        of a tree with more than `most`, the neighbourhood of the largest clique.
-    hops, most : int
-    """
+    """Draw the junction tree of a plan, the roots at the top."""
+    # around: sequence of int: Draw the cliques that contain one of these variables, and those up to `hops` edges away.
+    #     Default: all cliques; of a tree with more than `most`, the neighbourhood of the largest clique.
     cliques, parent, separators = plan.cliques, plan.clique_parents, plan.separators
     cards = dict(zip(plan.model.variables, plan.model.cardinality.tolist(), strict=True))
     entries = [math.prod(cards[v] for v in clique) for clique in cliques]

@@ -21,15 +21,9 @@ Point = tuple[int, int]
 def label_places(
     labels: Sequence[str], lines: Sequence[Sequence[Point]], boxes: Sequence[tuple[int, int, int, int]]
 ) -> list[Point]:
-    """The left end of the baseline of each label, next to its line; the first labels choose first.
-
-    Parameters
-    ----------
-    labels : sequence of str
-    lines : sequence of sequences of (x, y)
-        Points of the line of each label; see `jtgpu.draw.svg.curve`.
-    boxes : sequence of (x, y, width, height)
-    """
+    """The left end of the baseline of each label, next to its line; the first labels choose first."""
+    # lines: sequence of sequences of (x, y): Points of the line of each label; see `jtgpu.draw.svg.curve`
+    # boxes: sequence of (x, y, width, height)
     curves = [_points(line, np.linspace(0.0, 1.0, SAMPLES)) for line in lines]
     points = np.concatenate([np.empty((0, 2)), *curves])
     taken = np.array([(x, y, x + w, y + h) for x, y, w, h in boxes], np.float64).reshape(-1, 4)

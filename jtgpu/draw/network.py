@@ -39,21 +39,11 @@ def draw_network(
     targets: Sequence[int] = (),
     note: str = "",
 ) -> Drawing:
-    """Draw some variables of a model, with their arcs.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    nodes : sequence of int
-        The variables, ascending.
-    posteriors, priors : Posteriors, optional
-        Bars and ticks; variables without a posterior are drawn with their name only.
-    marks : mapping from int to Mark, optional
-    targets : sequence of int
-        Variables with a ring.
-    note : str
-        Text below the picture.
-    """
+    """Draw some variables of a model, with their arcs."""
+    # nodes: sequence of int: The variables, ascending
+    # posteriors, priors: Bars and ticks; variables without a posterior are drawn with their name only
+    # targets: sequence of int: Variables with a ring
+    # note: Text below the picture
     graph, marks = graph_of(model), marks or {}
     number = {v: i for i, v in enumerate(nodes)}
     boxes = [_box(model, v, graph, number, (posteriors, priors), marks.get(v), v in targets) for v in nodes]

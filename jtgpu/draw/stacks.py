@@ -29,17 +29,11 @@ class StackedDrawing(NamedTuple):
 def arrange_stacked(
     sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], max_width: int, apart: frozenset[int] = frozenset()
 ) -> StackedDrawing:
-    """Arrange a graph; leaves with the same single parent become columns where there are many.
-
-    Parameters
-    ----------
-    sizes : sequence of (int, int)
-    arcs : sequence of (int, int)
-    max_width : int
-        See `jtgpu.draw.layered.arrange.arrange`.
-    apart : frozenset of int
-        Nodes that are no part of a column.
-    """
+    """Arrange a graph; leaves with the same single parent become columns where there are many."""
+    # sizes: sequence of (int, int)
+    # arcs: sequence of (int, int)
+    # max_width: See `jtgpu.draw.layered.arrange.arrange`
+    # apart: frozenset of int: Nodes that are no part of a column
     stacks = [*_stacks(len(sizes), arcs, apart)]
     stacked = {v for _, members in stacks for v in members}
     nodes = [v for v in range(len(sizes)) if v not in stacked]

@@ -70,16 +70,9 @@ def curve(line: Sequence[Point], shorter: int = 0) -> str:
 
 
 def picture(body: Iterable[str], width: int, height: int, label: str) -> str:
-    """A picture as one ``<svg>`` element with its own style.
-
-    Parameters
-    ----------
-    body : iterable of str
-        The elements. Their text must be escaped.
-    width, height : int
-    label : str
-        Description for screen readers.
-    """
+    """A picture as one ``<svg>`` element with its own style."""
+    # body: iterable of str: The elements. Their text must be escaped.
+    # label: Description for screen readers
     inside = "".join(body)
     name = f"jtgpu-{blake2b(f'{width} {height} {inside}'.encode(), digest_size=6).hexdigest()}"
     style = "".join(f"#{name} {selector}{{{rules}}}" for selector, rules in STYLE.items() if _is_used(selector, inside))

@@ -28,21 +28,12 @@ BAR = 60  # pixels
 def html_table(
     title: str, names: Sequence[str], columns: Sequence[Any], *, fixed: int = 0, bars: int | None = None
 ) -> str:
-    """Format columns of cells as an HTML table.
-
-    Parameters
-    ----------
-    title : str
-        A line above the table.
-    names : sequence of str
-        Headers of the columns; if all are empty, there is no line of headers.
-    columns : sequence of sequences
-        Cells of each column. Only cells that are shown are read.
-    fixed : int
-        Number of leading columns that are always shown.
-    bars : int, optional
-        A column of numbers that are drawn as bars, too.
-    """
+    """Format columns of cells as an HTML table."""
+    # title: A line above the table
+    # names: sequence of str: Headers of the columns; if all are empty, there is no line of headers
+    # columns: sequence of sequences: Cells of each column. Only cells that are shown are read.
+    # fixed: Number of leading columns that are always shown
+    # bars: A column of numbers that are drawn as bars, too
     n = len(columns[0]) if columns else 0
     rows = shown_rows(n)
     shown = _columns(len(columns), fixed)

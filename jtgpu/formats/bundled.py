@@ -67,14 +67,9 @@ def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Baye
 
 
 def network_path(name: str | os.PathLike[str]) -> str:
-    """The path of the file that `load` reads.
-
-    Raises
-    ------
-    MissingFileError
-        If a name without folder and suffix is neither a file nor a bundled network, or if a missing file is named
-        like one. Any other missing file is left to the reader.
-    """
+    """The path of the file that `load` reads."""
+    # raises MissingFileError: If a name without folder and suffix is neither a file nor a bundled network, or if a
+    #     missing file is named like one. Any other missing file is left to the reader.
     given = os.fspath(name)
     if os.path.lexists(given):
         return given
@@ -89,18 +84,9 @@ def network_path(name: str | os.PathLike[str]) -> str:
 
 
 def benchmark_files(names: Sequence[str] = BENCHMARK) -> list[Path]:
-    """Paths of bundled networks.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Default: the seven networks of the published table.
-
-    Raises
-    ------
-    JtgpuError
-        If no bundled network has that name.
-    """
+    """Paths of bundled networks."""
+    # names: sequence of str: Default: the seven networks of the published table
+    # raises JtgpuError: If no bundled network has that name.
     bundled = bundled_files()
     for name in names:
         if name not in bundled:

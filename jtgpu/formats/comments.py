@@ -36,21 +36,11 @@ MAX_LENGTH = 500  # characters of a line
 
 @dataclass(frozen=True)
 class Comments:
-    """The comments of a file.
+    """The comments of a file."""
 
-    Attributes
-    ----------
-    n : int
-        Number of comments.
-    head : tuple of str
-        Lines of the comments at the top of the file.
-    legal : tuple of str
-        Lines anywhere that mention a licence, an author, a program or a source.
-    """
-
-    n: int
-    head: tuple[str, ...]
-    legal: tuple[str, ...]
+    n: int  # number of comments
+    head: tuple[str, ...]  # tuple of str: Lines of the comments at the top of the file
+    legal: tuple[str, ...]  # tuple of str: Lines anywhere that mention a licence, an author, a program or a source
 
 
 def find_comments(text: str, format_name: str) -> Comments:

@@ -31,30 +31,16 @@ MAX_NAMED = 3  # examples in a message
 
 @dataclass(frozen=True)
 class Conversion:
-    """A model as text in a format, and the losses of the conversion.
-
-    Attributes
-    ----------
-    text : str
-    losses : tuple of str
-        Everything that the format cannot represent, one phrase each.
-    notes : tuple of str
-        Changes to the model that lose nothing, one sentence each.
-    """
+    """A model as text in a format, and the losses of the conversion."""
 
     text: str
-    losses: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    losses: tuple[str, ...]  # tuple of str: Everything that the format cannot represent, one phrase each
+    notes: tuple[str, ...] = ()  # tuple of str: Changes to the model that lose nothing, one sentence each
 
 
 def carry(model: DiscreteModel, target: Format) -> Conversion:
-    """Write a model in a format, adapting what the format does not allow, and report changes and losses.
-
-    Raises
-    ------
-    FormatError
-        If the model cannot be written at all.
-    """
+    """Write a model in a format, adapting what the format does not allow, and report changes and losses."""
+    # raises FormatError: If the model cannot be written at all.
     if target.dumps is None:
         raise FormatError(f"{target.name} can be read but not written")
     notes: list[str] = []

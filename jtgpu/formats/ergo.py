@@ -163,12 +163,8 @@ def dumps(net: DiscreteModel) -> str:
 
     State names are words: blanks in them become ``_``, an empty name becomes the state's number. Variable names are
     lines. Attributes are lost.
-
-    Raises
-    ------
-    FormatError
-        If the model is not a Bayesian network.
     """
+    # raises FormatError: If the model is not a Bayesian network.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"an Ergo file holds a Bayesian network, not a {type(net).__name__}")
     cards = net.cardinality.tolist()

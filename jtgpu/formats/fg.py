@@ -37,21 +37,10 @@ def sniff(text: str) -> bool:
 
 
 def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> MarkovNetwork:
-    """Read the text of a factor graph.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for error messages.
-    zero_rows : str
-        Ignored: factors have no rows.
-
-    Raises
-    ------
-    ParseError
-        If the text is malformed; the message gives line and column.
-    """
+    """Read the text of a factor graph."""
+    # source: The file's name, for error messages
+    # zero_rows: Ignored: factors have no rows
+    # raises ParseError: If the text is malformed; the message gives line and column.
     return _Reader(Source(text, source)).network()
 
 

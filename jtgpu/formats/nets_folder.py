@@ -12,13 +12,8 @@ __all__ = ["bundled_files", "networks_folder", "stem"]
 
 
 def networks_folder() -> Path:
-    """Folder of the bundled networks: in the installed package, or next to it in a checkout.
-
-    Raises
-    ------
-    JtgpuError
-        If neither folder exists, which means that the installation is broken.
-    """
+    """Folder of the bundled networks: in the installed package, or next to it in a checkout."""
+    # raises JtgpuError: If neither folder exists, which means that the installation is broken.
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "nets", package.parent / "nets"):
         if (folder / "asia.net").is_file():

@@ -17,27 +17,13 @@ __all__ = ["FORMATS", "UNSUPPORTED", "Format", "file_suffixes", "format_of_suffi
 
 @dataclass(frozen=True)
 class Format:
-    """One format of network files; its modules are imported when a file is read or written.
+    """One format of network files; its modules are imported when a file is read or written."""
 
-    Attributes
-    ----------
-    name : str
-        As messages and ``jtgpu info`` show it.
-    suffixes : tuple of str
-        Lower case, with the dot; ``.gz`` or ``.xz`` may follow each.
-    reader : str
-        Module of this package with ``sniff`` and ``parse``.
-    writer : str
-        Module of this package with ``dumps``; empty if the format can only be read.
-    only_read : tuple of str
-        Suffixes that are read and not written.
-    """
-
-    name: str
-    suffixes: tuple[str, ...]
-    reader: str
-    writer: str = ""
-    only_read: tuple[str, ...] = ()
+    name: str  # as messages and ``jtgpu info`` show it
+    suffixes: tuple[str, ...]  # tuple of str: Lower case, with the dot; ``.gz`` or ``.xz`` may follow each
+    reader: str  # module of this package with ``sniff`` and ``parse``
+    writer: str = ""  # module of this package with ``dumps``; empty if the format can only be read
+    only_read: tuple[str, ...] = ()  # tuple of str: Suffixes that are read and not written
 
     def sniff(self, text: str) -> bool:
         """Whether a text begins like this format."""

@@ -48,21 +48,11 @@ def sniff(text: str) -> bool:
 
 
 def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork | MarkovNetwork:
-    """Read the text of a UAI model.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for error messages.
-    zero_rows : {"error", "uniform"}
-        Whether a CPT row of zeros in a ``BAYES`` file is an error or stands for the uniform distribution.
-
-    Raises
-    ------
-    ParseError
-        If the text is malformed; the message gives line and column.
-    """
+    """Read the text of a UAI model."""
+    # source: The file's name, for error messages
+    # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros in a ``BAYES`` file is an error or stands for the
+    #     uniform distribution
+    # raises ParseError: If the text is malformed; the message gives line and column.
     read = _Reader(Source(text, source))
     return read.draft().finish(zero_rows) if read.bayes else read.markov()
 
@@ -240,12 +230,8 @@ def dumps(net: DiscreteModel) -> str:
 
     All numbers read back bit for bit; names and attributes are lost. Tables whose rows sum to 1 only approximately are
     listed in a comment after the last table, which solvers ignore.
-
-    Raises
-    ------
-    FormatError
-        If the model is neither.
     """
+    # raises FormatError: If the model is neither.
     if not isinstance(net, (BayesianNetwork, MarkovNetwork)):
         raise FormatError(f"a UAI file holds a Bayesian or a Markov network, not a {type(net).__name__}")
     lines = [

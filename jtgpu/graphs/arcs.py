@@ -21,26 +21,13 @@ _arrange = loops("jtgpu.graphs.loops.arrange")
 
 @dataclass(frozen=True)
 class Arcs:
-    """Compressed rows: no loops, the shortest one of parallel arcs; an undirected edge is two arcs.
+    """Compressed rows: no loops, the shortest one of parallel arcs; an undirected edge is two arcs."""
 
-    Attributes
-    ----------
-    n : int
-        Vertices.
-    first : (n+1,) ndarray of int64
-        First arc of each vertex.
-    head : (A,) ndarray of int32
-    length : (A,) ndarray of float64
-        (0,) if all are 1.
-    of_edge : (E, 2) ndarray of int64
-        The arcs of each edge of the input, there and back; -1 where there is none.
-    directed : bool
-    """
-
-    n: int
-    first: NDArray[np.int64]
-    head: NDArray[np.int32]
-    length: NDArray[np.float64]
+    n: int  # vertices
+    first: NDArray[np.int64]  # (n+1,) ndarray of int64: First arc of each vertex
+    head: NDArray[np.int32]  # (A,) ndarray of int32
+    length: NDArray[np.float64]  # (A,) ndarray of float64: (0,) if all are 1
+    # (E, 2) ndarray of int64: The arcs of each edge of the input, there and back; -1 where there is none
     of_edge: NDArray[np.int64]
     directed: bool
 

@@ -27,24 +27,11 @@ STEP = 20_000_000  # sources times arcs, after which a thread looks whether it i
 def group_sums(
     layout: Layout, groups: list[Group], *, edges: bool, endpoints: bool, threads: int | None = None
 ) -> Iterator[tuple[Group, Sums]]:
-    """The sums of each group, in order; bit-identical for any number of threads.
-
-    Parameters
-    ----------
-    layout : Layout
-    groups : list of Group
-    edges : bool
-        Sum paths through arcs, too.
-    endpoints : bool
-        Count the ends of a path.
-    threads : int, optional
-        Default: one for each core, fewer where memory is short.
-
-    Raises
-    ------
-    TableTooLarge
-        If the memory of one thread is not available.
-    """
+    """The sums of each group, in order; bit-identical for any number of threads."""
+    # edges: Sum paths through arcs, too
+    # endpoints: Count the ends of a path
+    # threads: Default: one for each core, fewer where memory is short
+    # raises TableTooLarge: If the memory of one thread is not available.
     spare: list[_Memory] = []
     stopped = threading.Event()
 

@@ -42,12 +42,7 @@ class Running(NamedTuple):
 
     @classmethod
     def checked(cls, backend: str, threads: int | None, devices: Any, cluster: Any, progress: Progress | None) -> Self:
-        """The options, if they are of the right types.
-
-        Raises
-        ------
-        ArgumentError
-        """
+        """The options, if they are of the right types."""
         choice("backend", backend, BACKENDS)
         if threads is not None:
             whole_number("threads", threads, 1)
@@ -58,26 +53,12 @@ class Running(NamedTuple):
 def dependencies(
     arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool, running: Running
 ) -> RawSums:  # fmt: skip
-    """Sum the shortest paths through every vertex, or every edge.
-
-    Parameters
-    ----------
-    arcs : Arcs
-    chosen : (n,) ndarray of float64
-        1 for sources, else 0. All vertices are targets.
-    edges : bool
-        Sum paths through edges, too.
-    endpoints : bool
-        Count the ends of a path.
-    running : Running
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no GPU, and one is requested.
-    TableTooLarge
-        If the memory of one thread, or of one block of a GPU, is not available.
-    """
+    """Sum the shortest paths through every vertex, or every edge."""
+    # chosen: (n,) ndarray of float64: 1 for sources, else 0. All vertices are targets.
+    # edges: Sum paths through edges, too
+    # endpoints: Count the ends of a path
+    # raises BackendUnavailable: If there is no GPU, and one is requested.
+    # raises TableTooLarge: If the memory of one thread, or of one block of a GPU, is not available.
     if running.devices is not None and running.cluster is not None:
         raise ArgumentError("devices are GPUs of this machine; a cluster's workers have one each")
     if running.devices is not None and running.backend in ("cpu", "reference"):

@@ -73,36 +73,19 @@ def reason_against(arcs: Arcs) -> str:
 
 
 def numbers_of(devices: Any) -> list[int]:
-    """The GPUs of an option; None: the fastest one.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is none.
-    """
+    """The GPUs of an option; None: the fastest one."""
+    # raises BackendUnavailable: If there is none.
     return [open_device().ordinal] if devices is None else device_numbers(devices)
 
 
 def group_sums(
     layout: Layout, groups: Sequence[Group], devices: Sequence[int], *, edges: bool, endpoints: bool
 ) -> Iterator[tuple[Group, Sums]]:
-    """The sums of each group, in order; bit-identical for any number of GPUs.
-
-    Parameters
-    ----------
-    layout : Layout
-        With batches of `LANES` sources.
-    groups : sequence of Group
-    devices : sequence of int
-        Each takes consecutive groups.
-    edges, endpoints : bool
-        See `jtgpu.graphs.cpu.group_sums`.
-
-    Raises
-    ------
-    TableTooLarge
-        If the memory for one batch is not available.
-    """
+    """The sums of each group, in order; bit-identical for any number of GPUs."""
+    # layout: With batches of `LANES` sources
+    # devices: sequence of int: Each takes consecutive groups
+    # edges, endpoints: See `jtgpu.graphs.cpu.group_sums`
+    # raises TableTooLarge: If the memory for one batch is not available.
     pool = WorkerPool([(f"GPU {number}", open_device(number)) for number in devices])
     tasks = runs(groups, len(devices))
 

@@ -22,26 +22,15 @@ __all__ = ["EdgeList", "read_graph"]
 
 @dataclass
 class EdgeList:
-    """A graph.
+    """A graph."""
 
-    Attributes
-    ----------
-    n : int
-        Vertices.
-    tail, head : (E,) ndarray of int32
-    length : (E,) ndarray of float64
-        (0,) if all are 1.
-    directed : bool
-    names : sequence or None
-        Of the vertices; None for arrays.
-    """
-
-    n: int
+    n: int  # vertices
+    # tail, head: (E,) ndarray of int32
     tail: NDArray[np.int32]
     head: NDArray[np.int32]
-    length: NDArray[np.float64]
+    length: NDArray[np.float64]  # (E,) ndarray of float64: (0,) if all are 1
     directed: bool
-    names: Sequence[Any] | None
+    names: Sequence[Any] | None  # of the vertices; None for arrays
 
     def edge_name(self, e: int) -> str:
         """An edge for messages."""
@@ -52,15 +41,9 @@ class EdgeList:
 
 
 def read_graph(graph: Any, directed: bool | None = None, weight: Any = None) -> EdgeList:
-    """Read a graph; see `jtgpu.graphs.betweenness` for the kinds.
-
-    Raises
-    ------
-    ArgumentError
-        If it is none of them, or `weight` does not fit.
-    DataError
-        If an edge names a vertex that does not exist, or a weight is not a positive number.
-    """
+    """Read a graph; see `jtgpu.graphs.betweenness` for the kinds."""
+    # raises ArgumentError: If it is none of them, or `weight` does not fit.
+    # raises DataError: If an edge names a vertex that does not exist, or a weight is not a positive number.
     if isinstance(graph, DiscreteModel):
         found = _read_model(graph, weight)
     elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):

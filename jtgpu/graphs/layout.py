@@ -50,41 +50,19 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What is left of a graph without its trees, in the order of components.
-
-    Attributes
-    ----------
-    directed : bool
-    folded : Folded
-    graph : Graph
-        Vertices and arcs that are left, by their new numbers.
-    arc : (A,) ndarray of int64
-        Their numbers in `Arcs`.
-    length : (A,) ndarray of float64
-        (0,) if all are 1.
-    has_levels : bool
-        Lengths are whole numbers of levels.
-    sources : (S,) ndarray of int32
-    multiplicity : (S,) ndarray of float64
-        Sources that each one stands for.
-    batches : (B, 4) ndarray of int64
-        First source and end, first vertex and end of the component.
-    groups : list of Group
-    largest : int
-        Vertices of the largest component.
-    """
+    """What is left of a graph without its trees, in the order of components."""
 
     directed: bool
     folded: Folded
-    graph: Graph
-    arc: NDArray[np.int64]
-    length: NDArray[np.float64]
-    has_levels: bool
-    sources: NDArray[np.int32]
-    multiplicity: NDArray[np.float64]
-    batches: NDArray[np.int64]
+    graph: Graph  # vertices and arcs that are left, by their new numbers
+    arc: NDArray[np.int64]  # (A,) ndarray of int64: Their numbers in `Arcs`
+    length: NDArray[np.float64]  # (A,) ndarray of float64: (0,) if all are 1
+    has_levels: bool  # lengths are whole numbers of levels
+    sources: NDArray[np.int32]  # (S,) ndarray of int32
+    multiplicity: NDArray[np.float64]  # (S,) ndarray of float64: Sources that each one stands for
+    batches: NDArray[np.int64]  # (B, 4) ndarray of int64: First source and end, first vertex and end of the component
     groups: list[Group]
-    largest: int
+    largest: int  # vertices of the largest component
 
     @property
     def back(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
@@ -98,20 +76,11 @@ class Layout:
 
 
 def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool, lanes: int, n_groups: int) -> Layout:
-    """Divide a graph.
-
-    Parameters
-    ----------
-    arcs : Arcs
-    chosen : (n,) ndarray of float64
-        1 for sources.
-    with_edges : bool
-        Results have the sums of arcs, too.
-    lanes : int
-        Sources of a batch.
-    n_groups : int
-        Groups, at most.
-    """
+    """Divide a graph."""
+    # chosen: (n,) ndarray of float64: 1 for sources
+    # with_edges: Results have the sums of arcs, too
+    # lanes: Sources of a batch
+    # n_groups: Groups, at most
     units = _units(arcs.length)
     # paths from a leaf and from its neighbour are compared with different roundings, where there are any
     fold = not arcs.directed and units is not None

@@ -32,12 +32,7 @@ MIN_WORK = 1_000_000  # vertices times arcs; networkx is fast enough below
 
 
 class ConvertedGraph:
-    """A networkx graph that is converted once, on first use, for each attribute that is used as a weight.
-
-    Parameters
-    ----------
-    graph : networkx.Graph
-    """
+    """A networkx graph that is converted once, on first use, for each attribute that is used as a weight."""
 
     __networkx_backend__ = "jtgpu"
 

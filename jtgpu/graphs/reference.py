@@ -18,7 +18,6 @@ __all__ = ["dependencies"]
 
 
 def dependencies(arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool) -> RawSums:
-    """See `jtgpu.graphs.engine.dependencies`."""
     node, on_arc = np.zeros(arcs.n), np.zeros(len(arcs.head))
     for source in np.flatnonzero(chosen).tolist():
         order, paths, before = _shortest_paths(arcs, source)

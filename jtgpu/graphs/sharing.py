@@ -19,16 +19,9 @@ RUNS = 4  # tasks for each worker without a GPU
 def group_sums(
     cluster: Any, layout: Layout, *, backend: str, edges: bool, endpoints: bool
 ) -> Iterator[tuple[Group, Sums]]:
-    """The sums of each group, in order; bit-identical on any cluster.
-
-    Parameters
-    ----------
-    cluster : str or jtgpu.cluster.Cluster
-    layout : Layout
-    backend : {"cpu", "gpu"}
-    edges, endpoints : bool
-        See `jtgpu.graphs.cpu.group_sums`.
-    """
+    """The sums of each group, in order; bit-identical on any cluster."""
+    # backend: {"cpu", "gpu"}
+    # edges, endpoints: See `jtgpu.graphs.cpu.group_sums`
     on_gpu = backend == "gpu"
     shared = layout, on_gpu, {"edges": edges, "endpoints": endpoints}
     results = doors.cluster().run_tasks(

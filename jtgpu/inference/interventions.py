@@ -30,16 +30,9 @@ Factors = Sequence["NDArray[np.float64]"]
 
 
 class Intervened:
-    """A backend of the plan, and the tables that it uses.
-
-    Parameters
-    ----------
-    backend : Backend
-    factors : sequence of arrays
-        In the order of ``plan.factor_var``; ones for the variables that are set.
-    release : callable, optional
-        Called with the backend when the last reference to this object is gone.
-    """
+    """A backend of the plan, and the tables that it uses."""
+    # factors: sequence of arrays: In the order of ``plan.factor_var``; ones for the variables that are set
+    # release: Called with the backend when the last reference to this object is gone
 
     def __init__(self, backend: Backend, factors: Factors, release: Callable[[Backend], None] | None = None):
         self.backend, self.factors = backend, factors
@@ -55,14 +48,9 @@ class Interventions:
     """Backends by the set of variables that are set, the last used ones.
 
     An idle backend is reloaded with other numbers; this is faster than creating a new one.
-
-    Parameters
-    ----------
-    prepare : callable
-        Makes a backend from factors.
-    factors : sequence of arrays
-        The model's; that of variable v is number v.
     """
+    # prepare: Makes a backend from factors
+    # factors: sequence of arrays: The model's; that of variable v is number v
 
     def __init__(self, prepare: Callable[[Factors], Backend], factors: Factors):
         self._prepare, self._factors = prepare, factors

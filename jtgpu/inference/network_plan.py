@@ -303,14 +303,9 @@ class SlicedPlan(NetworkPlan):
         self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
         executor: Start | None = None, **options: Any,
     ) -> Backend:  # fmt: skip
-        """Create a backend that sums over the slices.
-
-        Parameters
-        ----------
-        executor : callable, optional
-            Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the slices run
-            in this process, one after another, or in parallel on `devices`.
-        """
+        """Create a backend that sums over the slices."""
+        # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the
+        #     slices run in this process, one after another, or in parallel on `devices`.
         return make_conditioned(
             backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
         )

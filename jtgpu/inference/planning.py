@@ -38,48 +38,29 @@ def make_plan(  # noqa: PLR0913
     devices: Devices = None,
     **search: Any,
 ) -> NetworkPlan:
-    """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    order : str, path or sequence, default "auto"
-        ``"auto"`` (takes about a second at most, and gives the same order whatever was computed before), ``"best"``
-        (searches for `time_limit` seconds and saves the order), ``"saved"`` (the order that ``"best"`` saved on this
-        machine; an error if there is none), the name of a greedy rule, the path of a ``.num`` or ``.td`` file, or the
-        variables, first eliminated first.
-    time_limit : float, optional
-        Seconds that ``"best"`` may search.
-    memory_limit : int or str, optional
-        Bytes (or ``"8GiB"``) that one propagation may take. Default: 80 % of the free memory, of the GPU if `backend`
-        names one. ``math.inf`` lifts the limit.
-    max_table : int or None, default 100,000,000
-        Entries of the largest table. None lifts the limit.
-    seed : int
-        Random seed of the order search: the same seed and options give the same plan.
-    lowering : {"pairwise", "clique", "shallow"}
-        See `jtgpu.plans.lowering`. ``"clique"`` builds a table for each clique; ``"shallow"`` does more work on fewer
-        levels.
-    together : sequence of sequences, optional
-        Sets of variables that must share a clique, whether or not a factor contains them.
-    slices : sequence or "auto"
-        Variables whose states are enumerated (cutset conditioning), for models that do not fit into the memory: each
-        configuration is a smaller inference problem. ``"auto"`` chooses the variables if any are needed. See
-        `jtgpu.plans.conditioning.cutset`.
-    backend, devices : optional
-        See ``compile``. They determine whose free memory limits the plan; the plan itself runs on every backend.
-    **search
-        Further options of `jtgpu.plans.ordering.find_order`.
-
-    Raises
-    ------
-    TableTooLarge
-        If the plan exceeds a limit, before any table is allocated; the message has the sizes and what to try.
-    OrderError
-        If the order is no permutation of the variables.
-    TypeError
-        If an option is unknown; the message suggests the closest one.
-    """
+    """Choose an elimination order, build the junction tree and lower it. Allocates no tables."""
+    # order: ``"auto"`` (takes about a second at most, and gives the same order whatever was computed before),
+    #     ``"best"`` (searches for `time_limit` seconds and saves the order), ``"saved"`` (the order that ``"best"``
+    #     saved on this machine; an error if there is none), the name of a greedy rule, the path of a ``.num`` or
+    #     ``.td`` file, or the variables, first eliminated first
+    # time_limit: Seconds that ``"best"`` may search
+    # memory_limit: Bytes (or ``"8GiB"``) that one propagation may take. Default: 80 % of the free memory, of the GPU if
+    #     `backend` names one. ``math.inf`` lifts the limit.
+    # max_table: Entries of the largest table. None lifts the limit.
+    # seed: Random seed of the order search: the same seed and options give the same plan
+    # lowering: {"pairwise", "clique", "shallow"}: See `jtgpu.plans.lowering`. ``"clique"`` builds a table for each
+    #     clique; ``"shallow"`` does more work on fewer levels.
+    # together: sequence of sequences: Sets of variables that must share a clique, whether or not a factor contains them
+    # slices: Variables whose states are enumerated (cutset conditioning), for models that do not fit into the memory:
+    #     each configuration is a smaller inference problem. ``"auto"`` chooses the variables if any are needed. See
+    #     `jtgpu.plans.conditioning.cutset`.
+    # backend, devices: See ``compile``. They determine whose free memory limits the plan; the plan itself runs on every
+    #     backend.
+    # **search: Further options of `jtgpu.plans.ordering.find_order`
+    # raises TableTooLarge: If the plan exceeds a limit, before any table is allocated; the message has the sizes and
+    #     what to try.
+    # raises OrderError: If the order is no permutation of the variables.
+    # raises TypeError: If an option is unknown; the message suggests the closest one.
     _check_search_options(search)
     if memory_limit is None:
         limit = int(MEMORY_SHARE * _free_memory(backend, devices))
@@ -108,13 +89,8 @@ def make_plan(  # noqa: PLR0913
 
 
 def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`.
-
-    Raises
-    ------
-    TypeError
-        If neither has an option of that name; the message suggests the closest one.
-    """
+    """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`."""
+    # raises TypeError: If neither has an option of that name; the message suggests the closest one.
     plans = set(_plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
     trees = {*TREE_OPTIONS, *(option for known in OPTIONS.values() for option in known)}
     for name in options:

@@ -52,20 +52,10 @@ class Fit:
     reasons: dict[int, tuple[int, int]] = field(default_factory=dict)  # row -> soft variable, its impossible state
 
     def step(self, rows: NDArray[np.int64], found: BatchResult) -> NDArray[np.int64]:
-        """Correct the worst variable of each row.
-
-        Parameters
-        ----------
-        rows : (R,) array of int
-            Rows that were computed with their current weights.
-        found : BatchResult
-            Their posteriors.
-
-        Returns
-        -------
-        array of int
-            Rows that have not converged yet.
-        """
+        """Correct the worst variable of each row."""
+        # rows: (R,) array of int: Rows that were computed with their current weights
+        # found: Their posteriors
+        # returns array of int: Rows that have not converged yet.
         begin = self.propagations == 0
         self.propagations += 1
         goal, now = self.goal[rows], found.posterior
@@ -101,19 +91,9 @@ class Fit:
 
 
 def fit_cases(run: Run, targets: Mapping[int, NDArray[np.float64]]) -> Fit:
-    """Fit weights of B rows that give variables their required posteriors.
-
-    Parameters
-    ----------
-    run : callable
-    targets : mapping
-        Variable to (B, card) probabilities, NaN in rows without soft evidence; ascending.
-
-    Raises
-    ------
-    EvidenceError
-        If fitting does not converge: the marginals contradict each other, or nearly so.
-    """
+    """Fit weights of B rows that give variables their required posteriors."""
+    # targets: Variable to (B, card) probabilities, NaN in rows without soft evidence; ascending
+    # raises EvidenceError: If fitting does not converge: the marginals contradict each other, or nearly so.
     cards = [t.shape[1] for t in targets.values()]
     first = np.cumsum([0, *cards])[:-1]
     goal = np.hstack(list(targets.values()))
@@ -155,33 +135,14 @@ def fit_case(
     case: Evidence,
     soft: Mapping[int, NDArray[np.float64]],
 ) -> tuple[Evidence, float]:
-    """Convert soft evidence of one case to likelihoods.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    run : callable
-        Method ``run`` of a backend or a session.
-    ptr : (V + 1,) array of int
-        Bounds of the variables in an array of all posteriors.
-    case : Evidence
-    soft : mapping
-        Variable to probabilities, ascending.
-
-    Returns
-    -------
-    Evidence
-        The case with additional likelihoods.
-    float
-        ln P(evidence) without soft evidence.
-
-    Raises
-    ------
-    ImpossibleEvidence
-        If a state must have a positive probability but is impossible; the message names it.
-    EvidenceError
-        See `fit_cases`.
-    """
+    """Convert soft evidence of one case to likelihoods."""
+    # run: Method ``run`` of a backend or a session
+    # ptr: (V + 1,) array of int: Bounds of the variables in an array of all posteriors
+    # soft: Variable to probabilities, ascending
+    # returns The case with additional likelihoods.
+    # returns ln P(evidence) without soft evidence.
+    # raises ImpossibleEvidence: If a state must have a positive probability but is impossible; the message names it.
+    # raises EvidenceError: See `fit_cases`.
     targets = list(soft)
     columns = np.concatenate([np.arange(ptr[v], ptr[v + 1]) for v in targets])
 
@@ -209,19 +170,9 @@ def answer_cases(
     known: KnownCases,
     targets: list[int] | None,
 ) -> tuple[BatchResult, dict[int, str]]:
-    """Run a table of cases with soft evidence.
-
-    Returns
-    -------
-    BatchResult
-    dict of int to str
-        For each row whose soft evidence is impossible, the reason.
-
-    Raises
-    ------
-    EvidenceError
-        If soft evidence does not converge; the message names the case.
-    """
+    """Run a table of cases with soft evidence."""
+    # returns dict of int to str: For each row whose soft evidence is impossible, the reason.
+    # raises EvidenceError: If soft evidence does not converge; the message names the case.
     variables = list(known.soft)
 
     def weighted(rows: NDArray[np.int64], weights: Mapping[int, NDArray[np.float64]]) -> dict[int, NDArray[np.float64]]:

@@ -23,20 +23,11 @@ __all__ = ["PgmpyModel", "from_pgmpy", "read_pgmpy", "to_pgmpy"]
 
 @dataclass(frozen=True)
 class PgmpyModel:
-    """A model of pgmpy, converted, with its original names.
-
-    Attributes
-    ----------
-    model : DiscreteModel
-    names : dict of str to hashable
-        Our variable names to pgmpy's.
-    labels : dict of str to tuple
-        Our variable names to pgmpy's state names, in order.
-    """
+    """A model of pgmpy, converted, with its original names."""
 
     model: DiscreteModel
-    names: dict[str, Hashable]
-    labels: dict[str, tuple[Any, ...]]
+    names: dict[str, Hashable]  # dict of str to hashable: Our variable names to pgmpy's
+    labels: dict[str, tuple[Any, ...]]  # dict of str to tuple: Our variable names to pgmpy's state names, in order
 
 
 def from_pgmpy(model: Any) -> DiscreteModel:

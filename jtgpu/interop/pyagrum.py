@@ -19,13 +19,8 @@ __all__ = ["from_pyagrum", "module", "to_pyagrum"]
 
 
 def module() -> Any:
-    """The pyAgrum package, under either name.
-
-    Raises
-    ------
-    ImportError
-        If the package is not installed.
-    """
+    """The pyAgrum package, under either name."""
+    # raises ImportError: If the package is not installed.
     try:
         return importlib.import_module("pyagrum")
     except ImportError:

@@ -22,30 +22,16 @@ __all__ = ["Column", "class_column", "read_columns", "sample_weights", "sorted_v
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes
-    ----------
-    codes : (n,) ndarray of int64
-        Index of each cell's value; -1 if it is missing.
-    values : list
-        Distinct values, in no particular order.
-    """
-
-    codes: NDArray[np.int64]
-    values: list[Any]
+    codes: NDArray[np.int64]  # (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
+    values: list[Any]  # distinct values, in no particular order
 
 
 def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
-    """Names and columns of a table of any kind, and whether the table itself has the names.
-
-    Raises
-    ------
-    EvidenceError
-        If two columns have the same name, or columns differ in length.
-    DataError
-        If a cell is not a single value, or is infinite or complex.
-    """
+    """Names and columns of a table of any kind, and whether the table itself has the names."""
+    # raises EvidenceError: If two columns have the same name, or columns differ in length.
+    # raises DataError: If a cell is not a single value, or is infinite or complex.
     table = open_table(None, X)
     reject_repeated(table.names, table.names, "X")
     columns = [Column(*column_values(name, table.column(name), table.row_name)) for name in table.names]
@@ -53,13 +39,8 @@ def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
 
 
 def class_column(y: Any) -> NDArray[Any]:
-    """The classes as an array, (n,).
-
-    Raises
-    ------
-    DataError
-        If `y` has another shape, or a value that is missing, infinite or no class.
-    """
+    """The classes as an array, (n,)."""
+    # raises DataError: If `y` has another shape, or a value that is missing, infinite or no class.
     classes = np.asarray(y)
     if y is None:
         raise DataError("the classifier requires y to be passed, but the target y is None")
@@ -88,13 +69,8 @@ def class_column(y: Any) -> NDArray[Any]:
 
 
 def sample_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
-    """Weights of n rows, (n,); ones by default.
-
-    Raises
-    ------
-    DataError
-        If the shape is wrong, a weight is negative or not finite, or all are 0.
-    """
+    """Weights of n rows, (n,); ones by default."""
+    # raises DataError: If the shape is wrong, a weight is negative or not finite, or all are 0.
     if weights is None:
         return np.ones(n)
     try:
@@ -129,18 +105,10 @@ def state_labels(values: Iterable[Any]) -> list[str]:
 
 
 def state_numbers(name: str, column: Column, values: list[Any], unknown: str) -> NDArray[np.int64]:
-    """Numbers of a column's values, -1 for missing ones.
-
-    Parameters
-    ----------
-    name : str
-        The column's name, for messages.
-    column : Column
-    values : list
-        The values with a number, in order.
-    unknown : {"error", "missing"}
-        How other values are treated.
-    """
+    """Numbers of a column's values, -1 for missing ones."""
+    # name: The column's name, for messages
+    # values: The values with a number, in order
+    # unknown: {"error", "missing"}: How other values are treated
     place = {v: i for i, v in enumerate(values)}
     by_name = {str(v): i for i, v in enumerate(values)} if all(isinstance(v, str) for v in values) else {}
     numbers = np.full(len(column.values) + 1, -1, np.int64)  # the last one for code -1

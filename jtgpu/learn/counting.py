@@ -20,24 +20,12 @@ MAX_ENTRIES = 100_000_000  # of a CPT
 def cpt_from_counts(
     family: list[NDArray[np.int64]], cards: list[int], weights: NDArray[np.float64], pseudo_count: float
 ) -> NDArray[np.float64]:
-    """P(child | parents) from the rows in which the whole family is observed.
-
-    Parameters
-    ----------
-    family : list of (n,) ndarray of int64
-        State numbers of the parents and of the child, in this order; -1: missing.
-    cards : list of int
-        Their numbers of states.
-    weights : (n,) ndarray of float64
-        Weight of each row.
-    pseudo_count : float
-        Added to every count. If it is 0, rows of the CPT without counts are uniform.
-
-    Raises
-    ------
-    TableTooLarge
-        If the CPT has more than 1e8 entries.
-    """
+    """P(child | parents) from the rows in which the whole family is observed."""
+    # family: list of (n,) ndarray of int64: State numbers of the parents and of the child, in this order; -1: missing
+    # cards: list of int: Their numbers of states
+    # weights: (n,) ndarray of float64: Weight of each row
+    # pseudo_count: Added to every count. If it is 0, rows of the CPT without counts are uniform.
+    # raises TableTooLarge: If the CPT has more than 1e8 entries.
     size = math.prod(cards)
     if size > MAX_ENTRIES:
         raise TableTooLarge(

@@ -14,13 +14,8 @@ Structure = Mapping[str, Sequence[str]] | BayesianNetwork | None
 
 
 def arcs_of(structure: Structure) -> Mapping[str, Sequence[str]]:
-    """Parents of each variable as the user gave them.
-
-    Raises
-    ------
-    ArgumentError
-        If the structure is none.
-    """
+    """Parents of each variable as the user gave them."""
+    # raises ArgumentError: If the structure is none.
     if structure is None:
         return {}
     if isinstance(structure, BayesianNetwork):
@@ -37,22 +32,11 @@ def arcs_of(structure: Structure) -> Mapping[str, Sequence[str]]:
 
 
 def parents_of(structure: Structure, names: list[str], target: str) -> dict[str, tuple[str, ...]]:
-    """Parents of every column and of the class.
-
-    Parameters
-    ----------
-    structure : mapping, BayesianNetwork or None
-        None: naive Bayes.
-    names : list of str
-        Names of the columns.
-    target : str
-        Name of the class.
-
-    Raises
-    ------
-    NetworkError
-        If the structure does not have the same variables as the columns and the class.
-    """
+    """Parents of every column and of the class."""
+    # structure: None: naive Bayes
+    # names: list of str: Names of the columns
+    # target: Name of the class
+    # raises NetworkError: If the structure does not have the same variables as the columns and the class.
     if target in names:
         raise NetworkError(f"X has a column {target!r}, which is the name of the class; change target=")
     known = [*names, target]

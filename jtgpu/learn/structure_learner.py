@@ -210,12 +210,7 @@ class StructureLearner(Estimator):
 
 
 def _require_cases(X: Any) -> None:
-    """Reject arrays that hold no discrete cases, in scikit-learn's words.
-
-    Raises
-    ------
-    DataError
-    """
+    """Reject arrays that hold no discrete cases, in scikit-learn's words."""
     check_table(X)
     if not isinstance(X, np.ndarray) or X.dtype.names:
         return

@@ -20,21 +20,10 @@ __all__ = ["checked_cpt", "configuration", "cpt_from_mapping"]
 
 
 def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) -> NDArray[np.float64]:
-    """The read-only array of a CPT.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    scope : tuple of int
-        Parents in order, then the variable.
-    given : array_like or mapping
-        See `cpt_from_mapping`.
-
-    Raises
-    ------
-    NetworkError
-        If the shape is wrong, a number is negative or not finite, or a row does not sum to 1.
-    """
+    """The read-only array of a CPT."""
+    # scope: tuple of int: Parents in order, then the variable
+    # given: See `cpt_from_mapping`
+    # raises NetworkError: If the shape is wrong, a number is negative or not finite, or a row does not sum to 1.
     name = model.variables[scope[-1]]
     try:
         table = freeze(cpt_from_mapping(model, scope, given) if isinstance(given, Mapping) else given)
@@ -65,23 +54,13 @@ def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) ->
 
 
 def cpt_from_mapping(model: DiscreteModel, scope: tuple[int, ...], given: Mapping[Any, Any]) -> NDArray[np.float64]:
-    """The array of a CPT that is given as a mapping.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    scope : tuple of int
-        Parents in order, then the variable.
-    given : mapping
-        A key is a state of the next axis, or a tuple of states of the next axes. A value is a mapping for the axes
-        that remain, or an array over them. The parents' axes come first, in order: ``{("yes", "no"): [0.2, 0.8],
-        ...}`` and ``{"yes": {"no": {"low": 0.2, "high": 0.8}, ...}, ...}`` are the same.
-
-    Raises
-    ------
-    NetworkError
-        If a key is not a state, a configuration is missing or given twice, or an array has the wrong shape.
-    """
+    """The array of a CPT that is given as a mapping."""
+    # scope: tuple of int: Parents in order, then the variable
+    # given: A key is a state of the next axis, or a tuple of states of the next axes. A value is a mapping for the axes
+    #     that remain, or an array over them. The parents' axes come first, in order: ``{("yes", "no"): [0.2, 0.8],
+    #     ...}`` and ``{"yes": {"no": {"low": 0.2, "high": 0.8}, ...}, ...}`` are the same.
+    # raises NetworkError: If a key is not a state, a configuration is missing or given twice, or an array has the wrong
+    #     shape.
     reader = _Reader(model, scope)
     reader.fill((), given)
     if not reader.is_set.all():

@@ -18,21 +18,11 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
     name that is followed by one of its states is used. The state is matched as a name first, then as a number (see
     `jtgpu.model.state_values`), then as a comma-separated list of either. Spaces around names and states are dropped
     if the text does not match with them.
-
-    Returns
-    -------
-    str
-        Name of the variable.
-    int or frozenset of int
-        Number of the state, or of several states one of which holds.
-
-    Raises
-    ------
-    EvidenceError
-        If the text contains no ``=``.
-    UnknownVariable, UnknownState
-        If the model has no such name; the message suggests the closest ones.
     """
+    # returns Name of the variable.
+    # returns int or frozenset of int: Number of the state, or of several states one of which holds.
+    # raises EvidenceError: If the text contains no ``=``.
+    # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
     cuts = [i for i, c in enumerate(text) if c == "="]
     if not cuts:
         hint = "" if text in model.variables else closest(text, model.variables)
@@ -54,15 +44,9 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
 
 
 def parse_findings(model: DiscreteModel, texts: Iterable[str]) -> dict[str, int | frozenset[int]]:
-    """Parse several findings into the argument `evidence` of `jtgpu.JunctionTree.posteriors`.
-
-    Raises
-    ------
-    EvidenceError
-        As `parse_finding`; also if a variable is given twice.
-    UnknownVariable, UnknownState
-        See `parse_finding`.
-    """
+    """Parse several findings into the argument `evidence` of `jtgpu.JunctionTree.posteriors`."""
+    # raises EvidenceError: As `parse_finding`; also if a variable is given twice.
+    # raises UnknownVariable, UnknownState: See `parse_finding`.
     found: dict[str, int | frozenset[int]] = {}
     for text in texts:
         name, value = parse_finding(model, text)
@@ -87,12 +71,7 @@ def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
 
 
 def state_of_text(model: DiscreteModel, name: str, text: str) -> StateNumber:
-    """The state that a text names.
-
-    Raises
-    ------
-    UnknownState
-    """
+    """The state that a text names."""
     found = _state(model, name, text)
     if found is not None:
         return found

@@ -61,29 +61,14 @@ class _Token(NamedTuple):
 
 
 def parse_network(text: str, default: Sequence[str]) -> NetworkText:
-    """Parse a structure.
-
-    Parameters
-    ----------
-    text : str
-    default : sequence of str
-        States of the variables for which the text gives none.
-
-    Raises
-    ------
-    ParseError
-        With line and column, what was found and what is expected.
-    """
+    """Parse a structure."""
+    # default: sequence of str: States of the variables for which the text gives none
+    # raises ParseError: With line and column, what was found and what is expected.
     return _Parser(text, default).parsed()
 
 
 def parse_states(text: str) -> tuple[str, ...]:
-    """Parse the states of a variable: ``"[3]"``, ``"{yes|no}"`` and the other forms of a node's states.
-
-    Raises
-    ------
-    ParseError
-    """
+    """Parse the states of a variable: ``"[3]"``, ``"{yes|no}"`` and the other forms of a node's states."""
     found = _TOKEN.fullmatch(text.strip())
     if found is None or found.lastgroup != "states":
         _fail(text, 0, f"expected states such as '[3]' or '{{yes|no}}', found {text!r}")

@@ -21,20 +21,9 @@ class KnownStates(NamedTuple):
 
 
 def known_states(model: DiscreteModel, evidence: Mapping[Any, Any] | None) -> KnownStates:
-    """Convert evidence from names to numbers.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    evidence : mapping, optional
-        Variable to its state, or to a collection of states one of which holds.
-
-    Raises
-    ------
-    EvidenceError
-        If `evidence` is not a mapping, a collection is empty, or a variable is given twice.
-    UnknownVariable, UnknownState
-    """
+    """Convert evidence from names to numbers."""
+    # evidence: Variable to its state, or to a collection of states one of which holds
+    # raises EvidenceError: If `evidence` is not a mapping, a collection is empty, or a variable is given twice.
     if evidence is not None and not isinstance(evidence, Mapping):
         raise EvidenceError(f"evidence must be a mapping such as {{'xray': 'yes'}}, not a {type(evidence).__name__}")
     found = KnownStates({}, set())

@@ -45,13 +45,8 @@ def new_names(variables: Sequence[str], rename: Mapping[str, str]) -> dict[str, 
 def rearranged(
     variable: str, cpt: NDArray[np.float64], before: Sequence[str], after: Sequence[str]
 ) -> NDArray[np.float64]:
-    """The CPT for the same parents in another order.
-
-    Raises
-    ------
-    NetworkError
-        If the parents are not the same.
-    """
+    """The CPT for the same parents in another order."""
+    # raises NetworkError: If the parents are not the same.
     if list(before) == list(after):
         return cpt
     if sorted(before) != sorted(after):

@@ -32,21 +32,10 @@ class StateNumber(int):
 
 
 class StateValues:
-    """The states of one variable by number, truth value or text.
-
-    Parameters
-    ----------
-    labels : sequence of str
-        Names of the states.
-    by_index : bool
-        Whether numbers are always numbers of states, as in arrays of state numbers.
-
-    Attributes
-    ----------
-    names, numbers : dict
-        Name, and number that is a name -> the state, or `SEVERAL`.
-    intervals : Intervals, optional
-    """
+    """The states of one variable by number, truth value or text."""
+    # labels: sequence of str: Names of the states
+    # by_index: Whether numbers are always numbers of states, as in arrays of state numbers
+    # names, numbers: Name, and number that is a name -> the state, or `SEVERAL`
 
     def __init__(self, labels: Sequence[str], *, by_index: bool = False):
         self.labels = labels
@@ -61,13 +50,8 @@ class StateValues:
         self.intervals = None if by_index or self.numbers else intervals_of(labels)
 
     def find(self, value: Any) -> int | None:
-        """Number of the state that a number or a truth value means; None if it means no state, or several.
-
-        Raises
-        ------
-        TypeError
-            For a value of another type.
-        """
+        """Number of the state that a number or a truth value means; None if it means no state, or several."""
+        # raises TypeError: For a value of another type.
         if isinstance(value, StateNumber):
             return int(value) if 0 <= value < len(self.labels) else None
         if isinstance(value, (bool, np.bool_)):

@@ -16,15 +16,9 @@ MAX_WIDTH = 32  # columns of text that a list takes
 def summary(
     head: str, variables: Sequence[str], states: Sequence[Sequence[str]], parents: Sequence[Sequence[str]] | None
 ) -> str:
-    """A line about the model and a table of its variables.
-
-    Parameters
-    ----------
-    head : str
-        The first line.
-    variables, states, parents : sequences
-        Of each variable; ``parents=None`` leaves the column out.
-    """
+    """A line about the model and a table of its variables."""
+    # head: The first line
+    # variables, states, parents: Of each variable; ``parents=None`` leaves the column out
     if not variables:
         return head
     columns: list[Sequence[str]] = [variables, _Lists(states)]

@@ -39,22 +39,13 @@ def shorten(
     cardinality: Sequence[int],
     price: float,
 ) -> dict[int, tuple[int, int]] | None:
-    """Another tree over the same leaves with a shorter critical path; None if there is no gain.
-
-    Parameters
-    ----------
-    scopes : sequence of frozenset
-        Variables of each leaf; only the leaves of this tree are read.
-    children : mapping
-        The two children of each inner node; all other nodes are leaves. Leaves of other trees share no variables with
-        this one.
-    top : int
-        The root; it stays the root.
-    cardinality : (V,)
-        States of each variable.
-    price : float
-        Microseconds of critical path that one microsecond of the whole GPU is worth.
-    """
+    """Another tree over the same leaves with a shorter critical path; None if there is no gain."""
+    # scopes: sequence of frozenset: Variables of each leaf; only the leaves of this tree are read
+    # children: The two children of each inner node; all other nodes are leaves. Leaves of other trees share no
+    #     variables with this one.
+    # top: The root; it stays the root
+    # cardinality: (V,): States of each variable
+    # price: Microseconds of critical path that one microsecond of the whole GPU is worth
     tree = _Tree(scopes, children, top, cardinality)
     moved = False
     for _ in range(MAX_SWEEPS):

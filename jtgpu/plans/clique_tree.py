@@ -26,21 +26,11 @@ MAX_CLIQUE_EDGES = 200_000
 def elimination_cliques(
     neighbours: Sequence[Iterable[int]], order: Sequence[int]
 ) -> tuple[list[Clique], list[tuple[int, int]]]:
-    """Maximal cliques of the triangulation that an elimination order induces.
-
-    Returns
-    -------
-    cliques : list of sorted tuples of int
-        In the order in which elimination finds them.
-    links : list of (int, int)
-        Edges of a junction tree (not necessarily the one of maximum weight): each clique except the last of its
-        component, and the clique in which elimination continues.
-
-    Raises
-    ------
-    OrderError
-        If `order` is not a permutation of the vertices.
-    """
+    """Maximal cliques of the triangulation that an elimination order induces."""
+    # returns cliques: list of sorted tuples of int: In the order in which elimination finds them
+    # returns links: list of (int, int): Edges of a junction tree (not necessarily the one of maximum weight): each
+    #     clique except the last of its component, and the clique in which elimination continues
+    # raises OrderError: If `order` is not a permutation of the vertices.
     n = len(neighbours)
     position = [-1] * n
     for at, v in enumerate(order):
@@ -87,13 +77,8 @@ class CliqueTree:
         return () if up < 0 else tuple(sorted(set(self.cliques[clique]) & set(self.cliques[up])))
 
     def top_cliques(self, n_variables: int) -> list[int]:
-        """For each variable, the clique nearest to the root that contains it.
-
-        Raises
-        ------
-        PlanError
-            If the running intersection property fails: the cliques of some variable are not connected.
-        """
+        """For each variable, the clique nearest to the root that contains it."""
+        # raises PlanError: If the running intersection property fails: the cliques of some variable are not connected.
         tops = [-1] * n_variables
         for c, members in enumerate(self.cliques):
             up = set(self.cliques[self.parent[c]]) if self.parent[c] >= 0 else set()
@@ -150,18 +135,11 @@ def clique_tree(
 
     The weight of an edge is the number of shared variables (Jensen and Jensen, Optimal junction trees, UAI 1994);
     ties are broken by clique number. Of two centres, the one with the larger table becomes the root.
-
-    Parameters
-    ----------
-    cliques : sequence of sorted tuples of int
-        Maximal cliques of a triangulated graph.
-    links : sequence of (int, int)
-        Edges of any junction tree of these cliques, as `elimination_cliques` gives them.
-    cardinality : sequence of int
-        States of every variable.
-    forest : callable
-        `spanning_forest` or `networkx_forest`, which give the same edges.
     """
+    # cliques: sequence of sorted tuples of int: Maximal cliques of a triangulated graph
+    # links: sequence of (int, int): Edges of any junction tree of these cliques, as `elimination_cliques` gives them
+    # cardinality: sequence of int: States of every variable
+    # forest: `spanning_forest` or `networkx_forest`, which give the same edges
     neighbours = forest(cliques, _candidate_edges(cliques, links, len(cardinality)))
     parent, depth = [-1] * len(cliques), [-1] * len(cliques)
     for start in range(len(cliques)):

@@ -68,17 +68,10 @@ def plan_model(
     by_networkx: bool = False,
     **search: Any,
 ) -> tuple[Plan, OrderResult | None]:
-    """The plan of a model, and how its elimination order was found; see `jtgpu.inference.planning.make_plan`.
-
-    Parameters
-    ----------
-    memory_limit : int, optional
-        Bytes that one propagation may take; default: 80 % of the memory that is free on this host.
-    by_networkx : bool
-        See `build_plan`.
-    **search
-        Options of `jtgpu.plans.ordering.find_order`.
-    """
+    """The plan of a model, and how its elimination order was found; see `jtgpu.inference.planning.make_plan`."""
+    # memory_limit: Bytes that one propagation may take; default: 80 % of the memory that is free on this host
+    # by_networkx: See `build_plan`
+    # **search: Options of `jtgpu.plans.ordering.find_order`
     if not len(model):
         raise NetworkError("the model has no variables")
     choice("lowering", lowering, LOWERINGS)

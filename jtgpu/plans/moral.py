@@ -15,18 +15,9 @@ def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> list
 
     If the scopes are the families of a Bayesian network, this is its moral graph (Lauritzen and Spiegelhalter,
     Journal of the Royal Statistical Society B 50, 1988, section 4).
-
-    Parameters
-    ----------
-    n_variables : int
-    scopes : iterable of sequences of int
-        Variables that are pairwise neighbours.
-
-    Returns
-    -------
-    list of tuple of int
-        The neighbours of every variable, sorted.
     """
+    # scopes: iterable of sequences of int: Variables that are pairwise neighbours
+    # returns list of tuple of int: The neighbours of every variable, sorted.
     around: list[set[int]] = [set() for _ in range(n_variables)]
     for scope in scopes:
         for v in scope:

@@ -127,14 +127,9 @@ def _acyclic(heads: list[int], scopes: Sequence[Sequence[int]], n_variables: int
 
 
 def flatten(program: Program, heads: Sequence[int] | None = None) -> FlatProgram:
-    """A program's arrays as `reduce` takes them.
-
-    Parameters
-    ----------
-    program : Program
-    heads : (F,), optional
-        See `conditional_heads`. Default: no factor is known to be a conditional density, and nothing is left out.
-    """
+    """A program's arrays as `reduce` takes them."""
+    # heads: (F,): See `conditional_heads`. Default: no factor is known to be a conditional density, and nothing is left
+    #     out.
     rank, by_rank = program.axis_rank, program.by_rank
     n, n_ops = len(program.scopes), len(program.outs)
     head = np.array([-1 if v < 0 else rank[v] for v in (heads or [-1] * program.n_factors)], np.int64)
@@ -170,17 +165,10 @@ def flatten(program: Program, heads: Sequence[int] | None = None) -> FlatProgram
 
 
 def reduce(sk: FlatProgram, seen: NDArray[np.uint8], target: NDArray[np.bool_]) -> Reduced:
-    """What a pattern and targets leave of a program.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-        Where its case axis is longer than 1, every table that depends on the evidence has that axis, its fastest.
-    seen : (V,) uint8
-        `FREE`, `HARD` or `SOFT` for each variable, by rank.
-    target : (V,) bool
-        Variables whose posteriors are wanted, by rank; those of observed ones are never made.
-    """
+    """What a pattern and targets leave of a program."""
+    # sk: Where its case axis is longer than 1, every table that depends on the evidence has that axis, its fastest
+    # seen: (V,) uint8: `FREE`, `HARD` or `SOFT` for each variable, by rank
+    # target: (V,) bool: Variables whose posteriors are wanted, by rank; those of observed ones are never made
     flags = np.append(target, True).view(np.uint8)
     rep, length, scope, use, needed, cut = _loops.reduce(sk, np.append(seen, np.uint8(0)), flags)
     return Reduced(rep, length, scope, use, needed.view(np.bool_), cut.view(np.bool_))

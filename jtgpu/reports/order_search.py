@@ -15,23 +15,11 @@ __all__ = ["draw_search"]
 def draw_search(
     trace: Sequence[Improvement], path: str | os.PathLike[str], *, title: str = "", seconds: float | None = None
 ) -> None:
-    """Plot a search's trace as steps, cost (log scale) against seconds, and save it to a file.
-
-    Parameters
-    ----------
-    trace : sequence of Improvement
-        ``plan.search.trace``.
-    path : path-like
-        The suffix selects the format: .png, .svg, .pdf.
-    title : str
-    seconds : float, optional
-        End of the search; the last step is extended to it.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is missing (``pip install 'jtgpu[plot]'``).
-    """
+    """Plot a search's trace as steps, cost (log scale) against seconds, and save it to a file."""
+    # trace: sequence of Improvement: ``plan.search.trace``
+    # path: The suffix selects the format: .png, .svg, .pdf
+    # seconds: End of the search; the last step is extended to it
+    # raises ImportError: If matplotlib is missing (``pip install 'jtgpu[plot]'``).
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -41,17 +41,9 @@ def figure_bench(rows: Iterable[Mapping[str, Any]]) -> Figure:
 
     Of the variants of another library (plain and compiled, dot products and fused sums) the best one is shown. Hollow
     markers were measured on the same kind of GPU by an earlier script.
-
-    Parameters
-    ----------
-    rows : iterable of mappings
-        As written by ``bench/bench_gpu.py``; the last row of a network and engine counts.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is missing (``pip install 'jtgpu[plot]'``).
     """
+    # rows: iterable of mappings: As written by ``bench/bench_gpu.py``; the last row of a network and engine counts
+    # raises ImportError: If matplotlib is missing (``pip install 'jtgpu[plot]'``).
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -92,14 +92,8 @@ def figure_bars(column: Column, *, transfers: bool) -> Figure:
 
 
 def draw(table: TimeTable, folder: Path | str, suffix: str = "png") -> list[Path]:
-    """Save all figures to a folder, which is created if it is missing; their paths.
-
-    Parameters
-    ----------
-    table : TimeTable
-    folder : Path or str
-    suffix : {"png", "svg", "pdf"}
-    """
+    """Save all figures to a folder, which is created if it is missing; their paths."""
+    # suffix: {"png", "svg", "pdf"}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"index-tables": figure_separators(table), "clique-tables": figure_sizes(table)}

@@ -57,15 +57,12 @@ class BitPlanes(Engine):
         return Sliced(np.ascontiguousarray(by_block).reshape(-1), first, more, len(rows), n_columns.bit_length())
 
     def ranking(self) -> Ranking:
-        """See `Engine`. Rows of rare states come first; there is no bound."""
         return Ranking.of_rows(np.argsort(-self._planes.rareness(self._references), kind="stable"))
 
     def similar(self) -> NDArray[np.int64]:
-        """See `Engine`."""
         return self._order
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
-        """See `Engine`."""
         if self._sliced is None:
             return self._search_columns(rows, cuts, threads)
         is_known = self._planes.known(rows)

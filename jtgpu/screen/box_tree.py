@@ -45,7 +45,6 @@ class BoxTree(Engine):
         return Ranking(self._order, starts[leaves], np.diff(starts)[leaves], bounds[leaves])
 
     def similar(self) -> NDArray[np.int64]:
-        """See `Engine`."""
         return self._order
 
     def settled(self, other: Engine, threshold: float, threads: int | None) -> NDArray[np.bool_]:
@@ -76,7 +75,6 @@ class BoxTree(Engine):
             return np.sqrt((sides**2).sum(axis=1)) if self._measure.is_squared else found
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
-        """See `Engine`."""
         x, weights = np.ascontiguousarray(rows.numbers), np.empty(len(rows))
 
         def work(some: slice) -> int:

@@ -39,13 +39,8 @@ Holes = dict[str, "NDArray[np.bool_]"]  # of the columns that have any: where ce
 
 
 def open_rows(cases: Any) -> Table:
-    """The table that rows are columns of.
-
-    Raises
-    ------
-    DataError
-        If it is none.
-    """
+    """The table that rows are columns of."""
+    # raises DataError: If it is none.
     if is_codes(cases) and cases.flags.c_contiguous:
         cases = _by_columns(cases)
     try:
@@ -64,28 +59,15 @@ def _by_columns(cells: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass
 class Columns:
-    """What is learned from the columns of a table.
-
-    Attributes
-    ----------
-    names : list of str
-    measure : Measure
-    missing : str
-        ``"ignore"``, ``"state"`` or ``"error"``.
-    scales : dict of str to float
-        What each column of numbers is divided by.
-    states : dict of str to dict
-        Number of each value of the other columns; None is a value if ``missing="state"``.
-    model : DiscreteModel or None
-        The model whose states the columns have.
-    """
+    """What is learned from the columns of a table."""
 
     names: list[str]
     measure: Measure
-    missing: str
-    scales: dict[str, float]
+    missing: str  # ``"ignore"``, ``"state"`` or ``"error"``
+    scales: dict[str, float]  # dict of str to float: What each column of numbers is divided by
+    # dict of str to dict: Number of each value of the other columns; None is a value if ``missing="state"``
     states: dict[str, dict[Any, int]]
-    model: DiscreteModel | None
+    model: DiscreteModel | None  # the model whose states the columns have
     rows: Rows = field(repr=False)
 
     @classmethod
@@ -127,13 +109,8 @@ class Columns:
         return found
 
     def read(self, cases: Any) -> Rows:
-        """Read new rows.
-
-        Raises
-        ------
-        DataError
-            If a column is missing or has another type, or a cell is missing that may not be.
-        """
+        """Read new rows."""
+        # raises DataError: If a column is missing or has another type, or a cell is missing that may not be.
         table = open_rows(cases)
         for name in self.names:
             if name not in table.names:

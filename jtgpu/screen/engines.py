@@ -40,13 +40,10 @@ class Everything(Engine):
         self._repeated = references.take(np.repeat(np.arange(len(references)), counts))
 
     def ranking(self) -> Ranking:
-        """See `Engine`."""
         return Ranking.of_rows(self.similar())
 
     def similar(self) -> NDArray[np.int64]:
-        """See `Engine`."""
         return np.arange(len(self._references))
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
-        """See `Engine`."""
         return reference.weights(self._measure, rows, self._repeated, self._k), len(rows) * len(self._repeated)

@@ -18,13 +18,8 @@ WORD = 64  # columns of a group of bit planes
 
 
 class Planes:
-    """Encodes rows as the bit planes of some references.
-
-    Attributes
-    ----------
-    first : (G+1,) ndarray of int64
-        First plane of each group of up to 64 columns.
-    """
+    """Encodes rows as the bit planes of some references."""
+    # first: (G+1,) ndarray of int64: First plane of each group of up to 64 columns
 
     def __init__(self, references: Rows):
         codes, numbers = references.codes, references.numbers

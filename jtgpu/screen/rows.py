@@ -16,20 +16,11 @@ MISSING, UNSEEN = -1, -2  # codes in place of a state's number
 
 
 class Measure(NamedTuple):
-    """How the distance of two rows follows from their columns.
+    """How the distance of two rows follows from their columns."""
 
-    Attributes
-    ----------
-    metric : str
-        ``"euclidean"``, ``"manhattan"``, ``"hamming"`` or ``"gower"``.
-    n_columns : int
-        Number of columns, over which ``"hamming"`` and ``"gower"`` are means.
-    has_holes : bool
-        Whether cells of the table are missing and ignored: distances are means over the columns that both rows have.
-    """
-
-    metric: str
-    n_columns: int
+    metric: str  # ``"euclidean"``, ``"manhattan"``, ``"hamming"`` or ``"gower"``
+    n_columns: int  # number of columns, over which ``"hamming"`` and ``"gower"`` are means
+    # Whether cells of the table are missing and ignored: distances are means over the columns that both rows have
     has_holes: bool
 
     @property
@@ -45,21 +36,13 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Encoded rows.
+    """Encoded rows."""
 
-    Attributes
-    ----------
-    numbers : (N, A) ndarray of float64
-        Columns of numbers, scaled; NaN where missing.
-    codes : (N, D) ndarray of int32
-        States of the other columns; `MISSING`, or `UNSEEN` for a state that the table does not have.
-    n_observed : (N,) ndarray of int64
-        Columns that are not missing.
-    """
-
-    numbers: NDArray[np.float64]
+    numbers: NDArray[np.float64]  # (N, A) ndarray of float64: Columns of numbers, scaled; NaN where missing
+    # (N, D) ndarray of int32: States of the other columns; `MISSING`, or `UNSEEN` for a state that the table does not
+    #     have
     codes: NDArray[np.int32]
-    n_observed: NDArray[np.int64]
+    n_observed: NDArray[np.int64]  # (N,) ndarray of int64: Columns that are not missing
 
     def __len__(self) -> int:
         return len(self.n_observed)

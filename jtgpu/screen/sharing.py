@@ -20,7 +20,6 @@ Part = tuple[int, int]
 
 
 def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None = None) -> tuple[Top, dict[str, int]]:
-    """See `Screened.top`. Every worker finds the n rows of largest weight of its part."""
     top, searched, pairs, n_done = Top.of(n), 0, 0, 0
     for (found, stats), n_parts in _results(cluster, screened, _top_of_part, n):
         top.add(found.weight, found.index)
@@ -32,7 +31,6 @@ def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None =
 
 
 def weights_on(cluster: Any, screened: Screened, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
-    """See `Screened.weights`."""
     kinds, pairs, n_done = screened.kinds[1], 0, 0
     found = np.empty(len(screened.kinds[0]))
     for (items, weights, more), n_parts in _results(cluster, screened, _weights_of_part, None):

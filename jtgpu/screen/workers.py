@@ -21,40 +21,21 @@ FEWEST_ALL, FEWEST_TOP = 30_000, 400_000  # rows from which a GPU takes less tim
 
 
 class Target(NamedTuple):
-    """The backend that computes.
+    """The backend that computes."""
 
-    Attributes
-    ----------
-    backend : {"cpu", "gpu", "reference"}
-    threads : int or None
-        Of the CPU; None: one for each core.
-    devices : tuple of int
-        Numbers of the GPUs.
-    reason : str
-        Why this backend.
-    is_auto : bool
-        Whether the CPU computes where the GPU has too little memory.
-    """
-
-    backend: str
-    threads: int | None
-    devices: tuple[int, ...] = ()
-    reason: str = "as requested"
-    is_auto: bool = False
+    backend: str  # {"cpu", "gpu", "reference"}
+    threads: int | None  # of the CPU; None: one for each core
+    devices: tuple[int, ...] = ()  # tuple of int: Numbers of the GPUs
+    reason: str = "as requested"  # why this backend
+    is_auto: bool = False  # whether the CPU computes where the GPU has too little memory
 
     @classmethod
     def resolve(
         cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool, cluster: Any = None
     ) -> Target:  # fmt: skip
-        """The backend for a table of so many rows, of which all weights are computed or the largest.
-
-        Raises
-        ------
-        ArgumentError
-            If options contradict each other, or a GPU cannot add so many distances.
-        BackendUnavailable
-            If a GPU is requested and there is none.
-        """
+        """The backend for a table of so many rows, of which all weights are computed or the largest."""
+        # raises ArgumentError: If options contradict each other, or a GPU cannot add so many distances.
+        # raises BackendUnavailable: If a GPU is requested and there is none.
         choice("backend", backend, BACKENDS)
         if threads is not None:
             whole_number("threads", threads, 1)

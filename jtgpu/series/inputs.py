@@ -23,24 +23,12 @@ __all__ = ["DeviceSeries", "SeriesData", "as_floats", "as_rows", "check_times", 
 
 @dataclass
 class SeriesData:
-    """Series of equal length.
+    """Series of equal length."""
 
-    Attributes
-    ----------
-    values : (B, T) ndarray of float64
-        Missing values are NaN.
-    names : list of str
-        ``x0``, ``x1`` ... for arrays.
-    shape : tuple of int
-        Axes of an array before time; ``(B,)`` for a table.
-    table : Table or None
-        The table that the series are columns of.
-    """
-
-    values: NDArray[np.float64]
-    names: list[str]
-    shape: tuple[int, ...]
-    table: Table | None
+    values: NDArray[np.float64]  # (B, T) ndarray of float64: Missing values are NaN
+    names: list[str]  # list of str: ``x0``, ``x1`` ... for arrays.
+    shape: tuple[int, ...]  # tuple of int: Axes of an array before time; ``(B,)`` for a table
+    table: Table | None  # the table that the series are columns of
 
     @property
     def n_series(self) -> int:
@@ -114,22 +102,12 @@ def series_table(x: Any) -> Table | None:
 
 
 def read_series(x: Any, time: str | None = None, columns: list[str] | None = None) -> SeriesData:
-    """Read series.
-
-    Parameters
-    ----------
-    x : (T,) or (..., T) array, or table
-        A table has a column for each series: a data frame, a mapping of columns, a list of mappings.
-    time : str, optional
-        Column of a table with the times, which must increase. It is no series.
-    columns : list of str, optional
-        Columns of a table that are series. Default: all.
-
-    Raises
-    ------
-    DataError
-        For a column that is missing or does not hold numbers, and for times that do not increase.
-    """
+    """Read series."""
+    # x: (T,) or (..., T) array, or table: A table has a column for each series: a data frame, a mapping of columns, a
+    #     list of mappings
+    # time: Column of a table with the times, which must increase. It is no series.
+    # columns: list of str: Columns of a table that are series. Default: all.
+    # raises DataError: For a column that is missing or does not hold numbers, and for times that do not increase.
     table = series_table(x)
     if table is None:
         if time is not None:

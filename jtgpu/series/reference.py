@@ -22,13 +22,8 @@ def lagged_products(x: NDArray[np.float64], n_lags: int) -> NDArray[np.float64]:
 def predict(
     r: NDArray[np.float64], order: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:
-    """Solve ``toeplitz(r[:m]) a = r[1:m+1]`` for all orders m up to `order` (Levinson, 1947; Durbin, 1960).
-
-    Returns
-    -------
-    coef, partial, sigma2, stops_at
-        As in `jtgpu.series.Predictors`, for one system.
-    """
+    """Solve ``toeplitz(r[:m]) a = r[1:m+1]`` for all orders m up to `order` (Levinson, 1947; Durbin, 1960)."""
+    # returns As in `jtgpu.series.Predictors`, for one system.
     a, partial, sigma2 = np.zeros(len(r) - 1), np.zeros(len(r)), np.zeros(len(r))
     partial[0] = 1.0
     if not 0 < r[0] < np.inf:

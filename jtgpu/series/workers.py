@@ -18,17 +18,10 @@ ENOUGH = 4_000_000  # multiplications, some milliseconds, that pay for a thread
 
 
 def resolve_backend(name: EngineName, *, on_device: bool = False, has_gpu: bool = True) -> EngineName:
-    """The backend that computes.
-
-    Parameters
-    ----------
-    name : str
-    on_device : bool
-        Whether the input is in a GPU's memory. ``"auto"`` is the GPU then, and the CPU otherwise: for systems of the
-        host, copies take longer than the CPU's work, unless a single one is very long.
-    has_gpu : bool
-        Whether the function runs on GPUs, too.
-    """
+    """The backend that computes."""
+    # on_device: Whether the input is in a GPU's memory. ``"auto"`` is the GPU then, and the CPU otherwise: for systems
+    #     of the host, copies take longer than the CPU's work, unless a single one is very long.
+    # has_gpu: Whether the function runs on GPUs, too
     choice("backend", name, BACKENDS if has_gpu else [b for b in BACKENDS if b != "gpu"])
     if name == "auto":
         return "gpu" if on_device else "cpu"

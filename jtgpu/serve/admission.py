@@ -18,15 +18,9 @@ RATE = 5e8  # operations a second that any machine does
 
 
 def admit(tree: JunctionTree, rates: Rates, body: Any, timeout: float) -> None:
-    """Refuse a question that would take longer than the timeout.
-
-    Raises
-    ------
-    Refusal
-        With the predicted seconds.
-    JtgpuError
-        If the question is invalid.
-    """
+    """Refuse a question that would take longer than the timeout."""
+    # raises Refusal: With the predicted seconds.
+    # raises JtgpuError: If the question is invalid.
     seconds = _seconds(tree, rates, body)
     if seconds > timeout:
         raise Refusal(

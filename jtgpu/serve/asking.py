@@ -41,14 +41,7 @@ _PLAIN = Form()
 
 
 class QuestionEndpoints:
-    """Answers the questions of all networks.
-
-    Parameters
-    ----------
-    networks : mapping of str to Hosted
-    settings : Settings
-    metrics : Metrics
-    """
+    """Answers the questions of all networks."""
 
     def __init__(self, networks: Mapping[str, Hosted], settings: Settings, metrics: Metrics):
         self._networks, self._settings, self._metrics = networks, settings, metrics
@@ -61,13 +54,8 @@ class QuestionEndpoints:
             raise Refusal("busy", f"{waiting:,} requests are waiting; try again later")
 
     async def quick(self, path: str, scope: Scope, receive: Receive, send: Send, headers: Head) -> bool:
-        """Answer posteriors of one case.
-
-        Returns
-        -------
-        bool
-            False for any other request. Then its body may have been read; see `Trace.body`.
-        """
+        """Answer posteriors of one case."""
+        # returns False for any other request. Then its body may have been read; see `Trace.body`.
         hosted = self._of_path.get(path)
         if hosted is None or scope["query_string"] or headers.get(b"content-type") != _JSON:
             return False

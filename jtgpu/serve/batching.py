@@ -39,25 +39,15 @@ FINDINGS, TARGETS = 4, 3  # of the small requests that are measured
 
 
 class Rates(NamedTuple):
-    """Seconds of posteriors of all variables, or of a few targets, as measured at start.
+    """Seconds of posteriors of all variables, or of a few targets, as measured at start."""
 
-    Attributes
-    ----------
-    single : float
-        One case on its own.
-    batch, case : float
-        A batch of n cases takes ``batch + n * case``.
-    threshold : int
-        Cases from which a batch is faster; 1: always, single cases included.
-    small : Rates, optional
-        Those of requests with few findings and targets. In a large network few variables matter to one of them, but
-        most matter to a batch. Default: the same.
-    """
-
-    single: float
+    single: float  # one case on its own
+    # batch, case: A batch of n cases takes ``batch + n * case``
     batch: float
     case: float
-    threshold: int
+    threshold: int  # cases from which a batch is faster; 1: always, single cases included
+    # Those of requests with few findings and targets. In a large network few variables matter to one of them, but most
+    #     matter to a batch. Default: the same.
     small: Rates | None = None
 
     def seconds(self, n: int) -> float:
@@ -103,15 +93,9 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
 def _rates(
     make: Callable[[int], tuple[Any, ...]], run: Callable[..., object], run_batch: Callable[..., object]
 ) -> Rates:
-    """Measure single cases and batches.
-
-    Parameters
-    ----------
-    make : callable
-        The arguments of n new cases.
-    run, run_batch : callable
-        Compute one case, and any number of cases.
-    """
+    """Measure single cases and batches."""
+    # make: The arguments of n new cases
+    # run, run_batch: Compute one case, and any number of cases
 
     def shortest(n: int, run: Callable[..., object]) -> float:
         run(*make(n))  # loads what the first call needs, which is not measured
@@ -161,15 +145,9 @@ def _fit(single: float, seconds: dict[int, float]) -> Rates:
 
 
 class Answered(NamedTuple):
-    """Posteriors of one case.
+    """Posteriors of one case."""
 
-    Attributes
-    ----------
-    flat : list of float
-        The posteriors of the targets, one after another; of all variables if there are no targets.
-    log_evidence : float
-    """
-
+    # list of float: The posteriors of the targets, one after another; of all variables if there are no targets
     flat: list[float]
     log_evidence: float
     queued: float  # seconds
@@ -195,23 +173,10 @@ class _Waiting:
 
 
 class Batcher:
-    """Answers posteriors of a tree.
-
-    Parameters
-    ----------
-    tree : JunctionTree
-    rates : Rates
-    max_batch : int
-    exact : bool
-        Answer one by one.
-    on_error : callable
-        Called with an error that ended a batch, in the thread that computed it.
-
-    Attributes
-    ----------
-    tree, rates
-        May be replaced while requests wait.
-    """
+    """Answers posteriors of a tree."""
+    # exact: Answer one by one
+    # on_error: Called with an error that ended a batch, in the thread that computed it
+    # tree, rates: May be replaced while requests wait
 
     def __init__(
         self, tree: JunctionTree, rates: Rates, max_batch: int, exact: bool = False,
@@ -235,13 +200,8 @@ class Batcher:
         return self.rates.single <= INLINE
 
     def submit(self, case: Evidence, targets: list[int] | None) -> asyncio.Future[Answered]:
-        """Compute the posteriors of one case.
-
-        Returns
-        -------
-        Future of Answered
-            Cancelling it removes the request, unless it is being computed.
-        """
+        """Compute the posteriors of one case."""
+        # returns Future of Answered: Cancelling it removes the request, unless it is being computed.
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answered] = loop.create_future()
         self._waiting.append(_Waiting(case, targets, future))

@@ -22,22 +22,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors write it
 
 
 class FormQuestion(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A variable that the reader may observe.
-
-    Attributes
-    ----------
-    variable : str
-    text : str
-        The question; default: the label or the name of the variable.
-    help : str
-    states : mapping of str to str
-        Texts in place of the names of states.
-    """
+    """A variable that the reader may observe."""
 
     variable: str
-    text: str = ""
+    text: str = ""  # the question; default: the label or the name of the variable
     help: str = ""
-    states: dict[str, str] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)  # mapping of str to str: Texts in place of the names of states
 
 
 class FormGroup(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -49,62 +39,33 @@ class FormGroup(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class FormTarget(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A variable whose posterior is shown.
-
-    Attributes
-    ----------
-    shown : list of str, optional
-        Names of the states that are shown, at least one. Default: all.
-    """
+    """A variable whose posterior is shown."""
 
     variable: str
     text: str = ""
     states: dict[str, str] = field(default_factory=dict)
-    shown: list[str] | None = None
+    shown: list[str] | None = None  # list of str: Names of the states that are shown, at least one. Default: all.
 
 
 class FormPage(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A form.
-
-    Attributes
-    ----------
-    title : str
-    network : str
-        Name of the network, as the server names it. Default: the first one.
-    text, note : str
-        Above the questions, and below the targets.
-    groups, targets : list
-        A variable may be in both: until the question is answered, the target shows its posterior.
-    """
+    """A form."""
 
     title: str
-    network: str = ""
+    network: str = ""  # name of the network, as the server names it. Default: the first one.
+    # text, note: Above the questions, and below the targets
     text: str = ""
     note: str = ""
+    # groups, targets: A variable may be in both: until the question is answered, the target shows its posterior
     groups: list[FormGroup]
     targets: list[FormTarget]
 
 
 def read_form(path: str, models: Mapping[str, DiscreteModel]) -> dict[str, Any]:
-    """Read a form and check it against the networks.
-
-    Parameters
-    ----------
-    path : str
-    models : mapping
-        By the names of the networks.
-
-    Returns
-    -------
-    dict
-        What the page reads.
-
-    Raises
-    ------
-    ArgumentError
-        If the file cannot be read, has an unknown field, names what the network does not have, or has a question or a
-        target twice.
-    """
+    """Read a form and check it against the networks."""
+    # models: By the names of the networks
+    # returns What the page reads.
+    # raises ArgumentError: If the file cannot be read, has an unknown field, names what the network does not have, or
+    #     has a question or a target twice.
     try:
         with open(path, "rb") as file:
             data = file.read(MOST + 1)

@@ -45,12 +45,7 @@ class Guard:
         ]
 
     def check(self, headers: Head, scope: Scope) -> None:
-        """Check host and origin.
-
-        Raises
-        ------
-        Refusal
-        """
+        """Check host and origin."""
         host = headers.get(b"host", b"")
         if host not in self._good_hosts:
             self._check_host(host)

@@ -39,11 +39,6 @@ class Hosted:
 
     Two threads compute: one for posteriors of single cases, in batches, and one for all other questions, so that these
     do not hold up posteriors.
-
-    Attributes
-    ----------
-    name : str
-    tree : JunctionTree
     """
 
     def __init__(self, name: str, tree: JunctionTree, settings: Settings):
@@ -76,18 +71,9 @@ class Hosted:
                     QUESTIONS[question](self.tree, msgspec.convert(body, BODIES[question]), Form())
 
     def use_cpu(self, error: BaseException) -> bool:
-        """Answer on the CPU from now on if a GPU failed.
-
-        Parameters
-        ----------
-        error : exception
-            Of a computation; from any thread.
-
-        Returns
-        -------
-        bool
-            Whether the GPU failed, now or before.
-        """
+        """Answer on the CPU from now on if a GPU failed."""
+        # error: Of a computation; from any thread
+        # returns Whether the GPU failed, now or before.
         if not isinstance(error, BackendUnavailable):
             return False
         with self._lock:

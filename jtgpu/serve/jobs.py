@@ -84,14 +84,9 @@ class Job:
 
 
 class JobFolder:
-    """The folder of all jobs.
-
-    Parameters
-    ----------
-    folder : str
-        An existing folder that several workers share. Default: a private one, removed by `close`, and at the start of
-        another server if this process dies.
-    """
+    """The folder of all jobs."""
+    # folder: An existing folder that several workers share. Default: a private one, removed by `close`, and at the
+    #     start of another server if this process dies.
 
     def __init__(self, folder: str = ""):
         self._folder = Path(folder) if folder else None
@@ -107,13 +102,8 @@ class JobFolder:
         return self._folder
 
     def new(self, network: str) -> Job:
-        """Create a job.
-
-        Raises
-        ------
-        Refusal
-            If there are too many.
-        """
+        """Create a job."""
+        # raises Refusal: If there are too many.
         self._remove_old()
         if sum(1 for _ in self.path.iterdir()) >= MOST:
             raise Refusal("busy", f"{MOST} tables are waiting or have not been fetched; try again later")

@@ -33,16 +33,9 @@ def _protocol(body_timeout: float) -> Any:
 
 
 class Listener(uvicorn.Server):
-    """Serves an application until it is stopped.
-
-    Parameters
-    ----------
-    app : App
-    grace : float
-        Seconds for requests that are under way at the end.
-    ready : callable
-        Called once connections are accepted.
-    """
+    """Serves an application until it is stopped."""
+    # grace: Seconds for requests that are under way at the end
+    # ready: Called once connections are accepted
 
     def __init__(self, app: App, grace: float, ready: Callable[[], None]):
         super().__init__(

@@ -33,26 +33,13 @@ def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict
 
     A whole network whose file gives the position of each variable has these positions, at the smallest scale at which
     no boxes overlap.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    nodes : sequence of int, optional
-        Numbers of the variables. Default: all.
-
-    Returns
-    -------
-    dict
-        ``nodes``, their numbers, ascending; ``boxes``, [x, y, width, height] of each; ``arcs``, [parent, child, path
-        data of the line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines
-        between a parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``,
-        [parents, children] of each node that are not among the nodes; ``width``, ``height``. Integers in pixels.
-
-    Raises
-    ------
-    ArgumentError
-        If the model has no such variable, or there are more than 400.
     """
+    # nodes: sequence of int: Numbers of the variables. Default: all.
+    # returns ``nodes``, their numbers, ascending; ``boxes``, [x, y, width, height] of each; ``arcs``, [parent, child,
+    #     path data of the line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the
+    #     lines between a parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``,
+    #     [parents, children] of each node that are not among the nodes; ``width``, ``height``. Integers in pixels.
+    # raises ArgumentError: If the model has no such variable, or there are more than 400.
     ids = sorted(set(range(len(model)) if nodes is None else nodes))
     if ids and not 0 <= ids[0] <= ids[-1] < len(model):
         raise ArgumentError(f"nodes must be numbers of variables, 0 to {len(model) - 1}")
@@ -96,14 +83,9 @@ def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict
 
 
 def overview(model: DiscreteModel) -> dict[str, Any]:
-    """Place a dot for each variable.
-
-    Returns
-    -------
-    dict
-        ``x`` and ``y``, per mille of the width and the height, in the order of the variables; empty if there are more
-        than 5,000.
-    """
+    """Place a dot for each variable."""
+    # returns ``x`` and ``y``, per mille of the width and the height, in the order of the variables; empty if there are
+    #     more than 5,000.
     n = len(model)
     if n > MAX_OVERVIEW:
         return {"x": [], "y": []}

@@ -33,15 +33,9 @@ CASES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096
 
 
 class Metrics:
-    """Counters of one application.
-
-    Parameters
-    ----------
-    gauges : callable
-        Returns name, help, label names, and values by labels of each quantity that is read when it is needed.
-    folder : str
-        Folder of the counts of several processes; empty: there is one process.
-    """
+    """Counters of one application."""
+    # gauges: Returns name, help, label names, and values by labels of each quantity that is read when it is needed
+    # folder: Folder of the counts of several processes; empty: there is one process
 
     def __init__(self, gauges: Callable[[], list[Gauge]], folder: str = ""):
         self._gauges, self._folder = gauges, Path(folder) if folder else None

@@ -39,14 +39,9 @@ def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
 
 
 def description(name: str, tree: JunctionTree) -> dict[str, Any]:
-    """Everything about a network except its numbers.
-
-    Returns
-    -------
-    dict
-        Variables with their states and the numbers of their parents, arcs, prior probabilities in the order of the
-        variables, and the cost of the plan.
-    """
+    """Everything about a network except its numbers."""
+    # returns Variables with their states and the numbers of their parents, arcs, prior probabilities in the order of
+    #     the variables, and the cost of the plan.
     model = tree.model
     graph = graph_of(model)
     prior = tree.posteriors()
@@ -92,13 +87,8 @@ def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
 
 
 def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
-    """The CPT of a variable; the last axis, its own states, varies fastest.
-
-    Raises
-    ------
-    EvidenceError
-        If the model is a Markov network, which has no CPTs.
-    """
+    """The CPT of a variable; the last axis, its own states, varies fastest."""
+    # raises EvidenceError: If the model is a Markov network, which has no CPTs.
     model = tree.model
     v = model.index(variable)
     if not isinstance(model, BayesianNetwork):
@@ -115,21 +105,10 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
 
 
 def file(model: DiscreteModel, name: str) -> tuple[str, str]:
-    """The network as text in a format, and the suffix of its file.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    name : str
-        A suffix without the dot, such as ``"bif"``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such format that can be written.
-    FormatError
-        If the format cannot represent the model.
-    """
+    """The network as text in a format, and the suffix of its file."""
+    # name: A suffix without the dot, such as ``"bif"``
+    # raises ArgumentError: If there is no such format that can be written.
+    # raises FormatError: If the format cannot represent the model.
     suffixes = {s[1:]: f for f in FORMATS if f.writer for s in f.suffixes if s not in f.only_read}
     if name not in suffixes:
         raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{closest(name, suffixes)}")

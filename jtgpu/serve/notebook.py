@@ -62,13 +62,8 @@ class NetworkWidget(anywidget.AnyWidget):
             self.send(self.reply(message))
 
     def reply(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message, or the problem.
-
-        Parameters
-        ----------
-        message : dict
-            ``id``, ``method`` (a method of ``page/api.js``) and ``arguments``.
-        """
+        """The answer to a message, or the problem."""
+        # message: ``id``, ``method`` (a method of ``page/api.js``) and ``arguments``
         try:
             found = _answer(self._tree, str(message.get("method")), list(message.get("arguments") or []))
         except Exception as error:

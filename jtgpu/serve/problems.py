@@ -75,16 +75,9 @@ _OF_ERRORS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 class Refusal(JtgpuError):
-    """A request that the server does not answer.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    detail : str
-    **fields
-        More fields of the problem.
-    """
+    """A request that the server does not answer."""
+    # kind: One of `KINDS`
+    # **fields: More fields of the problem
 
     def __init__(self, kind: str, detail: str, **fields: Any):
         super().__init__(detail)
@@ -99,17 +92,10 @@ def kind_of(error: BaseException) -> str:
 
 
 def problem(error: BaseException, model: DiscreteModel | None = None, body: Any = None) -> dict[str, Any]:
-    """Describe an error.
-
-    Parameters
-    ----------
-    error : exception
-    model : DiscreteModel, optional
-        The model of the question.
-    body : Case or mapping, optional
-        The question: names in it that the model does not have are reported in the fields ``variable``, ``state`` and
-        ``closest``.
-    """
+    """Describe an error."""
+    # model: The model of the question
+    # body: The question: names in it that the model does not have are reported in the fields ``variable``, ``state``
+    #     and ``closest``
     kind = kind_of(error)
     status, title = KINDS[kind]
     found: dict[str, Any] = {"type": f"/errors/{kind}", "title": title, "status": status}

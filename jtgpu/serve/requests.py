@@ -73,23 +73,11 @@ async def read(request: Request, limit: int) -> bytes:
 
 
 async def read_body(receive: Receive, announced: bytes, limit: int) -> bytes:
-    """Read a body.
-
-    Parameters
-    ----------
-    receive : callable
-        Of the ASGI interface.
-    announced : bytes
-        The header Content-Length, if there is one.
-    limit : int
-        Bytes.
-
-    Raises
-    ------
-    Refusal
-        If the body is larger.
-    ClientDisconnect
-    """
+    """Read a body."""
+    # receive: Of the ASGI interface
+    # announced: bytes: The header Content-Length, if there is one
+    # limit: Bytes
+    # raises Refusal: If the body is larger.
     if announced.isdigit() and len(announced) < 20 and int(announced) > limit:
         raise _too_large(limit)
     body, more = b"", True
@@ -113,14 +101,8 @@ def _too_large(limit: int) -> Refusal:
 
 
 async def unless_gone(receive: Receive, future: asyncio.Future[T], timeout: float) -> T:
-    """Wait for an answer; cancel it when the client closes the connection, or after `timeout` seconds.
-
-    Raises
-    ------
-    ClientDisconnect
-    Refusal
-        After the timeout.
-    """
+    """Wait for an answer; cancel it when the client closes the connection, or after `timeout` seconds."""
+    # raises Refusal: After the timeout.
     gone = asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait((future, gone), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

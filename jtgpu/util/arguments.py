@@ -18,20 +18,9 @@ __all__ = [
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """An integer: a Python int or a NumPy integer, but no bool.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument.
-    value : object
-    least, most : int, optional
-        The range that is allowed.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """An integer: a Python int or a NumPy integer, but no bool."""
+    # name: Of the argument
+    # least, most: The range that is allowed
     expected = "an integer"
     if least is not None:
         expected += f" of at least {least:,}"
@@ -49,12 +38,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 
 
 def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
-    """A real number that is not NaN, as a float; infinity is allowed.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """A real number that is not NaN, as a float; infinity is allowed."""
     expected = "a number"
     if above is not None:
         expected += f" above {above:g}"
@@ -71,13 +55,8 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """One of several words.
-
-    Raises
-    ------
-    ArgumentError
-        The message suggests the closest word.
-    """
+    """One of several words."""
+    # raises ArgumentError: The message suggests the closest word.
     if isinstance(value, str) and value in allowed:
         return value
     hint = closest(value, allowed, 1) if isinstance(value, str) else ""
@@ -97,12 +76,7 @@ def several(value: Any) -> list[Any] | None:
 
 
 def names(name: str, value: Any) -> list[Any]:
-    """The elements of an iterable of names; a name alone is one of them, None is none of them.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """The elements of an iterable of names; a name alone is one of them, None is none of them."""
     found = [value] if isinstance(value, str) else [] if value is None else several(value)
     if found is None or not all(isinstance(x, Hashable) for x in found):
         raise ArgumentError(f"{name} must be a name or an iterable of names, not {described(value)}")
@@ -110,36 +84,21 @@ def names(name: str, value: Any) -> list[Any]:
 
 
 def mapping(name: str, value: Any) -> Mapping[Any, Any]:
-    """A mapping; None is an empty one.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """A mapping; None is an empty one."""
     if value is not None and not isinstance(value, Mapping):
         raise ArgumentError(f"{name} must be a mapping from variable to value, not {described(value)}")
     return value or {}
 
 
 def text(name: str, value: Any) -> str:
-    """A string.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """A string."""
     if not isinstance(value, str):
         raise ArgumentError(f"{name} must be a string, not {described(value)}")
     return value
 
 
 def file_path(name: str, value: Any) -> str:
-    """The path of a file: a string or an `os.PathLike` of a string.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """The path of a file: a string or an `os.PathLike` of a string."""
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(found, str):
         raise ArgumentError(f"{name} must be a path, as a string or a pathlib.Path, not {described(value)}")
@@ -147,12 +106,7 @@ def file_path(name: str, value: Any) -> str:
 
 
 def new_file_path(name: str, value: Any) -> str:
-    """The path of a file that will be written: its folder exists, and it is no folder itself.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """The path of a file that will be written: its folder exists, and it is no folder itself."""
     path = file_path(name, value)
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
@@ -163,12 +117,7 @@ def new_file_path(name: str, value: Any) -> str:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """True or False."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":  # NumPy is not imported here
         return bool(value)
     raise ArgumentError(f"{name} must be True or False, not {described(value)}")
@@ -182,22 +131,12 @@ def described(value: Any) -> str:
 
 
 def callback(name: str, value: Any) -> None:
-    """Check for a function, or None.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """Check for a function, or None."""
     if value is not None and not callable(value):
         raise ArgumentError(f"{name} must be a function or None, not {described(value)}")
 
 
 def having(name: str, value: Any, attribute: str, expected: str) -> None:
-    """Check for an object by an attribute that only objects of its class have; so that the class is not imported.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """Check for an object by an attribute that only objects of its class have; so that the class is not imported."""
     if not hasattr(value, attribute):
         raise ArgumentError(f"{name} must be {expected}, not {described(value)}")

@@ -30,31 +30,16 @@ _WRITE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", 
 def open_atomic(
     path: str | os.PathLike[str], *, durable: bool = True, make_folders: bool = False
 ) -> Iterator[BinaryIO]:
-    """Open a binary file for writing that appears under its name when the block ends without an exception.
-
-    Parameters
-    ----------
-    path
-        The file to create or replace. A symbolic link is followed. A replacement keeps the permissions of the old file;
-        a new file has those that the umask allows. A pipe, a terminal or another special file cannot be replaced and is
-        written to directly.
-    durable
-        Flush the data to the disk before the file takes its name.
-    make_folders
-        Create missing folders above the file.
-
-    Yields
-    ------
-    BinaryIO
-        Open for writing, not for reading.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written: of the type that fits (`PermissionError`, `FileNotFoundError`,
-        `IsADirectoryError` ...), with `filename` set to `path`. Exceptions raised by the block propagate unchanged,
-        except that "no space left" and its relatives gain the file name.
-    """
+    """Open a binary file for writing that appears under its name when the block ends without an exception."""
+    # path: The file to create or replace. A symbolic link is followed. A replacement keeps the permissions of the old
+    #     file; a new file has those that the umask allows. A pipe, a terminal or another special file cannot be
+    #     replaced and is written to directly.
+    # durable: Flush the data to the disk before the file takes its name
+    # make_folders: Create missing folders above the file
+    # yields Open for writing, not for reading.
+    # raises OSError: If the file cannot be written: of the type that fits (`PermissionError`, `FileNotFoundError`,
+    #     `IsADirectoryError` ...), with `filename` set to `path`. Exceptions raised by the block propagate unchanged,
+    #     except that "no space left" and its relatives gain the file name.
     name = os.fspath(path)
     target = os.path.realpath(name)
     with _named(name):

@@ -33,24 +33,14 @@ class EqualRows(NamedTuple):
 
 
 def find_equal_rows(*tables: NDArray[Any], worth: float = 0.0, each: Each | None = None) -> EqualRows | None:
-    """Find the rows that are equal in all of some tables.
-
-    Parameters
-    ----------
-    *tables : (n, k) arrays
-        Integers or float64, C-contiguous or Fortran-contiguous (pass ``columns.T``). Floats are compared as numbers.
-    worth : float
-        Least share of rows that must equal earlier ones for the result to be of use. A sample of about
-        ``2 sqrt(n / worth)`` rows is hashed first; the search ends if the sample suggests a smaller share. 0: no
-        sample.
-    each : callable, optional
-        Maps a function over pieces of work, such as ``pool.map``. Default: a few threads of its own for large tables.
-
-    Returns
-    -------
-    EqualRows or None
-        None if all rows differ, or if fewer than `worth` are equal to earlier ones.
-    """
+    """Find the rows that are equal in all of some tables."""
+    # *tables: (n, k) arrays: Integers or float64, C-contiguous or Fortran-contiguous (pass ``columns.T``). Floats are
+    #     compared as numbers.
+    # worth: Least share of rows that must equal earlier ones for the result to be of use. A sample of about ``2 sqrt(n
+    #     / worth)`` rows is hashed first; the search ends if the sample suggests a smaller share. 0: no sample.
+    # each: Maps a function over pieces of work, such as ``pool.map``. Default: a few threads of its own for large
+    #     tables.
+    # returns None if all rows differ, or if fewer than `worth` are equal to earlier ones.
     n = len(tables[0])
     if n < 2 or worth >= 1.0:
         return None

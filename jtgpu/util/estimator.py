@@ -69,12 +69,7 @@ def _equal(value: Any, default: Any) -> bool:
 
 
 def check_table(X: Any) -> None:
-    """Reject arrays that are no table of samples and features; the messages are those of scikit-learn's checks.
-
-    Raises
-    ------
-    ArgumentError, DataError
-    """
+    """Reject arrays that are no table of samples and features; the messages are those of scikit-learn's checks."""
     if hasattr(X, "toarray"):
         raise ArgumentError("sparse input is not supported; pass X.toarray()")
     if not isinstance(X, np.ndarray) or X.dtype.names:
@@ -93,12 +88,7 @@ def check_table(X: Any) -> None:
 
 
 def check_width(estimator: Any, n_columns: int) -> None:
-    """Reject a table of another number of columns than in ``fit``.
-
-    Raises
-    ------
-    DataError
-    """
+    """Reject a table of another number of columns than in ``fit``."""
     if n_columns != estimator.n_features_in_:
         raise DataError(
             f"X has {n_columns} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "

@@ -33,18 +33,12 @@ declared: dict[str, tuple[Any, tuple[str, ...]]] = {}  # by full name: the dispa
 
 
 def compiled(*signatures: str, allocates: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: ``numba.njit`` without the interpreter's lock, dividing as NumPy does, cached.
-
-    Parameters
-    ----------
-    *signatures : str
-        Types of the arguments with which Python calls the function; none for a function that only compiled code calls.
-    allocates : bool
-        False for a function that makes no array, as some callees of compiled functions: then Numba counts no
-        references, which takes longer than the work where arrays of NamedTuples are used in loops.
-    **options
-        Options of ``numba.njit``.
-    """
+    """A decorator: ``numba.njit`` without the interpreter's lock, dividing as NumPy does, cached."""
+    # *signatures: Types of the arguments with which Python calls the function; none for a function that only compiled
+    #     code calls
+    # allocates: False for a function that makes no array, as some callees of compiled functions: then Numba counts no
+    #     references, which takes longer than the work where arrays of NamedTuples are used in loops
+    # **options: Options of ``numba.njit``
 
     def decorate(function: Callable[..., Any]) -> Any:
         jit: Any = njit  # its types know no _nrt
@@ -125,12 +119,8 @@ def address_of(function: Any) -> int:
 
     Numba builds a callee into each of its callers. A large function that has many callers is called by its address
     instead, so that it is compiled once.
-
-    Parameters
-    ----------
-    function : dispatcher
-        Made by `compiled` with one signature; must not raise.
     """
+    # function: Made by `compiled` with one signature; must not raise
     _, (signature,) = declared[full_name(function)]
     arguments = numba_types(signature, function.py_func.__globals__)
     function.compile(arguments)

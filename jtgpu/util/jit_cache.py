@@ -77,13 +77,8 @@ def loops_folder() -> Path:
 
 
 class LoopCache:
-    """The cache of one function, as Numba's dispatchers use it.
-
-    Parameters
-    ----------
-    function : function
-        The Python function.
-    """
+    """The cache of one function, as Numba's dispatchers use it."""
+    # function: The Python function
 
     def __init__(self, function: Any):
         self._name = f"{function.__module__}.{function.__qualname__}"

@@ -17,14 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_keywords(unpacked: Mapping[str, Iterable[str]]) -> Callable[[type[T]], type[T]]:
-    """A decorator of classes that checks the keywords of all public methods.
-
-    Parameters
-    ----------
-    unpacked : mapping
-        Annotation of a parameter ``**name``, such as ``"Unpack[More]"`` -> the keywords that it stands for. Methods
-        with another annotation check theirs.
-    """
+    """A decorator of classes that checks the keywords of all public methods."""
+    # unpacked: Annotation of a parameter ``**name``, such as ``"Unpack[More]"`` -> the keywords that it stands for.
+    #     Methods with another annotation check theirs.
 
     def decorate(cls: type[T]) -> type[T]:
         for name, function in [*vars(cls).items()]:

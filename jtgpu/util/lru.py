@@ -19,19 +19,12 @@ class LRU(Generic[K, V]):
 
     All methods may be called from several threads. `on_drop` and the `make` of `get_or_make` run without the cache's
     lock, so they may call other caches and may be slow.
-
-    Parameters
-    ----------
-    max_items : int, optional
-        Values that are cached at most. Default: any number.
-    max_bytes : int, optional
-        Bytes that all values occupy at most, by `size_of`. Default: any number.
-    size_of : callable, optional
-        Returns the bytes of a value; called once, when the value is inserted. Default: 0.
-    on_drop : callable, optional
-        Called with the key and the value of every entry that leaves: evicted, replaced, discarded or cleared, but not
-        popped (the caller of `pop` has it). The thread whose call made it leave calls it.
     """
+    # max_items: Values that are cached at most. Default: any number.
+    # max_bytes: Bytes that all values occupy at most, by `size_of`. Default: any number.
+    # size_of: Returns the bytes of a value; called once, when the value is inserted. Default: 0.
+    # on_drop: Called with the key and the value of every entry that leaves: evicted, replaced, discarded or cleared,
+    #     but not popped (the caller of `pop` has it). The thread whose call made it leave calls it.
 
     def __init__(
         self,

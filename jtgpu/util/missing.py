@@ -38,15 +38,10 @@ def is_missing(value: Any) -> bool:
 
 
 def na_words(na_values: str | Iterable[str] | None, *, is_text: bool) -> frozenset[str]:
-    """The words that mean a missing cell unless they are states.
-
-    Parameters
-    ----------
-    na_values : str or iterable of str, optional
-        As the user gives them. Default: `NA_VALUES` in a text file, none in other tables.
-    is_text : bool
-        Whether the table is a text file; its empty cells are always missing.
-    """
+    """The words that mean a missing cell unless they are states."""
+    # na_values: str or iterable of str: As the user gives them. Default: `NA_VALUES` in a text file, none in other
+    #     tables.
+    # is_text: Whether the table is a text file; its empty cells are always missing
     if na_values is None:
         return frozenset(NA_VALUES if is_text else ())
     words = [na_values] if isinstance(na_values, str) else several(na_values)

@@ -19,19 +19,9 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | 
 
 
 def parse_bytes(size: int | float | str, name: str = "a size") -> int:
-    """Number of bytes of ``8_000_000``, ``"8GiB"`` or ``"500 MB"``.
-
-    Parameters
-    ----------
-    size : int, float or str
-    name : str
-        Of the argument, for messages.
-
-    Raises
-    ------
-    ArgumentError
-        If `size` has another form, or is not positive.
-    """
+    """Number of bytes of ``8_000_000``, ``"8GiB"`` or ``"500 MB"``."""
+    # name: Of the argument, for messages
+    # raises ArgumentError: If `size` has another form, or is not positive.
     if isinstance(size, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)\s*", size)
         if not found or found[2].upper() not in _UNITS:

@@ -29,33 +29,17 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class TableStyle:
-    """How a table looks.
+    """How a table looks."""
 
-    Attributes
-    ----------
-    digits : int
-        Significant digits of numbers.
-    width : int or None
-        Characters per line; None for no limit.
-    bars : bool
-        Draw the last number of each row as a bar, with 1 at full length.
-    header : bool
-        Print the names of the columns.
-    align : str
-        One letter per column, ``l`` or ``r``; empty: columns of numbers are aligned at the decimal point, text is
-        aligned on the left.
-    blocks : bool
-        Draw bars with block characters; False for ASCII.
-    emphasis, accent : callable
-        Add a terminal's escape sequences to a header and to a bar.
-    """
-
-    digits: int = DIGITS
-    width: int | None = None
-    bars: bool = False
-    header: bool = True
+    digits: int = DIGITS  # significant digits of numbers
+    width: int | None = None  # characters per line; None for no limit
+    bars: bool = False  # draw the last number of each row as a bar, with 1 at full length
+    header: bool = True  # print the names of the columns
+    # One letter per column, ``l`` or ``r``; empty: columns of numbers are aligned at the decimal point, text is aligned
+    #     on the left
     align: str = ""
-    blocks: bool = True
+    blocks: bool = True  # draw bars with block characters; False for ASCII
+    # emphasis, accent: Add a terminal's escape sequences to a header and to a bar
     emphasis: Callable[[str], str] = field(default=_plain)
     accent: Callable[[str], str] = field(default=_plain)
 
@@ -69,21 +53,11 @@ class _Column(NamedTuple):
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], style: TableStyle | None = None) -> list[str]:
-    """Format a table.
-
-    Parameters
-    ----------
-    header : sequence of str
-        Names of the columns.
-    rows : sequence of sequences
-        Strings and numbers. A column with more numbers than strings is aligned at the decimal point.
-    style : TableStyle, optional
-
-    Returns
-    -------
-    list of str
-        Lines without trailing blanks. Unprintable characters are escaped.
-    """
+    """Format a table."""
+    # header: sequence of str: Names of the columns
+    # rows: sequence of sequences: Strings and numbers. A column with more numbers than strings is aligned at the
+    #     decimal point.
+    # returns list of str: Lines without trailing blanks. Unprintable characters are escaped.
     style = style or TableStyle()
     columns = [
         _column(title, [row[i] for row in rows], style, style.align[i : i + 1]) for i, title in enumerate(header)

@@ -66,30 +66,15 @@ def format_table(
     digits: int = DIGITS,
     hint: str = "",
 ) -> str:
-    """Format columns of cells as an aligned table.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Headers of the columns; if all are empty, the table has no line of headers.
-    columns : sequence of sequences
-        Cells of each column. Only cells that are shown are read.
-    fixed : int
-        Number of leading columns that are always shown, such as the names of the rows.
-    max_rows : int or None
-        Longer tables show their first and last rows. None: no limit.
-    width : int or None
-        Wider tables omit columns in the middle. None: no limit.
-    digits : int
-        Digits after the decimal point.
-    hint : str
-        Where to find the rest; shown with the shape below a table that is not shown whole.
-
-    Returns
-    -------
-    str
-        Lines without trailing spaces or a final line end.
-    """
+    """Format columns of cells as an aligned table."""
+    # names: sequence of str: Headers of the columns; if all are empty, the table has no line of headers
+    # columns: sequence of sequences: Cells of each column. Only cells that are shown are read.
+    # fixed: Number of leading columns that are always shown, such as the names of the rows
+    # max_rows: Longer tables show their first and last rows. None: no limit.
+    # width: Wider tables omit columns in the middle. None: no limit.
+    # digits: Digits after the decimal point
+    # hint: Where to find the rest; shown with the shape below a table that is not shown whole
+    # returns Lines without trailing spaces or a final line end.
     n = len(columns[0]) if columns else 0
     rows = shown_rows(n, max_rows)
     whole = len(rows) == n

@@ -27,13 +27,8 @@ class Warmup(NamedTuple):
 
 
 def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup:
-    """Compile every loop that is not compiled yet, on all cores.
-
-    Parameters
-    ----------
-    progress : callable
-        Gets a line for every loop.
-    """
+    """Compile every loop that is not compiled yet, on all cores."""
+    # progress: Gets a line for every loop
     started = time.perf_counter()
     module, reason = extension()
     if mode() == "jit":

@@ -54,18 +54,11 @@ class Steps(NamedTuple):
 
 
 def steps_of(program: FlatProgram, pattern: NDArray[np.uint8], records: Records, *, maximal_only: bool) -> Steps:
-    """The backward pass of a program.
-
-    Parameters
-    ----------
-    program : FlatProgram
-    pattern : (V,) uint8
-        `jtgpu.plans.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank.
-    records : Records
-        Lowered for the pattern.
-    maximal_only : bool
-        Whether only the variables that are eliminated by maximum are chosen: none if all of these are observed.
-    """
+    """The backward pass of a program."""
+    # pattern: (V,) uint8: `jtgpu.plans.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank
+    # records: Lowered for the pattern
+    # maximal_only: Whether only the variables that are eliminated by maximum are chosen: none if all of these are
+    #     observed
     with_step = (program.op_maximal != 0) | (not maximal_only)
     left = reduce(program, pattern, np.ones(len(pattern), np.bool_))
     return Steps(*_loops.make_steps(program, left, with_step, records.records, records.record_ptr))

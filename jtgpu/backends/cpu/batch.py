@@ -104,18 +104,10 @@ class Group:
 
 
 class Table:
-    """The rows of one call.
-
-    Parameters
-    ----------
-    runner : Runner
-    states : (B, V) int32
-        -1 = not observed.
-    likelihood : mapping
-        Variable to weights, (B, card).
-    targets : sequence of int, optional
-        Default: all variables.
-    """
+    """The rows of one call."""
+    # states: (B, V) int32: -1 = not observed
+    # likelihood: Variable to weights, (B, card)
+    # targets: sequence of int: Default: all variables
 
     def __init__(
         self,
@@ -228,7 +220,6 @@ def answer_batch(
     likelihood: Mapping[int, NDArray[np.float64]],
     targets: Sequence[int] | None,
 ) -> BatchResult:
-    """See `jtgpu.backends.base.Backend.run_batch`."""
     table = Table(runner, states, likelihood, targets)
     found = _Posteriors(table)
     run_groups(table, group_rows(table), found.work)

@@ -52,18 +52,11 @@ def count_batch(
     weights: NDArray[np.float64],
     likelihood: Mapping[int, NDArray[np.float64]] | None = None,
 ) -> Counts:
-    """See `jtgpu.backends.base.Backend.run_counts`.
-
-    Parameters
-    ----------
-    runner : Runner
-        Of a `jtgpu.plans.program.family_program`.
-    states : (B, V) int32
-    weights : (B,) float64
-        Of any sign.
-    likelihood : mapping, optional
-        Variable to weights >= 0, (B, card).
-    """
+    """See `jtgpu.backends.base.Backend.run_counts`."""
+    # runner: Of a `jtgpu.plans.program.family_program`
+    # states: (B, V) int32
+    # weights: (B,) float64: Of any sign
+    # likelihood: Variable to weights >= 0, (B, card)
     table = Table(runner, states, likelihood or {}, None)
     weights = np.ascontiguousarray(weights, np.float64)
     groups = group_rows(table)

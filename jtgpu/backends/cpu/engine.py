@@ -34,16 +34,9 @@ MOST_AT_ONCE = 4  # tables of cases
 
 
 class Cpu(BackendDefaults):
-    """`jtgpu.backends.base.Backend` in compiled code. Thread-safe: queries run at the same time.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of arrays
-    threads : int, optional
-        Cores that one query or one table of cases may use; default: all that the process may use. The answers are
-        bit-identical for every number.
-    """
+    """`jtgpu.backends.base.Backend` in compiled code. Thread-safe: queries run at the same time."""
+    # threads: Cores that one query or one table of cases may use; default: all that the process may use. The answers
+    #     are bit-identical for every number.
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
         self.plan = self._plan = plan
@@ -58,7 +51,6 @@ class Cpu(BackendDefaults):
         return self.runner.threads
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`."""
         runner = self.runner
         model = runner.model
         space = runner.acquire(model)
@@ -75,13 +67,11 @@ class Cpu(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
         return answer_batch(self.runner, states, likelihood or {}, targets)
 
     def run_mixed(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_mixed`."""
         mixed = self._mixed
         if mixed is None or mixed.model is not self.runner.model:
             self._mixed = mixed = MixedCases(self.runner, self.runner.model)
@@ -100,13 +90,11 @@ class Cpu(BackendDefaults):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`. The bits do not depend on the number of threads."""
         with self._lock:
             runner = self._families
         return count_batch(runner, states, np.ones(len(states)) if weights is None else weights, likelihood)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `jtgpu.backends.base.Backend.reload`. A query that is running finishes with the old numbers."""
         with self._lock:
             self._factors = factors
             self.runner.reload(factors)
@@ -127,11 +115,9 @@ class Cpu(BackendDefaults):
         return min(self.threads, MOST_AT_ONCE)
 
     def session(self) -> CpuSession:
-        """See `jtgpu.backends.base.Backend.session`."""
         return CpuSession(self)
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
         self.runner.close()
         self._mixed = None
         if "_families" in self.__dict__:
@@ -162,7 +148,6 @@ class CpuSession:
         self.made = np.zeros(2, np.int64)  # contractions that the last query made, and all of its program
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Session.run`."""
         backend, runner, model = self._backend, self._backend.runner, self._model
         with self._lock:
             space = self._space
@@ -192,7 +177,6 @@ class CpuSession:
         self._signature[:] = self._fixed
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Session.close`."""
         with self._lock:
             self._space = None
 

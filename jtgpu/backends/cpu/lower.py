@@ -23,13 +23,8 @@ ROOM = 1 << 18  # numbers of scratch memory at first
 
 
 class Lowering:
-    """A program in the form in which patterns are lowered. Thread-safe.
-
-    Parameters
-    ----------
-    program : FlatProgram
-    axis_rank : (V,) int64
-    """
+    """A program in the form in which patterns are lowered. Thread-safe."""
+    # axis_rank: (V,) int64
 
     def __init__(self, program: FlatProgram, axis_rank: NDArray[np.int64]):
         self._image, self._axis_rank = pack(program), np.ascontiguousarray(axis_rank)
@@ -52,19 +47,12 @@ class Lowering:
 
         With several lanes the program answers as many cases at once: every table that depends on the evidence has one
         more axis, its fastest, that runs over the cases; all others are made once for all.
-
-        Parameters
-        ----------
-        layout : Layout
-        seen : (V,) bool
-            Observed variables, by number.
-        soft : tuple of int
-            Variables with weights that are not observed.
-        targets : sequence of int, optional
-            Variables whose posteriors are wanted; those of observed ones are never made. Default: all.
-        lanes : int
-            Cases that the program answers at once.
         """
+        # seen: (V,) bool: Observed variables, by number
+        # soft: tuple of int: Variables with weights that are not observed
+        # targets: sequence of int: Variables whose posteriors are wanted; those of observed ones are never made.
+        #     Default: all.
+        # lanes: Cases that the program answers at once
         sizes = np.array((self._most, self._widest, layout.first, lanes))
         wanted = _ALL if targets is None else np.array(targets, np.int64)
         weighed = np.array(soft, np.int64) if soft else _NONE

@@ -40,14 +40,8 @@ class _Sweep(NamedTuple):
 
 
 class MixedCases:
-    """Answers tables of cases with one program of a model. Thread-safe.
-
-    Parameters
-    ----------
-    runner : Runner
-    model : Model
-        Its present numbers.
-    """
+    """Answers tables of cases with one program of a model. Thread-safe."""
+    # model: Its present numbers
 
     def __init__(self, runner: Runner, model: Model):
         program = runner.program
@@ -87,7 +81,6 @@ class MixedCases:
     def run(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_mixed`."""
         n, runner = len(states), self._runner
         lanes = 1 if n <= FEW else next((w for w in self._widths if w >= n), self._widths[-1])
         sweep = self._acquire(lanes)

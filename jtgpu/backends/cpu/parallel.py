@@ -69,24 +69,11 @@ class Job(NamedTuple):
 
 
 def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit: int, threads: int) -> bool:
-    """Make every table of a program whose loads are done.
-
-    Parameters
-    ----------
-    tasks : Tasks
-    records : int64
-        See `jtgpu.backends.cpu.records.Records`.
-    space : Workspace
-        Its arena and exponents; every thread has scratch memory of its own, as large.
-    limit : int
-        See `jtgpu.backends.cpu.sweep.run`.
-    threads : int
-
-    Returns
-    -------
-    bool
-        False when a table is zero everywhere.
-    """
+    """Make every table of a program whose loads are done."""
+    # records: See `jtgpu.backends.cpu.records.Records`
+    # space: Its arena and exponents; every thread has scratch memory of its own, as large
+    # limit: See `jtgpu.backends.cpu.sweep.run`
+    # returns False when a table is zero everywhere.
     n_tasks = len(tasks.task_ptr) - 1
     control = np.zeros(CONTROL, np.int64)
     job = Job(

@@ -19,20 +19,10 @@ __all__ = ["rows_by_pattern"]
 def rows_by_pattern(
     states: NDArray[np.int32], ignored: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows pattern after pattern, those of each in ascending order, the patterns in the order in which they come.
-
-    Parameters
-    ----------
-    states : (n, V) int32
-        -1 for what is not observed.
-    ignored : (V,) bool
-        Variables that make no difference.
-
-    Returns
-    -------
-    rows : (n,) int64
-    ptr : (patterns + 1,) int64
-        Where the rows of each pattern begin.
-    """
+    """Rows pattern after pattern, those of each in ascending order, the patterns in the order in which they come."""
+    # states: (n, V) int32: -1 for what is not observed
+    # ignored: (V,) bool: Variables that make no difference
+    # returns rows: (n,) int64
+    # returns ptr: (patterns + 1,) int64: Where the rows of each pattern begin
     rows, ptr = _loops.grouped(states, ignored)
     return rows, ptr

@@ -36,17 +36,10 @@ OVERHEAD = 2000  # bytes of a program besides its code, about
 
 
 class CachedProgram:
-    """The code of a pattern, and what else a query of that pattern needs.
-
-    Parameters
-    ----------
-    source : ProgramCache
-        What derived it.
-    key : tuple
-        Of the pattern in that cache; see `ProgramCache.get`.
-    code : int64
-        See `records.Records`.
-    """
+    """The code of a pattern, and what else a query of that pattern needs."""
+    # source: What derived it
+    # key: Of the pattern in that cache; see `ProgramCache.get`
+    # code: See `records.Records`
 
     def __init__(self, source: ProgramCache, key: tuple[Any, ...], code: NDArray[np.int64]):
         self.code = self._dense = code
@@ -88,18 +81,10 @@ class CachedProgram:
     def leave_out_zeros(
         self, numbers: Numbers, cards: NDArray[np.int64], lanes: int = 1, runs: int = 1, cells: int = 0
     ) -> None:
-        """Note that the program is about to run; leave out structural zeros once that pays.
-
-        Parameters
-        ----------
-        numbers : Numbers
-        cards : (V,) int64
-            Cardinalities by rank.
-        lanes, runs : int
-            Cases that a run answers, and the number of runs.
-        cells : int
-            Of the arena, where the program's own count is not all of it.
-        """
+        """Note that the program is about to run; leave out structural zeros once that pays."""
+        # cards: (V,) int64: Cardinalities by rank
+        # lanes, runs: Cases that a run answers, and the number of runs
+        # cells: Of the arena, where the program's own count is not all of it
         self._spent += runs * self.terms
         if self.is_sparse or self.terms < FEW or self._spent < LOOK * self.terms:
             return
@@ -151,15 +136,9 @@ class CachedProgram:
 
 
 class ProgramCache:
-    """Programs by pattern, targets and lanes. Thread-safe.
-
-    Parameters
-    ----------
-    program : Program
-    factors : sequence of arrays
-        The model's tables: which of them are conditional densities, and which entries are zero.
-    layout : Layout
-    """
+    """Programs by pattern, targets and lanes. Thread-safe."""
+    # factors: sequence of arrays: The model's tables: which of them are conditional densities, and which entries are
+    #     zero
 
     def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], layout: Layout):
         self.program, self._layout = program, layout
@@ -181,21 +160,12 @@ class ProgramCache:
         lanes: int = 1,
         layout: Layout | None = None,
     ) -> CachedProgram:
-        """The program of a pattern.
-
-        Parameters
-        ----------
-        seen : (V,) bool
-            Observed variables.
-        soft : tuple of int
-            Variables with weights.
-        targets : sequence of int, optional
-            Variables whose posteriors are wanted. Default: all.
-        lanes : int
-            Cases that the program answers at once.
-        layout : Layout, optional
-            Another one than the usual, always the same.
-        """
+        """The program of a pattern."""
+        # seen: (V,) bool: Observed variables
+        # soft: tuple of int: Variables with weights
+        # targets: sequence of int: Variables whose posteriors are wanted. Default: all.
+        # lanes: Cases that the program answers at once
+        # layout: Another one than the usual, always the same
         key = (seen.tobytes(), soft, None if targets is None else tuple(targets), lanes, layout is None)
         cached = self._cached.get(key)
         if cached is None:

@@ -34,16 +34,10 @@ WORTH_THREADS = 500_000  # steps of all samples from which several cores draw, s
 
 
 class CpuSweep:
-    """`jtgpu.backends.sweep.Sweep` in compiled code. Thread-safe: queries run at the same time.
-
-    Parameters
-    ----------
-    program : Program
-    factors : sequence of arrays
-        The model's tables, axes in the model's order.
-    threads : int, optional
-        Cores that draw samples; default: all that the process may use. The samples are the same for every number.
-    """
+    """`jtgpu.backends.sweep.Sweep` in compiled code. Thread-safe: queries run at the same time."""
+    # factors: sequence of arrays: The model's tables, axes in the model's order
+    # threads: Cores that draw samples; default: all that the process may use. The samples are the same for every
+    #     number.
 
     def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
         self.program = program
@@ -57,7 +51,6 @@ class CpuSweep:
         return cached
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
-        """See `jtgpu.backends.sweep.Sweep.best`."""
         space = self._runner.acquire()
         try:
             cached = self._get(space, evidence.state, soft_of(evidence))
@@ -77,7 +70,6 @@ class CpuSweep:
         return states
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
-        """See `jtgpu.backends.sweep.Sweep.best_rows`."""
         found = np.full(states.shape, -1, np.int32)
         logs = np.full(len(states), -np.inf)
         space = self._runner.acquire()
@@ -103,7 +95,6 @@ class CpuSweep:
         return states
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        """See `jtgpu.backends.sweep.Sweep.draw`."""
         out = np.empty((n, self.program.n_variables), np.int32)
         space = self._runner.acquire()
         try:
@@ -154,7 +145,6 @@ class CpuSweep:
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
     ) -> NDArray[np.int32]:
-        """See `jtgpu.backends.sweep.Sweep.draw_rows`."""
         out = np.full(states.shape, -1, np.int32)
         block = max(1, BLOCK // self.program.n_variables)
         space = self._runner.acquire()
@@ -188,7 +178,6 @@ class CpuSweep:
         )  # fmt: skip
 
     def derivatives(self, evidence: Evidence) -> Derivatives:
-        """See `jtgpu.backends.sweep.Sweep.derivatives`."""
         program, runner = self.program, self._runner
         space = runner.acquire()
         try:
@@ -237,7 +226,6 @@ class CpuSweep:
         return cells
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
-        """See `jtgpu.backends.sweep.Sweep.score`."""
         program = self.program
         logs = np.empty(len(states))
         space = self._runner.acquire()

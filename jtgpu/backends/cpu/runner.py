@@ -38,16 +38,10 @@ class Model:
 
 
 class Runner:
-    """Runs a program for cases. Thread-safe; each query that runs at the same time has its own workspace.
-
-    Parameters
-    ----------
-    program : Program
-    factors : sequence of arrays
-        The model's tables, axes in the model's order.
-    threads : int, optional
-        Cores that one query may use; default: all that the process may use. The bits are the same for every number.
-    """
+    """Runs a program for cases. Thread-safe; each query that runs at the same time has its own workspace."""
+    # factors: sequence of arrays: The model's tables, axes in the model's order
+    # threads: Cores that one query may use; default: all that the process may use. The bits are the same for every
+    #     number.
 
     def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
         self.program = program
@@ -103,27 +97,11 @@ class Runner:
         self.model.programs.clear()
 
     def run(self, space: Workspace, cached: CachedProgram, evidence: Evidence, zeros: bool = False) -> float:
-        """Run a program for one case; its tables are in the workspace then.
-
-        Parameters
-        ----------
-        space : Workspace
-        cached : CachedProgram
-            Of the evidence's pattern and the workspace's numbers.
-        evidence : Evidence
-        zeros : bool
-            Whether to continue where a table is zero everywhere, as derivatives do.
-
-        Returns
-        -------
-        float
-            ln P(e).
-
-        Raises
-        ------
-        ImpossibleEvidence
-            If P(e) = 0 and not `zeros`, or if a likelihood is zero everywhere.
-        """
+        """Run a program for one case; its tables are in the workspace then."""
+        # cached: Of the evidence's pattern and the workspace's numbers
+        # zeros: Whether to continue where a table is zero everywhere, as derivatives do
+        # returns ln P(e).
+        # raises ImpossibleEvidence: If P(e) = 0 and not `zeros`, or if a likelihood is zero everywhere.
         weights, weight_ptr, log_scale = scaled_weights(evidence, self.program.axis_rank)
         cached.leave_out_zeros(space.numbers, self.cards)
         space.fit_program(cached)

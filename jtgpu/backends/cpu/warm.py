@@ -17,13 +17,8 @@ __all__ = ["warm_up", "warm_up_queries"]
 
 
 def warm_up(plan: Plan) -> None:
-    """Run one case, a session, a table of cases, counts, two threads, and what leaves out zeros, on tables of ones.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any; a small one.
-    """
+    """Run one case, a session, a table of cases, counts, two threads, and what leaves out zeros, on tables of ones."""
+    # plan: Any; a small one
     backend = Cpu(plan, [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes], threads=2)
     nothing, rows = Evidence.none(plan.n_variables), np.full((ENOUGH, plan.n_variables), -1, np.int32)
     backend.run(nothing)
@@ -44,13 +39,8 @@ def warm_up(plan: Plan) -> None:
 
 
 def warm_up_queries(plan: Plan) -> None:
-    """Run every query of a `CpuSweep`.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any; a small one.
-    """
+    """Run every query of a `CpuSweep`."""
+    # plan: Any; a small one
     factors = [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes]
     nothing, rows = Evidence.none(plan.n_variables), np.full((2, plan.n_variables), -1, np.int32)
 

@@ -39,15 +39,9 @@ def scaled_weights(
     """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1).
 
     A weight on an observed variable is a number.
-
-    Returns
-    -------
-    weights : float64
-    weight_ptr : (V,) int64
-        First number of each variable, by rank.
-    log_scale : float
-        ln of what the vectors were divided by; -inf if the evidence is impossible.
     """
+    # returns weight_ptr: (V,) int64: First number of each variable, by rank
+    # returns log_scale: ln of what the vectors were divided by; -inf if the evidence is impossible
     if not evidence.likelihood:
         return _NO_WEIGHTS, _NO_PTR, 0.0
     vectors = []
@@ -74,17 +68,11 @@ _NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 
 
 class Numbers:
-    """A model's factors as every arena begins: the number 1, then the factors in axis order, each scaled.
-
-    Attributes
-    ----------
-    layout : Layout
-        Tables one after another, as closely as they fit; posteriors behind the factors.
-    factor_cells : int
-        The arena's cells up to the end of the factors; the posteriors follow, variable after variable.
-    exponent : (T + 1 + F,) int64
-        Of every table, of the number 1, and of every factor once it is restricted; those of the factors are set.
-    """
+    """A model's factors as every arena begins: the number 1, then the factors in axis order, each scaled."""
+    # layout: Tables one after another, as closely as they fit; posteriors behind the factors
+    # factor_cells: The arena's cells up to the end of the factors; the posteriors follow, variable after variable
+    # exponent: (T + 1 + F,) int64: Of every table, of the number 1, and of every factor once it is restricted; those of
+    #     the factors are set
 
     def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]]):
         sizes = np.array([program.size(s) for s in program.factor_scopes], np.int64)
@@ -150,19 +138,10 @@ def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
 
 
 class Scratch:
-    """What `jtgpu.backends.cpu.loops.kernels.contract` needs besides an arena.
-
-    Parameters
-    ----------
-    maximal : bool
-        Whether the program eliminates variables by maximum.
-
-    Attributes
-    ----------
-    block : int64
-        `records.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that follow;
-        then numbers for loops, offsets of reduced cells, and a row of float64.
-    """
+    """What `jtgpu.backends.cpu.loops.kernels.contract` needs besides an arena."""
+    # maximal: Whether the program eliminates variables by maximum
+    # block: `records.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that
+    #     follow; then numbers for loops, offsets of reduced cells, and a row of float64
 
     def __init__(self, maximal: bool = False) -> None:
         self._maximal = maximal
@@ -192,21 +171,11 @@ class Scratch:
 
 
 class ProgramSize(Protocol):
-    """What `Workspace.fit_program` reads of a program.
+    """What `Workspace.fit_program` reads of a program."""
 
-    Attributes
-    ----------
-    work : int
-        Numbers of scratch memory for its loops.
-    row : int
-        Cells of its longest row.
-    cells : int
-        Cells of the arena.
-    """
-
-    work: int
-    row: int
-    cells: int
+    work: int  # numbers of scratch memory for its loops
+    row: int  # cells of its longest row
+    cells: int  # cells of the arena
 
 
 class Workspace(Scratch):

@@ -34,20 +34,11 @@ FEWEST_TERMS = 200  # of a contraction that may become a list
 def without_zeros(
     program: Records, numbers: Numbers, cards: NDArray[np.int64], lanes: int, cells: int = 0
 ) -> Records:
-    """A program whose contractions leave out what is zero in every case; the same one where that does not pay.
-
-    Parameters
-    ----------
-    program : Records
-    numbers : Numbers
-        The model's factors.
-    cards : (V,) int64
-        Cardinalities by rank.
-    lanes : int
-        Cases that the program answers at once.
-    cells : int
-        Of the arena, where the program's own count is not all of it.
-    """
+    """A program whose contractions leave out what is zero in every case; the same one where that does not pay."""
+    # numbers: The model's factors
+    # cards: (V,) int64: Cardinalities by rank
+    # lanes: Cases that the program answers at once
+    # cells: Of the arena, where the program's own count is not all of it
     arena = aligned(max(program.cells, cells))
     numbers.fill(arena)
     factors = arena[: numbers.factor_cells]

@@ -44,37 +44,23 @@ class Gpu(BackendDefaults):
     """`jtgpu.backends.base.Backend` on an NVIDIA GPU.
 
     Safe to use from several threads, which wait for each other. Several backends share a GPU.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    device : int, optional
-        Number of the CUDA device. Default: the best.
-    engine : {"dataflow", "levels"}, optional
-        What computes single cases: one kernel whose warps wait for single entries, or a kernel a level. Default: the
-        configuration that `tune` saved, else ``"dataflow"`` where it supports the network, else ``"levels"``.
-    dtype : {"float64", "float32"}
-        Type of the tables. Answers are float64 either way, and P(e) of 1e-300 and less is right. float32 takes half of
-        the memory, and less time for large tables. On the published networks posteriors are right to 4e-7 and P(e) to
-        a relative 5e-6 (Diabetes, of 60 levels; most to 1e-7: ``bench/bench_precision.py``). A case for which float32
-        is not reliable is detected and computed in float64. Single cases in float32 use ``"levels"``.
-    single : bool
-        Whether the engine of single cases is prepared at once; False: with the first case.
-    stream : int or object, optional
-        A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): work queued on it before a query finishes
-        before the query starts.
-    tune : bool
-        Measure first which configuration answers single cases quickest, and save it: takes seconds, once a network and
-        kind of GPU. The saved configuration is used whenever no `engine` is named and `dtype` is float64.
-
-    Raises
-    ------
-    BackendUnavailable
-        Without a GPU, PyCUDA or cuda-bindings.
-    TableTooLarge
-        If the device has not enough memory. The process stays usable.
     """
+    # device: Number of the CUDA device. Default: the best.
+    # engine: {"dataflow", "levels"}: What computes single cases: one kernel whose warps wait for single entries, or a
+    #     kernel a level. Default: the configuration that `tune` saved, else ``"dataflow"`` where it supports the
+    #     network, else ``"levels"``.
+    # dtype: {"float64", "float32"}: Type of the tables. Answers are float64 either way, and P(e) of 1e-300 and less is
+    #     right. float32 takes half of the memory, and less time for large tables. On the published networks posteriors
+    #     are right to 4e-7 and P(e) to a relative 5e-6 (Diabetes, of 60 levels; most to 1e-7:
+    #     ``bench/bench_precision.py``). A case for which float32 is not reliable is detected and computed in float64.
+    #     Single cases in float32 use ``"levels"``.
+    # single: Whether the engine of single cases is prepared at once; False: with the first case
+    # stream: A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): work queued on it before a query
+    #     finishes before the query starts
+    # tune: Measure first which configuration answers single cases quickest, and save it: takes seconds, once a network
+    #     and kind of GPU. The saved configuration is used whenever no `engine` is named and `dtype` is float64.
+    # raises BackendUnavailable: Without a GPU, PyCUDA or cuda-bindings.
+    # raises TableTooLarge: If the device has not enough memory. The process stays usable.
 
     def __init__(  # noqa: PLR0913
         self,
@@ -123,12 +109,10 @@ class Gpu(BackendDefaults):
 
     @property
     def device_name(self) -> str:
-        """See `jtgpu.backends.base.Backend.device_name`."""
         return str(self.device.name)
 
     @property
     def native_columns(self) -> bool:
-        """See `jtgpu.backends.base.Backend.native_columns`."""
         return True
 
     @property
@@ -161,25 +145,15 @@ class Gpu(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`.
-
-        Raises
-        ------
-        TableTooLarge
-            When not even 32 cases fit the device's memory.
-        """
+        """See `jtgpu.backends.base.Backend.run_batch`."""
+        # raises TableTooLarge: When not even 32 cases fit the device's memory.
         return self._batches().run(states, likelihood, targets)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`.
-
-        Raises
-        ------
-        TableTooLarge
-            When not even 32 cases fit the device's memory.
-        """
+        """See `jtgpu.backends.base.Backend.run_columns`."""
+        # raises TableTooLarge: When not even 32 cases fit the device's memory.
         return self._batches().run_columns(variables, codes, targets)
 
     def share(
@@ -188,17 +162,14 @@ class Gpu(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None,
         targets: Sequence[int] | None,
     ) -> RowTable:
-        """See `jtgpu.backends.wrappers.devices.SharesTables.share`."""
         return self._batches().row_table(states, likelihood, targets)
 
     def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
     ) -> ColumnTable:
-        """See `jtgpu.backends.wrappers.devices.SharesTables.share_columns`."""
         return self._batches().column_table(variables, codes, targets)
 
     def answer(self, table: Table[Any], queue: RowQueue) -> None:
-        """See `jtgpu.backends.gpu.batch.table.TableWorker`."""
         self._batches().answer(table, queue)
 
     def _batches(self) -> BatchEngine:
@@ -228,7 +199,6 @@ class Gpu(BackendDefaults):
 
     @property
     def device_number(self) -> int | None:
-        """See `jtgpu.backends.base.Backend.device_number`."""
         return self.device.ordinal
 
     def run_device(
@@ -237,13 +207,8 @@ class Gpu(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> DeviceResult:
-        """See `jtgpu.backends.base.Backend.run_device`: always in float64.
-
-        Raises
-        ------
-        TableTooLarge
-            When the answers, or not even 32 cases, fit the device's memory.
-        """
+        """See `jtgpu.backends.base.Backend.run_device`: always in float64."""
+        # raises TableTooLarge: When the answers, or not even 32 cases, fit the device's memory.
         return self._batches().run_device(states, likelihood, targets)
 
     # Expected counts ------------------------------------------------------------------------------------------------
@@ -254,13 +219,8 @@ class Gpu(BackendDefaults):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`: always in float64.
-
-        Raises
-        ------
-        TableTooLarge
-            When not even a block of cases fits the device's memory.
-        """
+        """See `jtgpu.backends.base.Backend.run_counts`: always in float64."""
+        # raises TableTooLarge: When not even a block of cases fits the device's memory.
         held = self.hold_cases(states, weights, likelihood)
         try:
             return held.counts()
@@ -269,7 +229,6 @@ class Gpu(BackendDefaults):
 
     @property
     def holds_cases(self) -> bool:
-        """See `jtgpu.backends.base.Backend.holds_cases`."""
         return True
 
     def hold_cases(
@@ -288,7 +247,6 @@ class Gpu(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None,
         share: tuple[int, int],
     ) -> HeldParts:
-        """See `jtgpu.backends.wrappers.held_cases.HoldsShares.hold_share`."""
         return self.counting.hold(states, weights, likelihood, share)
 
     @property
@@ -340,7 +298,6 @@ class Gpu(BackendDefaults):
             batch.close()
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
         with self._lock:
             self._is_open = False
             if self._engine is not None:
@@ -373,13 +330,8 @@ OPTIONS = ("device", "engine", "dtype", "single", "stream", "tune")
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Gpu:
-    """See `jtgpu.backends.base.Prepare`.
-
-    Raises
-    ------
-    TypeError
-        For an option that `Gpu` does not have.
-    """
+    """See `jtgpu.backends.base.Prepare`."""
+    # raises TypeError: For an option that `Gpu` does not have.
     for name in options:
         if name not in OPTIONS:
             known = ", ".join(OPTIONS)

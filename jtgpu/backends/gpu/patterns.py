@@ -46,18 +46,11 @@ CALLS = 31  # of each engine, alternating, of which the medians are compared
 
 
 class RestrictedBackend(BackendDefaults):
-    """`jtgpu.backends.wrappers.pattern.PatternBackend` on a GPU: an engine of the unobserved variables.
-
-    Parameters
-    ----------
-    observed : (V,) bool
-    usual : Gpu
-        Answers cases for which the engine is not reliable.
-    engine : CaseEngine
-        Takes cases in the network's variables and leaves zeros for the observed ones; closed with this one.
-    posterior_ptr : (V+1,) int64
-        First cell of each variable in an answer.
-    """
+    """`jtgpu.backends.wrappers.pattern.PatternBackend` on a GPU: an engine of the unobserved variables."""
+    # observed: (V,) bool
+    # usual: Answers cases for which the engine is not reliable
+    # engine: Takes cases in the network's variables and leaves zeros for the observed ones; closed with this one
+    # posterior_ptr: (V+1,) int64: First cell of each variable in an answer
 
     def __init__(
         self, observed: NDArray[np.bool_], usual: Gpu, engine: CaseEngine, posterior_ptr: NDArray[np.int64]
@@ -79,7 +72,6 @@ class RestrictedBackend(BackendDefaults):
         return self._usual.run(evidence) if found is None else found
 
     def try_run(self, evidence: Evidence) -> Result | None:
-        """See `CaseEngine.run`."""
         shift = 0.0
         for v, weights in evidence.likelihood.items():
             if self.observed[v]:
@@ -110,14 +102,8 @@ class GpuPatternCache(PatternCache):
     """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions.
 
     Tables of cases use the usual plan, which all patterns share.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of arrays
-    backend : Gpu
-        Of the plan and the factors; closed with this one.
     """
+    # backend: Of the plan and the factors; closed with this one
 
     background = True
 
@@ -127,21 +113,14 @@ class GpuPatternCache(PatternCache):
         self._case: int | None = None  # predicted nanoseconds of a case by the usual engine
 
     def planning_cost(self) -> int:
-        """See `PatternCache.planning_cost`."""
         return PLANNING * self._plan.n_variables + BUILDING * len(self._plan.op_out) + STARTING
 
     def min_cost(self) -> int:
-        """See `PatternCache.min_cost`."""
         return MIN_CASE
 
     def make(self, seen: NDArray[np.bool_]) -> RestrictedBackend:
-        """See `PatternCache.make`, however quick it is.
-
-        Raises
-        ------
-        BackendUnavailable
-            If there is no dataflow engine for the unobserved variables.
-        """
+        """See `PatternCache.make`, however quick it is."""
+        # raises BackendUnavailable: If there is no dataflow engine for the unobserved variables.
         made = self.schedule(seen)
         if made is None:
             raise BackendUnavailable("the dataflow engine does not support what is left of the network")
@@ -209,13 +188,11 @@ class GpuPatternCache(PatternCache):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
         return self.gpu.run_batch(states, likelihood, targets)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`."""
         return self.gpu.run_columns(variables, codes, targets)
 
     @property

@@ -15,15 +15,10 @@ _CHUNK = 1 << 18  # cells gathered at once, so that values and widened indices s
 
 
 def marginalise(psi: NDArray[np.floating], index: NDArray[np.integer], out: NDArray[np.floating]) -> None:
-    """``out[j] = sum over i of psi[index[i, j]]``.
-
-    Parameters
-    ----------
-    psi : (n * m,) float
-    index : (m, n) unsigned, or intp
-        An index table without its padding.
-    out : (n,) float
-    """
+    """``out[j] = sum over i of psi[index[i, j]]``."""
+    # psi: (n * m,) float
+    # index: (m, n) unsigned, or intp: An index table without its padding
+    # out: (n,) float
     m, n = index.shape
     if index.size <= _CHUNK:
         np.add.reduce(psi.take(_wide(index)), axis=0, out=out)
@@ -52,16 +47,9 @@ def columns_of(index: NDArray[np.integer]) -> NDArray[np.intp]:
     """The inverse of an index table: the separator configuration of every entry of the clique.
 
     With it `multiply` is one gather and one product, which is faster for small tables.
-
-    Parameters
-    ----------
-    index : (m, n) integers
-        An index table without its padding.
-
-    Returns
-    -------
-    (m * n,) intp
     """
+    # index: (m, n) integers: An index table without its padding
+    # returns (m * n,) intp
     columns = np.empty(index.size, np.intp)
     columns[index] = np.arange(index.shape[1])
     return columns
@@ -72,13 +60,8 @@ def _wide(index: NDArray[np.integer]) -> NDArray[np.intp]:
 
 
 def scaled_weights(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Weights divided by the largest, and the natural logarithm of the largest: small likelihoods do not underflow.
-
-    Raises
-    ------
-    ImpossibleEvidence
-        If all weights are 0.
-    """
+    """Weights divided by the largest, and the natural logarithm of the largest: small likelihoods do not underflow."""
+    # raises ImpossibleEvidence: If all weights are 0.
     greatest = float(weights.max(initial=0.0))
     if not greatest > 0.0:
         raise ImpossibleEvidence("the evidence has probability 0: a likelihood vector is all zeros")
@@ -86,13 +69,8 @@ def scaled_weights(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], f
 
 
 def log_of_sums(sums: NDArray[np.float64]) -> float:
-    """Sum of natural logarithms.
-
-    Raises
-    ------
-    ImpossibleEvidence
-        If one of the sums is 0.
-    """
+    """Sum of natural logarithms."""
+    # raises ImpossibleEvidence: If one of the sums is 0.
     if not (sums > 0.0).all():
         raise ImpossibleEvidence("the evidence has probability 0")
     return math.fsum(np.log(sums))

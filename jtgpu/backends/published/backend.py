@@ -31,40 +31,20 @@ __all__ = ["Indexed", "Rules", "prepare"]
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Indexed:
-    """Prepare the published engine for a plan and the numbers of a model.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-        As in `jtgpu.backends.base.Prepare`.
-    **options
-        The fields of `Rules`. ``thresholds="tuned"`` replaces the published defaults by those that ``jtgpu tune`` saved
-        for this device. ``engine="host"`` runs the same algorithm on the CPU and needs no device.
-
-    Raises
-    ------
-    BackendUnavailable
-        If PyCUDA, the driver or the device is missing.
-    TableTooLarge
-        Before memory is allocated, if a clique has more than `max_entries` entries or the tables do not fit into the
-        free memory of the host or the device.
-    """
+    """Prepare the published engine for a plan and the numbers of a model."""
+    # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
+    # **options: The fields of `Rules`. ``thresholds="tuned"`` replaces the published defaults by those that ``jtgpu
+    #     tune`` saved for this device. ``engine="host"`` runs the same algorithm on the CPU and needs no device.
+    # raises BackendUnavailable: If PyCUDA, the driver or the device is missing.
+    # raises TableTooLarge: Before memory is allocated, if a clique has more than `max_entries` entries or the tables do
+    #     not fit into the free memory of the host or the device.
     return Indexed(plan, factors, **options)
 
 
 class Indexed(BackendDefaults):
-    """Implements `jtgpu.backends.base.Backend`; made by `prepare`.
-
-    Attributes
-    ----------
-    rules : Rules
-    schedule : Schedule
-    device : Device or None
-        None with ``engine="host"``.
-    uses_blas : bool
-        Whether cuBLAS normalises.
-    """
+    """Implements `jtgpu.backends.base.Backend`; made by `prepare`."""
+    # device: None with ``engine="host"``
+    # uses_blas: Whether cuBLAS normalises
 
     def __init__(
         self,
@@ -175,7 +155,6 @@ class Indexed(BackendDefaults):
     # Queries ---------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`."""
         plan = self._plan
         wanted = range(plan.n_variables) if targets is None else [int(v) for v in targets]
         out = np.zeros(int(plan.posterior_ptr[-1]))
@@ -223,7 +202,6 @@ class Indexed(BackendDefaults):
                 self._start_device(factors)
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
         with self._lock:
             if self._engine is None:
                 return

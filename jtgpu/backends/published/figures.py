@@ -9,21 +9,12 @@ __all__ = ["AGAINST", "PUBLISHED", "PUBLISHED_ROWS", "RATIOS", "ROWS", "RowSpec"
 
 @dataclass(frozen=True)
 class RowSpec:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes
-    ----------
-    key : str
-        Key in `Column.values` and `PUBLISHED`.
-    label : str
-    group : {"tree", "total", "cpu", "gpu, without transfers", "gpu, with transfers", "resident", "tuned"}
-    kind : {"count", "ms", "ratio"}
-    """
-
-    key: str
+    key: str  # key in `Column.values` and `PUBLISHED`
     label: str
-    group: str
-    kind: str
+    group: str  # {"tree", "total", "cpu", "gpu, without transfers", "gpu, with transfers", "resident", "tuned"}
+    kind: str  # {"count", "ms", "ratio"}
 
 
 _KERNELS, _WITH = "gpu, without transfers", "gpu, with transfers"

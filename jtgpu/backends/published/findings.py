@@ -28,18 +28,10 @@ class _Finding(NamedTuple):
 
 class Findings:
     """Multiplies weights into clique tables of the device, with a buffer for their copies. Inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    schedule : Schedule
-    real : dtype
-        Type of the tables.
-    index : {"uint32", "uint64"}
-        Index type; part of the kernel's compilation.
-    clique_at : callable
-        Address of a clique's table.
     """
+    # real: Type of the tables
+    # index: {"uint32", "uint64"}: Index type; part of the kernel's compilation
+    # clique_at: Address of a clique's table
 
     def __init__(
         self, device: Device, schedule: Schedule, real: np.dtype[Any], index: str, clique_at: Callable[[int], int]
@@ -50,18 +42,9 @@ class Findings:
         self._n_bytes = 0
 
     def multiply(self, vectors: Mapping[int, NDArray[np.float64]], stream: Any) -> float:
-        """Queue the multiplication; return ln of the factor by which the weights were scaled.
-
-        Parameters
-        ----------
-        vectors : mapping of variable to (cardinality,) float64
-        stream : stream of the device
-
-        Raises
-        ------
-        ImpossibleEvidence
-            For weights that are all 0.
-        """
+        """Queue the multiplication; return ln of the factor by which the weights were scaled."""
+        # vectors: mapping of variable to (cardinality,) float64
+        # raises ImpossibleEvidence: For weights that are all 0.
         log_scale = 0.0
         rounds: list[list[_Finding]] = []  # one finding per clique in each
         n_findings: dict[int, int] = {}

@@ -27,35 +27,20 @@ _SMALL = 5000  # entries up to which the indices are stored widened, ready for N
 
 
 class Clock(Protocol):
-    """Receives the seconds of each phase of a measured propagation.
+    """Receives the seconds of each phase of a measured propagation."""
 
-    Attributes
-    ----------
-    kernels_only : bool
-        Whether work on a device counts without its transfers.
-    """
-
-    kernels_only: bool
+    kernels_only: bool  # whether work on a device counts without its transfers
 
     def add(self, phase: str, seconds: float) -> None:
         """Add `seconds` to ``"marginalise"``, ``"scatter"`` or ``"normalise"``."""
 
 
 class HostEngine:
-    """The published algorithm on the CPU: NumPy, one message after another.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    tables : list of IndexTable
-        One for each shape of the schedule.
-    initial : (clique_off[-1],) float
-        Clique tables before evidence; never written.
-    work : like `initial`
-        Clique tables during a run. A clique's table is copied here when it is first changed.
-    separators : pair of (separator_off[-1],) float arrays, optional
-        Old and new separator tables; None: allocated here.
-    """
+    """The published algorithm on the CPU: NumPy, one message after another."""
+    # tables: list of IndexTable: One for each shape of the schedule
+    # initial: (clique_off[-1],) float: Clique tables before evidence; never written
+    # work: Clique tables during a run. A clique's table is copied here when it is first changed.
+    # separators: pair of (separator_off[-1],) float arrays: Old and new separator tables; None: allocated here
 
     def __init__(
         self,
@@ -104,13 +89,8 @@ class HostEngine:
             self.normalise(c, slot)
 
     def log_evidence(self) -> float:
-        """ln P(e): the logarithm of everything that normalisation divided by.
-
-        Raises
-        ------
-        ImpossibleEvidence
-            If a table summed to 0.
-        """
+        """ln P(e): the logarithm of everything that normalisation divided by."""
+        # raises ImpossibleEvidence: If a table summed to 0.
         half = self.schedule.n_messages // 2  # the collect sweep's messages come first
         removed = np.concatenate([self.sums[:half], self.sums[2 * half :]])
         return log_of_sums(removed)

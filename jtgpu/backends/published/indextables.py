@@ -74,17 +74,12 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class IndexTable:
-    """One index table.
+    """One index table."""
 
-    Attributes
-    ----------
-    index : (m_pad, n_pad) uint32 or uint64
-        Read-only. ``index[i, j]`` for i < m, j < n: the i-th entry of configuration j; `sentinel` elsewhere.
-    n, m : int
-        Configurations of the separator, entries of the clique for each.
-    """
-
+    # (m_pad, n_pad) uint32 or uint64: Read-only. ``index[i, j]`` for i < m, j < n: the i-th entry of configuration j;
+    #     `sentinel` elsewhere.
     index: NDArray[np.unsignedinteger]
+    # n, m: Configurations of the separator, entries of the clique for each
     n: int
     m: int
 
@@ -115,21 +110,11 @@ def padded(count: int) -> int:
 
 
 def shape_of(table: Iterable[int], kept: Iterable[int], cardinality: NDArray[np.int64]) -> Shape:
-    """The `Shape` of the table over the variables `table` seen from the variables `kept`.
-
-    Parameters
-    ----------
-    table : iterable of int
-        Variables of the clique in the order of its axes.
-    kept : iterable of int
-        Variables of the separator: a subsequence of `table`.
-    cardinality : (V,) int64
-
-    Raises
-    ------
-    PlanError
-        If `kept` is not a subsequence of `table`.
-    """
+    """The `Shape` of the table over the variables `table` seen from the variables `kept`."""
+    # table: iterable of int: Variables of the clique in the order of its axes
+    # kept: iterable of int: Variables of the separator: a subsequence of `table`
+    # cardinality: (V,) int64
+    # raises PlanError: If `kept` is not a subsequence of `table`.
     table, kept = [int(v) for v in table], [int(v) for v in kept]
     wanted = set(kept)
     if [v for v in table if v in wanted] != kept:
@@ -149,13 +134,8 @@ def shape_of(table: Iterable[int], kept: Iterable[int], cardinality: NDArray[np.
 
 
 def separator_shapes(plan: Plan) -> tuple[list[Shape | None], list[Shape | None]]:
-    """For each clique, the shapes of its own and of its parent's table seen from the separator between them.
-
-    Returns
-    -------
-    child, parent : lists of C
-        None for a root, which has no separator.
-    """
+    """For each clique, the shapes of its own and of its parent's table seen from the separator between them."""
+    # returns child, parent: lists of C: None for a root, which has no separator
     card = plan.cardinality
     child: list[Shape | None] = []
     parent: list[Shape | None] = []
@@ -166,13 +146,9 @@ def separator_shapes(plan: Plan) -> tuple[list[Shape | None], list[Shape | None]
 
 
 def offsets(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two factors of an index table: ``index[i, j] = rows[i] + columns[j]``.
-
-    Returns
-    -------
-    rows : (m,) int64
-    columns : (n,) int64
-    """
+    """The two factors of an index table: ``index[i, j] = rows[i] + columns[j]``."""
+    # returns rows: (m,) int64
+    # returns columns: (n,) int64
     parts = {False: np.zeros(1, np.int64), True: np.zeros(1, np.int64)}
     stride = shape.entries
     for extent, kept in zip(shape.extents, shape.kept, strict=True):
@@ -188,14 +164,9 @@ def index_dtype(entries: int) -> np.dtype[np.unsignedinteger]:
 
 
 def build(shape: Shape, out: NDArray[np.unsignedinteger] | None = None) -> IndexTable:
-    """Write one index table.
-
-    Parameters
-    ----------
-    shape : Shape
-    out : (m_pad, n_pad) uint32 or uint64, optional
-        C-contiguous array to write into; None: a new one of the smallest type that fits.
-    """
+    """Write one index table."""
+    # out: (m_pad, n_pad) uint32 or uint64: C-contiguous array to write into; None: a new one of the smallest type that
+    #     fits
     n, m = shape.n, shape.m
     if out is None:
         out = np.empty((padded(m), padded(n)), index_dtype(shape.entries))
@@ -219,28 +190,13 @@ def build_all(
     memory_limit: int | None = None,
     buffer: NDArray[np.uint8] | None = None,
 ) -> list[IndexTable]:
-    """Index tables of all `shapes`, one for each distinct shape, consecutive in one buffer.
-
-    Parameters
-    ----------
-    shapes : sequence of Shape
-    max_entries : int or None
-        Size limit of a clique table; None: no limit.
-    memory_limit : int or None
-        Bytes allowed for all tables together; None: the free memory of the machine.
-    buffer : (bytes,) uint8, optional
-        Memory for the tables, at least as large as `layout` returns; None: allocated here.
-
-    Returns
-    -------
-    list of IndexTable
-        In the order of `shapes`; equal shapes give the same object. All tables have one index type.
-
-    Raises
-    ------
-    TableTooLarge
-        Before memory is allocated, if a table or the sum of all is over its limit.
-    """
+    """Index tables of all `shapes`, one for each distinct shape, consecutive in one buffer."""
+    # max_entries: Size limit of a clique table; None: no limit
+    # memory_limit: Bytes allowed for all tables together; None: the free memory of the machine
+    # buffer: (bytes,) uint8: Memory for the tables, at least as large as `layout` returns; None: allocated here
+    # returns list of IndexTable: In the order of `shapes`; equal shapes give the same object. All tables have one index
+    #     type.
+    # raises TableTooLarge: Before memory is allocated, if a table or the sum of all is over its limit.
     largest = max((s.entries for s in shapes), default=0)
     if max_entries is not None and largest > max_entries:
         raise TableTooLarge(

@@ -197,14 +197,9 @@ class LaunchBook:
         return [self._step(self.rules.file_scatter, "scatter_multiply", threads, jobs, blocks, self.rules.scatter_ways)]
 
     def normalise(self, tables: Sequence[tuple[int, int, int, int]]) -> list[Step]:
-        """The two launches that normalise tables.
-
-        Parameters
-        ----------
-        tables : sequence of (int, int, int, int)
-            Address, cells, address of the sum (a double), and the distance in doubles from there to the partial sums,
-            of which a table needs `partial_sums`.
-        """
+        """The two launches that normalise tables."""
+        # tables: sequence of (int, int, int, int): Address, cells, address of the sum (a double), and the distance in
+        #     doubles from there to the partial sums, of which a table needs `partial_sums`
         if not tables:
             return []
         sums = np.zeros(len(tables), JOB)

@@ -32,7 +32,6 @@ class PhaseClock:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, phase: str, seconds: float) -> None:
-        """See `Clock`."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
 
@@ -47,29 +46,14 @@ def measure(
     step: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Column:
-    """Measure one network as published: collect and distribute without evidence.
-
-    Parameters
-    ----------
-    name : str
-    plan : Plan
-    factors : sequence of float64 arrays
-    runs, cpu_runs : int
-        Measured propagations after a first one; totals are their median.
-    tuned : mapping, optional
-        Rules of the rows "tuned"; None omits these rows.
-    step : callable, optional
-        Called with the name of the next measurement.
-    **options
-        More fields of `Rules`, for all runs.
-
-    Raises
-    ------
-    JtgpuError
-        If the answers of the device and the CPU differ.
-    BackendUnavailable, TableTooLarge
-        See `jtgpu.backends.published.backend.prepare`; without a device, before anything is measured.
-    """
+    """Measure one network as published: collect and distribute without evidence."""
+    # runs, cpu_runs: Measured propagations after a first one; totals are their median
+    # tuned: Rules of the rows "tuned"; None omits these rows
+    # step: Called with the name of the next measurement
+    # **options: More fields of `Rules`, for all runs
+    # raises JtgpuError: If the answers of the device and the CPU differ.
+    # raises BackendUnavailable, TableTooLarge: See `jtgpu.backends.published.backend.prepare`; without a device, before
+    #     anything is measured.
     report = step or (lambda what: None)
     open_device(options.get("device"))
     found = _Measurement(name, Evidence.none(plan.n_variables), tree_figures(plan))
@@ -109,13 +93,8 @@ class _Measurement:
     expected: Result | None = None
 
     def compare(self, mode: str, backend: Indexed) -> None:
-        """Compare an engine's answers with the CPU's.
-
-        Raises
-        ------
-        JtgpuError
-            If they differ.
-        """
+        """Compare an engine's answers with the CPU's."""
+        # raises JtgpuError: If they differ.
         assert self.expected is not None
         found = backend.run(self.evidence)
         tolerance = 1e-10 if backend.rules.dtype == "float64" else 1e-3

@@ -44,13 +44,8 @@ class _Stage(NamedTuple):
 
 
 class ResidentEngine:
-    """The interface of `HostEngine`, on the device; see the module.
-
-    Raises
-    ------
-    TableTooLarge
-        If the device's memory is too small; nothing stays allocated.
-    """
+    """The interface of `HostEngine`, on the device; see the module."""
+    # raises TableTooLarge: If the device's memory is too small; nothing stays allocated.
 
     def __init__(
         self,
@@ -231,7 +226,6 @@ class ResidentEngine:
     # One run ---------------------------------------------------------------------------------------------------
 
     def load(self, vectors: Mapping[int, NDArray[np.float64]]) -> float:
-        """See `HostEngine.load`."""
         n_bytes = (self._clique_cells + self._separator_cells) * self._real.itemsize
         self.device.copy(self._at["work"], self._at["initial"], n_bytes, self.stream)
         assert self._findings is not None
@@ -296,7 +290,6 @@ class ResidentEngine:
         return event
 
     def log_evidence(self) -> float:
-        """See `HostEngine.log_evidence`."""
         half = self.schedule.n_messages // 2
         return arithmetic.log_of_sums(np.concatenate([self._sums[:half], self._sums[2 * half : self._n_slots]]))
 

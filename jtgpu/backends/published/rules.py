@@ -12,66 +12,41 @@ __all__ = ["Rules"]
 
 @dataclass(frozen=True)
 class Rules:
-    """Options of the published engine; the defaults are the published values.
+    """Options of the published engine; the defaults are the published values."""
+    # raises ValueError: For a value outside of its range.
 
-    Attributes
-    ----------
-    transfers : {"each", "resident"}
-        ``"each"``: every message copies its tables to the device and back, as published. ``"resident"``: tables stay
-        on the device from the evidence to the posteriors, and the messages of a level share their launches.
-    dtype : {"float64", "float32"}
-        Type of the tables.
-    split_n : int
-        Separators of fewer configurations are marginalised in parallel over m, others over n. At most 1025.
-    marginalise_threads, scatter_threads : int
-        Largest block size: a power of two from 32 to 1024.
-    min_entries : int or None
-        Clique tables of fewer entries are marginalised, or multiplied into, on the CPU; the two are decided
-        independently. None: 5000 with ``transfers="each"``, 0 with ``"resident"``.
-    normalise : {"auto", "cublas", "kernel"}
-        ``"auto"``: cuBLAS with ``transfers="each"`` if scikit-cuda is installed, otherwise our kernels.
-    ways : int
-        Cells that a thread of a marginalisation kernel adds in one launch: 2 (published), 4, 8 or 16.
-    scatter_ways : int
-        Cells that a thread of the scattering kernel multiplies: 1 (published), 2, 4 or 8.
-    marginalise_m : {"syncwarp", "shuffle"}
-        Kernel that is parallel over m: the published one, or cuda/published/trials/marginalise_m_shuffle.cu.
-    scatter : {"two_phase", "fused"}
-        Scattering kernel: the published one, or cuda/published/trials/scatter_fused.cu.
-    index_transfers : {"once", "each"}
-        With ``transfers="each"``: whether every message also copies its index tables, which never change.
-    streams : int
-        CUDA streams of ``transfers="each"``, 1 to 64; 1 is the published sequential order.
-    graph : bool
-        ``transfers="resident"``: replay the sweeps as one CUDA graph. Without cuda-bindings, kernels are launched
-        one by one.
-    max_entries : int or None
-        Size limit of a clique table.
-    device : int or None
-        Device ordinal. None: the device of highest compute capability.
-
-    Raises
-    ------
-    ValueError
-        For a value outside of its range.
-    """
-
+    # {"each", "resident"}: ``"each"``: every message copies its tables to the device and back, as published.
+    #     ``"resident"``: tables stay on the device from the evidence to the posteriors, and the messages of a level
+    #     share their launches.
     transfers: str = "each"
-    dtype: str = "float64"
+    dtype: str = "float64"  # {"float64", "float32"}: Type of the tables
+    # Separators of fewer configurations are marginalised in parallel over m, others over n. At most 1025.
     split_n: int = 512
+    # marginalise_threads, scatter_threads: Largest block size: a power of two from 32 to 1024
     marginalise_threads: int = 512
     scatter_threads: int = 256
+    # Clique tables of fewer entries are marginalised, or multiplied into, on the CPU; the two are decided
+    #     independently. None: 5000 with ``transfers="each"``, 0 with ``"resident"``.
     min_entries: int | None = None
+    # {"auto", "cublas", "kernel"}: ``"auto"``: cuBLAS with ``transfers="each"`` if scikit-cuda is installed, otherwise
+    #     our kernels
     normalise: str = "auto"
-    ways: int = 2
-    scatter_ways: int = 1
+    ways: int = 2  # cells that a thread of a marginalisation kernel adds in one launch: 2 (published), 4, 8 or 16
+    scatter_ways: int = 1  # cells that a thread of the scattering kernel multiplies: 1 (published), 2, 4 or 8
+    # {"syncwarp", "shuffle"}: Kernel that is parallel over m: the published one, or
+    #     cuda/published/trials/marginalise_m_shuffle.cu
     marginalise_m: str = "syncwarp"
+    # {"two_phase", "fused"}: Scattering kernel: the published one, or cuda/published/trials/scatter_fused.cu
     scatter: str = "two_phase"
+    # {"once", "each"}: With ``transfers="each"``: whether every message also copies its index tables, which never
+    #     change
     index_transfers: str = "once"
-    streams: int = 4
+    streams: int = 4  # CUDA streams of ``transfers="each"``, 1 to 64; 1 is the published sequential order
+    # ``transfers="resident"``: replay the sweeps as one CUDA graph. Without cuda-bindings, kernels are launched one by
+    #     one.
     graph: bool = True
-    max_entries: int | None = MAX_ENTRIES
-    device: int | None = None
+    max_entries: int | None = MAX_ENTRIES  # size limit of a clique table
+    device: int | None = None  # device ordinal. None: the device of highest compute capability.
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -40,20 +40,13 @@ class Source:
 
 
 class Schedule:
-    """Messages, index tables and table layout of a plan.
-
-    Attributes
-    ----------
-    shapes : list of Shape
-        Distinct index tables: messages first, then posteriors and isolated cliques.
-    collect, distribute : lists of levels, each a list of rounds, each a list of Message
-        The marginalisations of a level are independent of each other; so are the scatterings of a round. A clique
-        with several children receives one child's message per round.
-    isolated_cliques : list of int
-        Cliques without neighbours.
-    clique_off, separator_off : (C+1,) int64
-        First cell of each clique's and separator's table, aligned to 32 cells.
-    """
+    """Messages, index tables and table layout of a plan."""
+    # shapes: list of Shape: Distinct index tables: messages first, then posteriors and isolated cliques
+    # collect, distribute: lists of levels, each a list of rounds, each a list of Message: The marginalisations of a
+    #     level are independent of each other; so are the scatterings of a round. A clique with several children
+    #     receives one child's message per round.
+    # isolated_cliques: list of int: Cliques without neighbours
+    # clique_off, separator_off: (C+1,) int64: First cell of each clique's and separator's table, aligned to 32 cells
 
     def __init__(self, plan: Plan):
         self.plan = plan
@@ -87,12 +80,7 @@ class Schedule:
         ]
 
     def check_entries(self, max_entries: int | None) -> None:
-        """Reject clique tables over the limit before memory is allocated.
-
-        Raises
-        ------
-        TableTooLarge
-        """
+        """Reject clique tables over the limit before memory is allocated."""
         largest = max(self.clique_entries, default=0)
         if max_entries is not None and largest > max_entries:
             raise TableTooLarge(

@@ -30,21 +30,13 @@ _UNTIMED = NoTimer()
 
 
 class HostTables(NamedTuple):
-    """The host's tables of a run; page-locked, so that copies are asynchronous.
+    """The host's tables of a run; page-locked, so that copies are asynchronous."""
 
-    Attributes
-    ----------
-    tables : list of IndexTable
-        Page-locked only with ``index_transfers="each"``.
-    initial, work : (clique_off[-1],) float
-        Clique tables before evidence and during a run.
-    separators : pair of (separator_off[-1],) float arrays
-    """
-
-    tables: list[IndexTable]
+    tables: list[IndexTable]  # list of IndexTable: Page-locked only with ``index_transfers="each"``
+    # initial, work: (clique_off[-1],) float: Clique tables before evidence and during a run
     initial: NDArray[np.floating]
     work: NDArray[np.floating]
-    separators: tuple[NDArray[np.floating], NDArray[np.floating]]
+    separators: tuple[NDArray[np.floating], NDArray[np.floating]]  # pair of (separator_off[-1],) float arrays
 
 
 class _Lane:
@@ -71,13 +63,8 @@ class _Steps(NamedTuple):
 
 
 class StreamedEngine(HostEngine):
-    """`HostEngine` with large tables processed by the device; see the module.
-
-    Raises
-    ------
-    TableTooLarge
-        If the device's memory is too small; nothing stays allocated.
-    """
+    """`HostEngine` with large tables processed by the device; see the module."""
+    # raises TableTooLarge: If the device's memory is too small; nothing stays allocated.
 
     def __init__(self, schedule: Schedule, host: HostTables, device: Device, rules: Rules, use_blas: bool):
         super().__init__(schedule, host.tables, host.initial, host.work, host.separators)

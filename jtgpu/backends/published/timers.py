@@ -30,16 +30,8 @@ class PhaseTimer(NoTimer):
     """Measures one message's phase with device events and reports it to a clock.
 
     Without transfers, a kernel that occupies the stream lets the host queue all kernels before the first one starts.
-
-    Parameters
-    ----------
-    device : Device
-    stream : stream of `device`
-    clock : Clock
-    phase : str
-    hold : Launch
-        Occupies the stream.
     """
+    # hold: Occupies the stream
 
     def __init__(self, device: Device, stream: Any, clock: Clock, phase: str, hold: Launch):
         self.device, self.stream, self.clock, self.phase, self.hold = device, stream, clock, phase, hold
@@ -53,17 +45,14 @@ class PhaseTimer(NoTimer):
         self.events.append(event)
 
     def kernels(self) -> None:
-        """See `NoTimer`."""
         if self.clock.kernels_only:
             self.device.launch(self.hold, self.stream)
         self._record()
 
     def done(self) -> None:
-        """See `NoTimer`."""
         self._record()
 
     def back(self) -> None:
-        """See `NoTimer`."""
         self._record()
 
     def end(self) -> None:

@@ -19,23 +19,12 @@ __all__ = ["Column", "TimeTable"]
 
 @dataclass(frozen=True)
 class Column:
-    """One network.
-
-    Attributes
-    ----------
-    name : str
-    values : dict
-        Measured values by row key; rows that were not measured are absent.
-    spread : dict
-        Half the range of the repeated runs of each total, in ms.
-    separators : list of (n, m)
-        Every index table: configurations of the separator, entries of the clique for each of them.
-    clique_sizes : list of int
-    """
+    """One network."""
 
     name: str
-    values: dict[str, float]
-    spread: dict[str, float]
+    values: dict[str, float]  # measured values by row key; rows that were not measured are absent
+    spread: dict[str, float]  # half the range of the repeated runs of each total, in ms
+    # list of (n, m): Every index table: configurations of the separator, entries of the clique for each of them
     separators: list[tuple[int, int]]
     clique_sizes: list[int]
 
@@ -52,17 +41,10 @@ class Column:
 
 @dataclass(frozen=True)
 class TimeTable:
-    """Columns measured on one machine.
-
-    Attributes
-    ----------
-    columns : list of Column
-    machine : dict
-        Device, driver, CPU, commit, date, rules.
-    """
+    """Columns measured on one machine."""
 
     columns: list[Column]
-    machine: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)  # device, driver, CPU, commit, date, rules
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: every row of every network, measured, published and the gain."""

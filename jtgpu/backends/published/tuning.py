@@ -38,20 +38,11 @@ _TUNED = ("marginalise_threads", "scatter_threads", "scatter", "ways", "scatter_
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result of `tune`, for one device.
-
-    Attributes
-    ----------
-    device : str
-    rows : list of Row
-        Every measurement.
-    rules : dict
-        The best fields of `Rules`, for both modes of transfers.
-    """
+    """The result of `tune`, for one device."""
 
     device: str
-    rows: list[Row] = field(repr=False)
-    rules: dict[str, Any]
+    rows: list[Row] = field(repr=False)  # list of Row: Every measurement
+    rules: dict[str, Any]  # the best fields of `Rules`, for both modes of transfers
 
 
 def tune(
@@ -62,24 +53,12 @@ def tune(
     dtype: str = "float64",
     progress: Callable[[str], None] | None = None,
 ) -> Tuning:
-    """Repeat the published search on this device.
-
-    Parameters
-    ----------
-    ordinal : int, optional
-        Device ordinal; None: the device of highest compute capability.
-    sizes : sequence of int
-        Base-2 logarithms of the table sizes; at each, n runs over powers of 8 from 1 to the size.
-    launches : int, default 100
-        Launches per table size and choice; 100 as published.
-    progress : callable, optional
-        Called with the name of what is measured next.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no device.
-    """
+    """Repeat the published search on this device."""
+    # ordinal: Device ordinal; None: the device of highest compute capability
+    # sizes: sequence of int: Base-2 logarithms of the table sizes; at each, n runs over powers of 8 from 1 to the size
+    # launches: Launches per table size and choice; 100 as published
+    # progress: Called with the name of what is measured next
+    # raises BackendUnavailable: If there is no device.
     device = open_device(ordinal)
     rows: list[Row] = []
     with device.active():
@@ -158,13 +137,8 @@ def save(tuning: Tuning) -> Path:
 
 
 def saved_rules(device: Device, transfers: str) -> dict[str, Any]:
-    """The rules saved for a device, as options of `Rules`.
-
-    Raises
-    ------
-    BackendUnavailable
-        If none are saved, or if they cannot be read.
-    """
+    """The rules saved for a device, as options of `Rules`."""
+    # raises BackendUnavailable: If none are saved, or if they cannot be read.
     path = _file(device.name)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

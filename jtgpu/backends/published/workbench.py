@@ -27,16 +27,9 @@ class Workbench:
     """One table on a device, and each operation of the engine on it: for tests, benchmarks and tuning.
 
     Use and close it inside ``with device.active():``.
-
-    Parameters
-    ----------
-    device : Device
-    shape : Shape
-    rules : Rules
-        Determine the launches; `use` changes them.
-    index : {"uint32", "uint64"}, optional
-        Index type; None: the smallest that fits.
     """
+    # rules: Determine the launches; `use` changes them
+    # index: {"uint32", "uint64"}: Index type; None: the smallest that fits
 
     def __init__(self, device: Device, shape: Shape, rules: Rules, index: str | None = None):
         self.device, self.shape = device, shape

@@ -31,14 +31,8 @@ MIN_WORK = 2_000_000  # multiplications and additions of a task, if the case has
 
 
 class ConditionedSum(BackendDefaults):
-    """A `jtgpu.backends.base.Backend` that answers a case by the sum over the configurations of a cutset.
-
-    Parameters
-    ----------
-    job : SliceJob
-    start : callable
-        Makes the executor of a job; closed with this object.
-    """
+    """A `jtgpu.backends.base.Backend` that answers a case by the sum over the configurations of a cutset."""
+    # start: Makes the executor of a job; closed with this object
 
     def __init__(self, job: SliceJob, start: Start):
         split, flops = job.split, job.plan.cost().flops
@@ -54,7 +48,6 @@ class ConditionedSum(BackendDefaults):
         return self._ptr
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`."""
         [(_, found)] = self._sums([evidence], targets)
         if found is None:
             raise ImpossibleEvidence("the evidence has probability 0")
@@ -137,5 +130,4 @@ class ConditionedSum(BackendDefaults):
         self._executor = self._start(self._job)
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
         self._executor.close()

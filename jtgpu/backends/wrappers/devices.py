@@ -84,15 +84,9 @@ class SharesTables(Protocol):
 
 
 class DevicePool:
-    """A `jtgpu.backends.base.Prepare` that makes a worker on each of several devices.
-
-    Parameters
-    ----------
-    prepare : Prepare
-        Of the workers' backend.
-    each : sequence of (str, mapping)
-        The name of each worker in messages, and its own options; at least one.
-    """
+    """A `jtgpu.backends.base.Prepare` that makes a worker on each of several devices."""
+    # prepare: Of the workers' backend
+    # each: sequence of (str, mapping): The name of each worker in messages, and its own options; at least one
 
     def __init__(self, prepare: Prepare, each: Sequence[tuple[str, Mapping[str, Any]]]):
         self.prepare, self.each = prepare, [(name, dict(options)) for name, options in each]
@@ -119,16 +113,9 @@ class DevicePool:
 
 
 class MultiDevice(BackendDefaults):
-    """A `jtgpu.backends.base.Backend` of workers that share its work. Thread-safe.
-
-    Parameters
-    ----------
-    plan : Plan
-    workers : sequence of (str, Lazy)
-        All of the same plan and numbers; closed with this object.
-    replace : callable
-        Sets the numbers of the workers that are made from now on.
-    """
+    """A `jtgpu.backends.base.Backend` of workers that share its work. Thread-safe."""
+    # workers: sequence of (str, Lazy): All of the same plan and numbers; closed with this object
+    # replace: Sets the numbers of the workers that are made from now on
 
     def __init__(
         self, plan: Plan, workers: Sequence[tuple[str, Lazy[Backend]]],
@@ -199,12 +186,8 @@ class MultiDevice(BackendDefaults):
         """See `jtgpu.backends.base.Backend.run_batch`.
 
         A table uses all idle workers, up to as many as pay for its size; tables from several threads share them.
-
-        Raises
-        ------
-        TableTooLarge, BackendUnavailable
-            If no worker is left; the message names them.
         """
+        # raises TableTooLarge, BackendUnavailable: If no worker is left; the message names them.
 
         def read(first: Backend) -> SharedTable[BatchResult]:
             if isinstance(first, SharesTables):
@@ -259,7 +242,6 @@ class MultiDevice(BackendDefaults):
 
     @property
     def holds_cases(self) -> bool:
-        """See `jtgpu.backends.base.Backend.holds_cases`."""
         return isinstance(self._first, HoldsShares)
 
     def hold_cases(
@@ -290,7 +272,6 @@ class MultiDevice(BackendDefaults):
                 backend.reload(factors)
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
         for worker in self._pool.workers:
             worker.object.close()
 
@@ -313,11 +294,9 @@ class _ChunkedTable:
 
     @property
     def n(self) -> int:
-        """See `SharedTable.n`."""
         return len(self._states)
 
     def answer(self, worker: Backend, rows: RowQueue) -> None:
-        """See `SharedTable.answer`."""
         lane = rows.join()
         while (chunk := rows.take(self._step, lane)) is not None:
             first, last = chunk
@@ -332,5 +311,4 @@ class _ChunkedTable:
                 raise
 
     def result(self) -> BatchResult:
-        """See `SharedTable.result`."""
         return self._result

@@ -51,22 +51,14 @@ class HoldsShares(Protocol):
 
 
 class JoinedCases:
-    """A `jtgpu.backends.base.HeldCases`.
-
-    Parameters
-    ----------
-    plan : Plan
-    n_cases : int
-    held : sequence of HeldParts
-        One a device; together all parts.
-    """
+    """A `jtgpu.backends.base.HeldCases`."""
+    # held: sequence of HeldParts: One a device; together all parts
 
     def __init__(self, plan: Plan, n_cases: int, held: Sequence[HeldParts]):
         self._plan, self._n, self._held = plan, n_cases, list(held)
         self._pool = ThreadPoolExecutor(len(held), "jtgpu-count") if len(held) > 1 else None
 
     def sums(self) -> CountSums:
-        """See `HeldCases.sums`."""
         if self._pool is None:
             found = [held.part_sums() for held in self._held]
         else:
@@ -92,7 +84,6 @@ class JoinedCases:
         return found
 
     def log_evidence(self) -> NDArray[np.float64]:
-        """See `HeldCases.log_evidence`."""
         found = np.zeros(self._n)
         for held in self._held:
             held.write_log_evidence(found)
@@ -105,7 +96,6 @@ class JoinedCases:
         return Counts(families, log_evidence, np.isneginf(log_evidence))
 
     def close(self) -> None:
-        """See `HeldCases.close`."""
         if self._pool is not None:
             self._pool.shutdown()
         for held in self._held:

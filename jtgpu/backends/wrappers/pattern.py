@@ -77,7 +77,6 @@ class SplitPatternBackend(SplitBackend):
         return self._costed.memory(self.split.observed[self.split.origin], self.targets(targets))
 
     def session(self) -> Session:
-        """See `PatternBackend.session`."""
         return self.backend.session()
 
 

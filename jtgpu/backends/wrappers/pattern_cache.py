@@ -56,16 +56,9 @@ class PatternCache(BackendDefaults):
     Equal queries in the same order give bit-identical results (on a GPU while measurements lead to the same decision);
     a new plan may change the last digits. ``repr()`` lists the decisions. Thread-safe: no query waits while another one
     plans.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of arrays
-    backend : CostedBackend
-        Of the plan and the factors; closed with this object.
-    prepare : callable, optional
-        Makes another backend of the same kind; needed unless a subclass implements `make`.
     """
+    # backend: Of the plan and the factors; closed with this object
+    # prepare: Makes another backend of the same kind; needed unless a subclass implements `make`
 
     background = False  # whether a background thread makes the plans
 
@@ -110,15 +103,9 @@ class PatternCache(BackendDefaults):
     def improve(
         self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
     ) -> tuple[PatternBackend | None, str]:
-        """A backend for a pattern if it is faster than the usual one, and the reason for the decision.
-
-        Parameters
-        ----------
-        seen : (V,) bool
-        targets : sequence of int, optional
-        work : int
-            Cost of a case by the usual plan.
-        """
+        """A backend for a pattern if it is faster than the usual one, and the reason for the decision."""
+        # seen: (V,) bool
+        # work: Cost of a case by the usual plan
         new = self.make(seen)
         try:
             left = new.work(targets)
@@ -254,22 +241,18 @@ class PatternCache(BackendDefaults):
 
     @property
     def device_name(self) -> str:
-        """See `jtgpu.backends.base.Backend.device_name`."""
         return self.backend.device_name
 
     @property
     def max_concurrent_tables(self) -> int:
-        """See `jtgpu.backends.base.Backend.max_concurrent_tables`."""
         return self.backend.max_concurrent_tables
 
     @property
     def native_columns(self) -> bool:
-        """See `jtgpu.backends.base.Backend.native_columns`."""
         return self.backend.native_columns
 
     @property
     def is_adaptive(self) -> bool:
-        """See `jtgpu.backends.base.Backend.is_adaptive`."""
         return True
 
     # A backend ------------------------------------------------------------------------------------------------
@@ -279,7 +262,6 @@ class PatternCache(BackendDefaults):
         return self.backend.work(seen, targets)
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`."""
         found = self.acquire(evidence.state >= 0, targets)
         if found is None or found.new is None:
             return self.backend.run(evidence, targets)
@@ -294,7 +276,6 @@ class PatternCache(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
         weights = dict(likelihood or {})
         groups = self._groups(states, targets)
         if not groups:
@@ -349,7 +330,6 @@ class PatternCache(BackendDefaults):
 
     @property
     def device_number(self) -> int | None:
-        """See `jtgpu.backends.base.Backend.device_number`."""
         return self.backend.device_number
 
     def run_device(
@@ -363,7 +343,6 @@ class PatternCache(BackendDefaults):
 
     @property
     def holds_cases(self) -> bool:
-        """See `jtgpu.backends.base.Backend.holds_cases`."""
         return self.backend.holds_cases
 
     def hold_cases(
@@ -372,7 +351,6 @@ class PatternCache(BackendDefaults):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> HeldCases:
-        """See `jtgpu.backends.base.Backend.hold_cases`."""
         return self.backend.hold_cases(states, weights, likelihood)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -384,7 +362,6 @@ class PatternCache(BackendDefaults):
         _close(closing)
 
     def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`."""
         return _Session(self)
 
     def __repr__(self) -> str:
@@ -430,7 +407,6 @@ class _Session:
         self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Session.run`."""
         if self._usual is None:
             raise JtgpuError("this session is closed")
         found = self._backend.acquire(evidence.state >= 0, targets)
@@ -451,7 +427,6 @@ class _Session:
         self._backend.release(pattern)
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Session.close`."""
         if self._usual is not None:
             self._usual.close()
         self._usual = None

@@ -13,17 +13,8 @@ class RowQueue:
 
     The rows are divided into one lane per worker, so equal workers finish at the same time however small their chunks
     are. A worker whose lane is empty takes chunks from the other lanes.
-
-    Parameters
-    ----------
-    n : int
-    workers : int
-        Number of workers that share the rows.
-
-    Attributes
-    ----------
-    n : int
     """
+    # workers: Number of workers that share the rows
 
     def __init__(self, n: int, workers: int = 1):
         self.n = n
@@ -42,18 +33,11 @@ class RowQueue:
             return (self._n_joined - 1) % self._n_lanes
 
     def take(self, most: int, lane: int = 0, idle: bool = True) -> tuple[int, int] | None:
-        """The next rows, as (first, last + 1); None: no rows are left for this worker now, or `stop` was called.
-
-        Parameters
-        ----------
-        most : int
-            Rows at most.
-        lane : int
-            The worker's lane.
-        idle : bool
-            Whether the worker has nothing else to do. A busy worker gets no rows of other workers' lanes: they may be
-            answered there sooner.
-        """
+        """The next rows, as (first, last + 1); None: no rows are left for this worker now, or `stop` was called."""
+        # most: Rows at most
+        # lane: The worker's lane
+        # idle: Whether the worker has nothing else to do. A busy worker gets no rows of other workers' lanes: they may
+        #     be answered there sooner.
         with self._lock:
             if self._stopped:
                 return None

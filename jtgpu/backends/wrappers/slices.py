@@ -28,43 +28,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SliceTask:
-    """Some slices of one case: arrays and numbers only, so that it can be sent to another process.
+    """Some slices of one case: arrays and numbers only, so that it can be sent to another process."""
 
-    Attributes
-    ----------
-    state : (V,) int32
-        Observed states, -1 = not observed; those of the cutset variables are ignored.
-    likelihood : mapping
-        Variable to (card,) weights.
-    configurations : (k, S) int32
-        States of the cutset variables, by ascending variable; a row is a slice.
-    targets : tuple of int, optional
-        Variables whose posteriors are computed; None: all.
-    """
-
+    # (V,) int32: Observed states, -1 = not observed; those of the cutset variables are ignored
     state: NDArray[np.int32]
-    likelihood: Mapping[int, NDArray[np.float64]]
+    likelihood: Mapping[int, NDArray[np.float64]]  # variable to (card,) weights
+    # (k, S) int32: States of the cutset variables, by ascending variable; a row is a slice
     configurations: NDArray[np.int32]
-    targets: tuple[int, ...] | None = None
+    targets: tuple[int, ...] | None = None  # tuple of int: Variables whose posteriors are computed; None: all
 
 
 @dataclass(frozen=True)
 class Partial:
-    """The sum of some slices s of one case, in units of exp(top).
+    """The sum of some slices s of one case, in units of exp(top)."""
 
-    Attributes
-    ----------
-    posterior : (C,) float64
-        sum_s P(x, s, e) / exp(top) for every state x of every target, target after target.
-    mass : float
-        sum_s P(s, e) / exp(top); 0: these slices are impossible.
-    top : float
-        Logarithm of the largest P(s, e); -inf where the mass is 0.
-    """
-
+    # (C,) float64: sum_s P(x, s, e) / exp(top) for every state x of every target, target after target
     posterior: NDArray[np.float64]
-    mass: float
-    top: float
+    mass: float  # sum_s P(s, e) / exp(top); 0: these slices are impossible
+    top: float  # logarithm of the largest P(s, e); -inf where the mass is 0
 
     def plus(self, other: Partial) -> Partial:
         """The sum of both."""
@@ -81,29 +62,14 @@ class Partial:
 
 @dataclass(frozen=True)
 class SliceJob:
-    """What a worker needs to answer slices: sent to it once, by pickle.
+    """What a worker needs to answer slices: sent to it once, by pickle."""
 
-    Attributes
-    ----------
-    split : SplitModel
-        The cutset variables are its observed ones.
-    plan : Plan
-        Of the split model.
-    factors : sequence of arrays
-    backend : str
-        Name of the backend.
-    prepare : Prepare
-        The backend module's function.
-    options : mapping
-        Of the backend.
-    """
-
-    split: SplitModel
-    plan: Plan
+    split: SplitModel  # the cutset variables are its observed ones
+    plan: Plan  # of the split model
     factors: Sequence[NDArray[np.float64]]
-    backend: str
-    prepare: Prepare
-    options: Mapping[str, Any]
+    backend: str  # name of the backend
+    prepare: Prepare  # the backend module's function
+    options: Mapping[str, Any]  # of the backend
 
     def open(self) -> SliceWorker:
         """Allocate the memory."""
@@ -111,14 +77,8 @@ class SliceJob:
 
 
 class SliceWorker:
-    """Answers slices, one after the other.
-
-    Parameters
-    ----------
-    split : SplitModel
-    backend : Backend
-        Of the plan of the split model; closed with this object.
-    """
+    """Answers slices, one after the other."""
+    # backend: Of the plan of the split model; closed with this object
 
     def __init__(self, split: SplitModel, backend: Backend):
         self.backend = backend
@@ -153,12 +113,8 @@ class Executor(Protocol):
 
         The iterable may be long and makes tasks on demand: take a few more than there are workers, not all of them.
         Called by one thread at a time. The iterator may be closed early; tasks that have not begun are dropped.
-
-        Raises
-        ------
-        JtgpuError
-            If no worker is left; the message names them.
         """
+        # raises JtgpuError: If no worker is left; the message names them.
 
     def close(self) -> None:
         """Free the workers' memory. May be called twice."""
@@ -174,11 +130,9 @@ class _LocalExecutor:
         self._pool = WorkerPool(workers)
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
-        """See `Executor.run`."""
         return self._pool.run(tasks, lambda worker, task: worker.get().run(task))
 
     def close(self) -> None:
-        """See `Executor.close`."""
         for worker in self._pool.workers:
             worker.object.close()
 

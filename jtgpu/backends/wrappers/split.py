@@ -17,14 +17,8 @@ __all__ = ["SplitBackend"]
 
 
 class SplitBackend:
-    """Answers cases of the original model that observe the split variables.
-
-    Parameters
-    ----------
-    split : SplitModel
-    backend : Backend
-        Of a plan of ``split.model(...)``; closed with this object.
-    """
+    """Answers cases of the original model that observe the split variables."""
+    # backend: Of a plan of ``split.model(...)``; closed with this object
 
     def __init__(self, split: SplitModel, backend: Backend):
         self.split, self.backend = split, backend
@@ -59,7 +53,6 @@ class SplitBackend:
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
         split, needed = self.split, self.targets(targets)
         weights = {int(split.first[v]): w for v, w in (likelihood or {}).items()}
         found = self.backend.run_batch(np.ascontiguousarray(states[:, split.origin]), weights, needed)

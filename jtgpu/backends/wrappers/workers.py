@@ -77,13 +77,8 @@ class Worker(Generic[W]):
 
 
 class WorkerPool(Generic[W]):
-    """Workers that run tasks. Thread-safe: simultaneous calls share the workers.
-
-    Parameters
-    ----------
-    workers : sequence of (str, object)
-        The name of each worker and the object. Several workers may use one device.
-    """
+    """Workers that run tasks. Thread-safe: simultaneous calls share the workers."""
+    # workers: sequence of (str, object): The name of each worker and the object. Several workers may use one device.
 
     def __init__(self, workers: Sequence[tuple[str, W]]):
         self.workers = [Worker(name, obj) for name, obj in workers]
@@ -100,13 +95,8 @@ class WorkerPool(Generic[W]):
 
     @contextlib.contextmanager
     def reserved(self, most: int, without: Iterable[Worker[W]] = ()) -> Iterator[list[Worker[W]]]:
-        """Up to `most` of the idle workers, in their order; waits until there is one.
-
-        Raises
-        ------
-        BackendUnavailable
-            If all workers have failed or are in `without`.
-        """
+        """Up to `most` of the idle workers, in their order; waits until there is one."""
+        # raises BackendUnavailable: If all workers have failed or are in `without`.
         refused, me = set(map(id, without)), object()
         try:
             with self._free:
@@ -143,23 +133,13 @@ class WorkerPool(Generic[W]):
 
         Idle workers take tasks from the iterable, one thread at a time. A few results per worker may wait for the
         caller.
-
-        Parameters
-        ----------
-        tasks : iterable
-        work : callable
-            ``work(object, task)``, called in the worker's thread.
-        most : int, optional
-            Workers to use at most.
-        stop : callable, optional
-            Called when the results are not needed any more (an error, Ctrl-C), before waiting for the workers: it makes
-            long tasks return early.
-
-        Raises
-        ------
-        JtgpuError
-            An error of the task, at once; an error of the workers, if none is left; the message names them.
         """
+        # work: ``work(object, task)``, called in the worker's thread
+        # most: Workers to use at most
+        # stop: Called when the results are not needed any more (an error, Ctrl-C), before waiting for the workers: it
+        #     makes long tasks return early
+        # raises JtgpuError: An error of the task, at once; an error of the workers, if none is left; the message names
+        #     them.
         queued = _Tasks(tasks, stop)
         failed: list[_Failure] = []
         while not queued.done:

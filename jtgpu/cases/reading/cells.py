@@ -46,29 +46,14 @@ class RowFormat(Protocol):
 def parse_plain_cells(
     text: bytes, max_rows: int, rows: RowFormat, evidence: Sequence[int], kept: Sequence[int]
 ) -> tuple[int, list[Any]] | None:
-    """Parse whole rows if they are plain.
-
-    Parameters
-    ----------
-    text : bytes
-        UTF-8.
-    max_rows : int
-        An upper bound of the number of rows.
-    rows : RowFormat
-        Delimiter, quote and number of columns.
-    evidence, kept : sequence of int
-        Columns of evidence, columns to copy.
-
-    Returns
-    -------
-    n : int
-        Number of rows.
-    columns : list
-        A `CategoricalColumn` per column of evidence, then an Arrow array of text, with null for empty cells, per column
-        to copy.
-
-    None if the rows are not plain.
-    """
+    """Parse whole rows if they are plain."""
+    # text: bytes: UTF-8
+    # max_rows: An upper bound of the number of rows
+    # rows: Delimiter, quote and number of columns
+    # evidence, kept: sequence of int: Columns of evidence, columns to copy
+    # returns n: Number of rows
+    # returns columns: A `CategoricalColumn` per column of evidence, then an Arrow array of text, with null for empty
+    #     cells, per column to copy
     if len(text) >= 2**31 or len(set(evidence)) < len(evidence) or len(set(kept)) < len(kept):
         return None
     data = np.zeros(-(-(len(text) + PADDING) // 8) * 8, np.uint8)

@@ -32,12 +32,10 @@ class _CsvChunk(CaseChunk):
         self._rows, self._text, self._wanted, self._line = rows, text, wanted, line
 
     def load(self) -> None:
-        """See `CaseChunk.load`."""
         parsed: ParsedRows = self._rows.parse(self._text, *self._wanted, self._line)
         self.n, self.columns, self.broken = parsed
 
     def drop(self) -> None:
-        """See `CaseChunk.drop`."""
         super().drop()
         self._text = b""
 
@@ -85,7 +83,6 @@ class CsvFile:
     def chunks(
         self, evidence: Sequence[str], kept: Sequence[str], rows: int, position: dict[str, int] | None = None
     ) -> Iterator[CaseChunk]:
-        """See `Source.chunks`."""
         stream, raw = self._open()
         at = {**self._begin, **(position or {})}
         wanted = [self.columns.index(n) for n in evidence], [self.columns.index(n) for n in kept]
@@ -121,14 +118,8 @@ class CsvFile:
         return self._rows.delimiter
 
     def arrow_table(self, convert: Any, *, newlines: bool = False) -> Any:
-        """All rows at once, by Arrow's reader; its errors do not name the line, those of `chunks` do.
-
-        Parameters
-        ----------
-        convert : pyarrow.csv.ConvertOptions
-        newlines : bool
-            Whether quoted cells may have line ends in them, which takes longer.
-        """
+        """All rows at once, by Arrow's reader; its errors do not name the line, those of `chunks` do."""
+        # newlines: Whether quoted cells may have line ends in them, which takes longer
         csv, rows = arrow_csv(), self._rows
         stream, _ = self._open()
         with stream:

@@ -27,25 +27,13 @@ class ParsedRows(NamedTuple):
 
 @dataclass
 class CsvRows:
-    """How the rows of a file are written.
+    """How the rows of a file are written."""
 
-    Attributes
-    ----------
-    name : str
-        The file's, for messages.
-    quote : bytes
-        Empty if quotes are ordinary text.
-    encoding : str
-    threads : bool
-        Whether several cores may parse.
-    line_end, delimiter, n_columns
-        Known once the header has been read.
-    """
-
-    name: str
-    quote: bytes
+    name: str  # the file's, for messages
+    quote: bytes  # bytes: Empty if quotes are ordinary text
     encoding: str
-    threads: bool
+    threads: bool  # whether several cores may parse
+    # line_end, delimiter, n_columns: Known once the header has been read
     line_end: bytes = b"\n"
     delimiter: str = ","
     n_columns: int = 0

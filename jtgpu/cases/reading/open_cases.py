@@ -16,24 +16,11 @@ __all__ = ["open_cases"]
 
 
 def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True) -> Source:
-    """Open a file of cases.
-
-    Parameters
-    ----------
-    path : Path
-    model : DiscreteModel
-        The names of its variables determine the delimiter of a CSV, if the dialect does not.
-    dialect : CsvDialect, optional
-    threads : bool
-        Whether several cores may parse.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be opened.
-    ParseError
-        If the file has no header or is not text.
-    """
+    """Open a file of cases."""
+    # model: The names of its variables determine the delimiter of a CSV, if the dialect does not
+    # threads: Whether several cores may parse
+    # raises FileError: If the file cannot be opened.
+    # raises ParseError: If the file has no header or is not text.
     try:
         if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():
             raise FileError(f"{path}: cases must be in a regular file, so that an interrupted run can continue")

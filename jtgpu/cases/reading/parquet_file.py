@@ -32,13 +32,11 @@ class ParquetFile:
         self.size = self.rows
 
     def types(self, names: Sequence[str]) -> list[Any]:
-        """See `Source.types`."""
         return [self._schema.field(n).type for n in names]
 
     def chunks(
         self, evidence: Sequence[str], kept: Sequence[str], rows: int, position: dict[str, int] | None = None
     ) -> Iterator[CaseChunk]:
-        """See `Source.chunks`."""
         row = skip = position["row"] if position else 0
         group = 0
         while group < len(self._groups) and skip >= self._groups[group]:
@@ -64,24 +62,11 @@ def is_text(kind: Any) -> bool:
 
 
 def regroup(batches: Iterator[Any], rows: int, row: int, skip: int, name: str) -> Iterator[Any]:
-    """Tables of `rows` rows each, the last one smaller, from Arrow record batches of any size.
-
-    Parameters
-    ----------
-    batches : iterator
-    rows : int
-    row : int
-        Number of the first row, for messages.
-    skip : int
-        Number of rows to skip.
-    name : str
-        The file's, for messages.
-
-    Raises
-    ------
-    ParseError
-        If the file is damaged, after the rows before the damage.
-    """
+    """Tables of `rows` rows each, the last one smaller, from Arrow record batches of any size."""
+    # row: Number of the first row, for messages
+    # skip: Number of rows to skip
+    # name: The file's, for messages
+    # raises ParseError: If the file is damaged, after the rows before the damage.
     pa = arrow()
     held: list[Any] = []
     damaged: ParseError | None = None

@@ -13,34 +13,17 @@ RowLocation = tuple[str, int | None]  # file and line number, or file with the r
 
 @dataclass
 class CaseChunk:
-    """Some rows of a file.
+    """Some rows of a file."""
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    columns : list
-        Columns of n cells: first the columns of evidence in the form of
-        `jtgpu.inference.tables.encoder.Encoder.encode`, then the columns to copy as Arrow arrays.
-    position : dict
-        Position at which the next chunk begins; `Source.chunks` accepts it to continue there.
-    done : int
-        Amount of `Source.size` that has been read.
-    locate : callable
-        Location of a row of this chunk, for messages.
-    broken : dict
-        Rows that cannot be split into cells, and why.
-    is_text : bool
-        Whether the file is text, in which words may mean missing cells.
-    """
-
-    n: int
+    n: int  # number of rows
+    # Columns of n cells: first the columns of evidence in the form of `jtgpu.inference.tables.encoder.Encoder.encode`,
+    #     then the columns to copy as Arrow arrays
     columns: list[Any]
-    position: dict[str, int]
-    done: int
-    locate: Callable[[int], RowLocation]
-    broken: dict[int, str] = field(default_factory=dict)
-    is_text: bool = False
+    position: dict[str, int]  # position at which the next chunk begins; `Source.chunks` accepts it to continue there
+    done: int  # amount of `Source.size` that has been read
+    locate: Callable[[int], RowLocation]  # location of a row of this chunk, for messages
+    broken: dict[int, str] = field(default_factory=dict)  # rows that cannot be split into cells, and why
+    is_text: bool = False  # whether the file is text, in which words may mean missing cells
 
     def load(self) -> None:
         """Parse the rows, if that has not been done, and set `n`, `columns` and `broken`; from any thread."""

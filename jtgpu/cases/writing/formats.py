@@ -51,12 +51,8 @@ def writer_for(path: Path, compression: str | None = None, escape: bool = False)
     """The writer for a file, by suffix: .parquet, .csv or .tsv; append .gz or .zst to compress the latter two.
 
     With `escape`, text that a spreadsheet would run as a formula is escaped in .csv and .tsv files.
-
-    Raises
-    ------
-    UnknownSuffix
-        For any other suffix.
     """
+    # raises UnknownSuffix: For any other suffix.
     name = path.name.lower()
     if name.endswith((".parquet", ".pq")):
         return _ParquetWriter(compression or "snappy")

@@ -16,18 +16,9 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """A journal that a single process writes at a time.
-
-    Parameters
-    ----------
-    path : Path
-        Created if it does not exist.
-
-    Raises
-    ------
-    JtgpuError
-        If another process is writing it.
-    """
+    """A journal that a single process writes at a time."""
+    # path: Created if it does not exist
+    # raises JtgpuError: If another process is writing it.
 
     def __init__(self, path: Path):
         self._file: Any = path.open("a+b")

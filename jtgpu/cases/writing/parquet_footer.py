@@ -147,16 +147,9 @@ def body_and_footer(file: memoryview) -> tuple[memoryview, bytes]:
 
 
 def shifted_row_groups(footer: bytes, by: int, ordinal: int) -> list[bytes]:
-    """The row groups of a footer, encoded with shifted offsets.
-
-    Parameters
-    ----------
-    footer : bytes
-    by : int
-        Number of bytes by which the row groups move.
-    ordinal : int
-        Number of the first one among all row groups of the file.
-    """
+    """The row groups of a footer, encoded with shifted offsets."""
+    # by: Number of bytes by which the row groups move
+    # ordinal: Number of the first one among all row groups of the file
     kind, groups = _Reader(footer).fields()[FILE_GROUPS][1]
     assert kind == STRUCT
     for i, group in enumerate(groups):
@@ -180,16 +173,9 @@ def _shift(fields: Fields, number: int, by: int) -> None:
 
 
 def join_footers(first: bytes, groups: list[bytes], rows: int) -> bytes:
-    """The end of a Parquet file: a footer with the row groups of all parts, its length and the magic number.
-
-    Parameters
-    ----------
-    first : bytes
-        The footer of the first part; everything but the row groups and the number of rows is copied.
-    groups : list of bytes
-        From `shifted_row_groups`, in order.
-    rows : int
-    """
+    """The end of a Parquet file: a footer with the row groups of all parts, its length and the magic number."""
+    # first: bytes: The footer of the first part; everything but the row groups and the number of rows is copied
+    # groups: list of bytes: From `shifted_row_groups`, in order
     parts, last = [], 0
     for number, (kind, value) in _Reader(first).fields().items():
         parts.append(_field(last, number, kind))

@@ -51,34 +51,14 @@ class Progress:
 
 
 class ResumableFile:
-    """The output of a run.
-
-    Parameters
-    ----------
-    output : Path
-    writer : Writer
-    identity : mapping
-        Everything that determines the answers, as JSON: only a run with the same identity can be continued.
-    resume : bool
-        Continue an unfinished run.
-    force : bool
-        Replace an existing output; discard an unfinished run.
-
-    Attributes
-    ----------
-    folder : Path
-        Folder of the unfinished output.
-    done : Progress
-    safe : int
-        Number of finished rows that the journal records.
-
-    Raises
-    ------
-    OutputExists
-        If the output or an unfinished run exists; the message names the arguments that resolve this.
-    JtgpuError
-        If the output is a folder, its folder does not exist, or there is no space for it.
-    """
+    """The output of a run."""
+    # identity: Everything that determines the answers, as JSON: only a run with the same identity can be continued
+    # resume: Continue an unfinished run
+    # force: Replace an existing output; discard an unfinished run
+    # folder: Folder of the unfinished output
+    # safe: Number of finished rows that the journal records
+    # raises OutputExists: If the output or an unfinished run exists; the message names the arguments that resolve this.
+    # raises JtgpuError: If the output is a folder, its folder does not exist, or there is no space for it.
 
     def __init__(self, output: Path, writer: Writer, identity: Mapping[str, Any], *, resume: bool, force: bool):
         self.output, self._writer = output, writer
@@ -157,13 +137,8 @@ class ResumableFile:
         return self._writer.encode(table)
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:
-        """Write a chunk: a table, or what `encode` made of it.
-
-        Raises
-        ------
-        OSError
-            If the disk is full, among others; earlier chunks stay valid.
-        """
+        """Write a chunk: a table, or what `encode` made of it."""
+        # raises OSError: If the disk is full, among others; earlier chunks stay valid.
         chunk = table if isinstance(table, EncodedChunk) else self.encode(table)
         with self._lock:
             pieces, entry = self._writer.place(chunk, self._end)

@@ -23,18 +23,11 @@ Point = tuple[int, int]
 
 
 class Arrangement(NamedTuple):
-    """Boxes and lines in pixels, the origin at the top left.
+    """Boxes and lines in pixels, the origin at the top left."""
 
-    Attributes
-    ----------
-    boxes : tuple of (x, y, width, height)
-        The box of each node.
-    lines : tuple of tuples of (x, y)
-        For each arc, points from the bottom of its parent down to the top of its child; y ascends.
-    width, height : int
-    """
-
-    boxes: tuple[tuple[int, int, int, int], ...]
+    boxes: tuple[tuple[int, int, int, int], ...]  # tuple of (x, y, width, height): The box of each node
+    # tuple of tuples of (x, y): For each arc, points from the bottom of its parent down to the top of its child; y
+    #     ascends
     lines: tuple[tuple[Point, ...], ...]
     width: int
     height: int
@@ -46,17 +39,11 @@ def arrange(
     """Draw a directed acyclic graph in layers, arcs downwards.
 
     The result consists of integers and depends on the arguments alone. Boxes do not overlap, and no line passes a box.
-
-    Parameters
-    ----------
-    sizes : sequence of (int, int)
-        Width and height of the box of each node, in pixels; odd widths are rounded up.
-    arcs : sequence of (int, int)
-        Parent and child of each arc, which must not form a cycle.
-    max_width : int, optional
-        Width at which the nodes of a layer are distributed over several, which makes arcs longer. The drawing may still
-        be somewhat wider.
     """
+    # sizes: sequence of (int, int): Width and height of the box of each node, in pixels; odd widths are rounded up
+    # arcs: sequence of (int, int): Parent and child of each arc, which must not form a cycle
+    # max_width: Width at which the nodes of a layer are distributed over several, which makes arcs longer. The drawing
+    #     may still be somewhat wider.
     sizes = [(width + width % 2, height) for width, height in sizes]
     components = _components(len(sizes), arcs)
     component = {v: i for i, nodes in enumerate(components) for v in nodes}

@@ -18,16 +18,10 @@ Rows = Sequence[Sequence[int]]
 
 
 def horizontal_coordinates(graph: Layers, rows: Rows, half: Sequence[int]) -> list[int]:
-    """Compute the centre of each node.
-
-    Parameters
-    ----------
-    graph : Layers
-    rows : sequence of sequences of int
-        Nodes of each layer, from left to right.
-    half : sequence of int
-        Half the space that each node takes, distances included: neighbours are at least ``half[u] + half[v]`` apart.
-    """
+    """Compute the centre of each node."""
+    # rows: sequence of sequences of int: Nodes of each layer, from left to right
+    # half: sequence of int: Half the space that each node takes, distances included: neighbours are at least ``half[u]
+    #     + half[v]`` apart
     conflicts = _conflicts(graph, rows)
     found: list[list[int]] = []
     for neighbours, vertical in ((graph.above, 1), (graph.below, -1)):

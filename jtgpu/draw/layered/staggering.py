@@ -15,24 +15,12 @@ Rows = list[list[int]]
 def stagger(
     graph: Layers, rows: Rows, arcs: Sequence[tuple[int, int]], width: Sequence[int], max_width: int
 ) -> tuple[Layers, Rows]:
-    """Distribute the nodes of wide layers over several, without new crossings.
-
-    Parameters
-    ----------
-    graph : Layers
-    rows : list of lists of int
-        Nodes of each layer, from left to right.
-    arcs : sequence of (int, int)
-    width : sequence of int
-        Space that each node or dummy takes in its layer.
-    max_width : int
-        Width that a layer should have at most.
-
-    Returns
-    -------
-    Layers, list of lists of int
-        The graph with the new layers, and its nodes from left to right.
-    """
+    """Distribute the nodes of wide layers over several, without new crossings."""
+    # rows: list of lists of int: Nodes of each layer, from left to right
+    # arcs: sequence of (int, int)
+    # width: sequence of int: Space that each node or dummy takes in its layer
+    # max_width: Width that a layer should have at most
+    # returns Layers, list of lists of int: The graph with the new layers, and its nodes from left to right.
     parts = [max(1, -(-sum(width[v] for v in row) // max_width)) for row in rows]
     if max(parts) == 1:
         return graph, rows

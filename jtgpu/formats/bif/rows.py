@@ -48,22 +48,12 @@ def written(name: str) -> str:
 
 
 class Rows:
-    """The entries of one probability block.
-
-    Parameters
-    ----------
-    tokens : Tokens
-        The cursor of the file.
-    draft : Draft
-        Provides the states of the variables.
-    family : Family
-        Receives its numbers.
-    name : callable
-        Reads the name at the cursor; its argument is what the error message expects.
-    keep_property : callable
-        Reads the property at the cursor.
-    filled : Filled
-    """
+    """The entries of one probability block."""
+    # tokens: The cursor of the file
+    # draft: Provides the states of the variables
+    # family: Receives its numbers
+    # name: Reads the name at the cursor; its argument is what the error message expects
+    # keep_property: Reads the property at the cursor
 
     def __init__(
         self,

@@ -28,13 +28,8 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties.
-
-    Raises
-    ------
-    FormatError
-        If the model is not a Bayesian network, or the format cannot represent a property.
-    """
+    """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties."""
+    # raises FormatError: If the model is not a Bayesian network, or the format cannot represent a property.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a BIF file holds a Bayesian network, not a {type(net).__name__}")
     lines = [f"network {written(net.name or 'unknown')} {{", *_properties(net, "net", None), "}"]

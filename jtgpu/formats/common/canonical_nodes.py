@@ -40,13 +40,8 @@ class Expander:
         self.n_made = 0
 
     def run(self) -> None:
-        """Compute the numbers of all deferred families.
-
-        Raises
-        ------
-        ParseError
-            If names are not declared, numbers of values are wrong, or tables are too large.
-        """
+        """Compute the numbers of all deferred families."""
+        # raises ParseError: If names are not declared, numbers of values are wrong, or tables are too large.
         states = self.draft.states
         for family, make in self.waiting:
             self.draft.check_names(family)

@@ -53,13 +53,8 @@ def count_tokens(text: str, begin: int = 0, end: int | None = None, blanks: str 
 
 
 def token_offsets(text: str, which: NDArray[np.int64], begin: int = 0, end: int | None = None) -> NDArray[np.int64]:
-    """Offsets of some tokens of a range of ASCII text, (n,) int64.
-
-    Parameters
-    ----------
-    which : (n,) int64
-        Indices of the tokens, ascending from 0; one past the last token gives the end of the range.
-    """
+    """Offsets of some tokens of a range of ASCII text, (n,) int64."""
+    # which: (n,) int64: Indices of the tokens, ascending from 0; one past the last token gives the end of the range
     end = len(text) if end is None else end
     out = np.full(which.size, end, np.int64)
     first = done = 0
@@ -75,16 +70,9 @@ def token_offsets(text: str, which: NDArray[np.int64], begin: int = 0, end: int 
 
 
 def bulk(text: str, begin: int, end: int, blanks: str = "") -> NDArray[np.float64] | None:
-    """All numbers of a range of a text, shape (n,); None if it contains anything else.
-
-    Parameters
-    ----------
-    text : str
-    begin, end : int
-        The range; no token may extend beyond it.
-    blanks : str
-        Further ASCII characters that separate numbers, such as ``","``.
-    """
+    """All numbers of a range of a text, shape (n,); None if it contains anything else."""
+    # begin, end: The range; no token may extend beyond it
+    # blanks: Further ASCII characters that separate numbers, such as ``","``
     extra = blanks.encode()
     try:
         out = np.empty(count_tokens(text, begin, end, blanks))
@@ -123,16 +111,10 @@ def _numbers(part: bytes, out: NDArray[np.float64]) -> int:
 def _of_one_length(
     digits: NDArray[np.uint8], start: NDArray[np.intp], which: NDArray[np.intp], size: int, out: NDArray[np.float64]
 ) -> Iterator[NDArray[np.intp]]:
-    """Convert numbers of `size` characters, integers and those with one digit before the point; yields the others.
-
-    Parameters
-    ----------
-    digits : (characters,) uint8
-        Character codes minus that of ``0``; values above 9 are not digits.
-    start : (tokens,) intp
-    which : (n,) intp
-        The tokens of this length.
-    """
+    """Convert numbers of `size` characters, integers and those with one digit before the point; yields the others."""
+    # digits: (characters,) uint8: Character codes minus that of ``0``; values above 9 are not digits
+    # start: (tokens,) intp
+    # which: (n,) intp: The tokens of this length
     whole, pointed = which, which[:0]
     if size > 1:
         point = digits[start[which] + 1] == _DOT

@@ -33,63 +33,32 @@ BATCH = 1 << 14  # numbers normalised in one call
 
 @dataclass
 class Family:
-    """A node's parents and numbers, as read from a file.
-
-    Attributes
-    ----------
-    child : str
-    parents : list of (str, int)
-        Names in the order of the table's axes, and the offset of each.
-    at : int
-        Offset of the child's name in the table's header.
-    numbers : float64 array, shape (n,), or None
-        Parents in order, first slowest, child fastest; None for a uniform table.
-    data_at : int
-        Offset for errors about the number of numbers.
-    locate : callable
-        Offset of the number with a given position in `numbers`.
-    n_open : int
-        Opening parentheses in the data (Hugin); -1 for other formats.
-    exact : bool
-        Leave the rows as written although they sum to 1 only within the tolerance of the network.
-    """
+    """A node's parents and numbers, as read from a file."""
 
     child: str
-    parents: list[tuple[str, int]]
-    at: int
+    parents: list[tuple[str, int]]  # list of (str, int): Names in the order of the table's axes, and the offset of each
+    at: int  # offset of the child's name in the table's header
+    # float64 array, shape (n,), or None: Parents in order, first slowest, child fastest; None for a uniform table
     numbers: NDArray[np.float64] | None = None
-    data_at: int = 0
-    locate: Callable[[int], int] | None = None
-    n_open: int = -1
-    exact: bool = False
+    data_at: int = 0  # offset for errors about the number of numbers
+    locate: Callable[[int], int] | None = None  # offset of the number with a given position in `numbers`
+    n_open: int = -1  # opening parentheses in the data (Hugin); -1 for other formats
+    exact: bool = False  # leave the rows as written although they sum to 1 only within the tolerance of the network
 
 
 @dataclass
 class Draft:
-    """Names, states, families and attributes, in the order of the file.
-
-    Attributes
-    ----------
-    source : Source
-    format : str
-        Name of the format, stored as ``attributes["read"]["format"]``.
-    states : dict of str to tuple of str
-    declared : dict of str to int
-        Offset of each node's declaration.
-    families : dict of str to Family
-    tables : dict of str to float64 arrays
-        After `shape`: the numbers as written; axes: the parents in order, the child last.
-    attributes : dict
-        Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them.
-    """
+    """Names, states, families and attributes, in the order of the file."""
 
     source: Source
-    format: str
+    format: str  # name of the format, stored as ``attributes["read"]["format"]``
     name: str = ""
     states: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    declared: dict[str, int] = field(default_factory=dict)
+    declared: dict[str, int] = field(default_factory=dict)  # dict of str to int: Offset of each node's declaration
     families: dict[str, Family] = field(default_factory=dict)
+    # dict of str to float64 arrays: After `shape`: the numbers as written; axes: the parents in order, the child last
     tables: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    # Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them
     attributes: dict[str, dict[str, Any]] = field(default_factory=lambda: {"net": {}, "node": {}, "potential": {}})
     _notes: list[tuple[int, str]] = field(default_factory=list)
     _n_notes: int = 0
@@ -106,13 +75,8 @@ class Draft:
         return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in self.states}
 
     def shape(self) -> None:
-        """Fill `tables`: check names and counts, create implied tables, reshape all tables.
-
-        Raises
-        ------
-        ParseError
-            With the position of the wrong name or data.
-        """
+        """Fill `tables`: check names and counts, create implied tables, reshape all tables."""
+        # raises ParseError: With the position of the wrong name or data.
         implied = 0
         for family in self.families.values():
             self.check_names(family)
@@ -161,18 +125,9 @@ class Draft:
             )
 
     def finish(self, zero_rows: ZeroRows = "error") -> BayesianNetwork:
-        """Check everything, normalise the rows and return the network, which takes over the arrays.
-
-        Parameters
-        ----------
-        zero_rows : {"error", "uniform"}
-            Whether a CPT row of zeros is an error or stands for the uniform distribution.
-
-        Raises
-        ------
-        ParseError
-            If the file is wrong, with the position.
-        """
+        """Check everything, normalise the rows and return the network, which takes over the arrays."""
+        # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros is an error or stands for the uniform distribution
+        # raises ParseError: If the file is wrong, with the position.
         if not self.tables:
             self.shape()
         exact = {v for v, family in self.families.items() if family.exact}
@@ -293,26 +248,11 @@ class Parse(Protocol):
     """The signature of every format's ``parse``."""
 
     def __call__(self, text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
-        """Parse the text of a network.
-
-        Parameters
-        ----------
-        text : str
-        source : str
-            The file's name, for error messages.
-        zero_rows : {"error", "uniform"}
-            Whether a CPT row of zeros is an error or stands for the uniform distribution.
-
-        Returns
-        -------
-        BayesianNetwork
-            With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists irregularities.
-
-        Raises
-        ------
-        ParseError
-            With line and column.
-        """
+        """Parse the text of a network."""
+        # source: The file's name, for error messages
+        # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros is an error or stands for the uniform distribution
+        # returns With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists irregularities.
+        # raises ParseError: With line and column.
 
 
 def parser_of(parse_draft: Callable[[str, str], Draft]) -> Parse:

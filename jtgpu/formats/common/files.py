@@ -58,16 +58,10 @@ def _missing(path: str) -> MissingFileError:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, decompressed if they are gzip or xz data (recognised by content).
-
-    Raises
-    ------
-    FileError
-        If the file is missing (`MissingFileError`), a folder, or unreadable.
-    FormatError
-        If compressed data are damaged, or the limits of this module or the free memory are exceeded; raised before the
-        memory is allocated.
-    """
+    """The contents of a file, decompressed if they are gzip or xz data (recognised by content)."""
+    # raises FileError: If the file is missing (`MissingFileError`), a folder, or unreadable.
+    # raises FormatError: If compressed data are damaged, or the limits of this module or the free memory are exceeded;
+    #     raised before the memory is allocated.
     name = os.fspath(path)
     limit = _limit()
     try:
@@ -169,12 +163,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
     If the name ends in ``.gz`` or ``.xz``, the data are compressed, without a time or a name, so that equal data give
     equal files.
-
-    Raises
-    ------
-    FileError
-        With the reason; an existing file is left untouched.
     """
+    # raises FileError: With the reason; an existing file is left untouched.
     name = os.fspath(path)
     if name.lower().endswith(".gz"):
         data = gzip.compress(data, compresslevel=9, mtime=0)

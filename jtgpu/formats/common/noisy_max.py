@@ -25,24 +25,14 @@ MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memor
 def noisy_max(
     cards: Sequence[int], n_states: int, strengths: Sequence[Sequence[int]], parameters: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The CPT of a noisy-MAX node as GeNIe and SMILE define it.
-
-    Parameters
-    ----------
-    cards : sequence of int
-        Numbers of the parents' states.
-    n_states : int
-        Number of the child's states, the strongest effect first.
-    strengths : sequence of sequences of int
-        For each parent, its states by number in the order of its columns; the last one has no effect.
-    parameters : (sum(cards) + 1, n_states) float64
-        One row per parent state, parent after parent; the last row is the leak. Rows need not sum to 1, but must not
-        be all zeros.
-
-    Returns
-    -------
-    (*cards, n_states) float64
-    """
+    """The CPT of a noisy-MAX node as GeNIe and SMILE define it."""
+    # cards: sequence of int: Numbers of the parents' states
+    # n_states: Number of the child's states, the strongest effect first
+    # strengths: sequence of sequences of int: For each parent, its states by number in the order of its columns; the
+    #     last one has no effect
+    # parameters: (sum(cards) + 1, n_states) float64: One row per parent state, parent after parent; the last row is the
+    #     leak. Rows need not sum to 1, but must not be all zeros.
+    # returns (*cards, n_states) float64
     columns = parameters / parameters.sum(axis=1, keepdims=True)
     # P(effect no stronger than k), the leak's first: (columns, n_states), 1 at k = 0
     weaker = np.minimum(np.cumsum(columns[:, ::-1], axis=1)[:, ::-1], 1.0)
@@ -60,19 +50,10 @@ def noisy_max(
 
 
 def deterministic(cards: Sequence[int], n_states: int, results: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The CPT of a node whose state is a function of its parents' states.
-
-    Parameters
-    ----------
-    cards : sequence of int
-    n_states : int
-    results : (product of cards,) int64
-        Number of the child's state for each configuration of the parents, the first parent slowest.
-
-    Returns
-    -------
-    (*cards, n_states) float64
-    """
+    """The CPT of a node whose state is a function of its parents' states."""
+    # results: (product of cards,) int64: Number of the child's state for each configuration of the parents, the first
+    #     parent slowest
+    # returns (*cards, n_states) float64
     table = np.zeros((math.prod(cards), n_states))
     table[np.arange(len(results)), results] = 1.0
     return table.reshape((*cards, n_states))

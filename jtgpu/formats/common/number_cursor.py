@@ -34,27 +34,12 @@ def without_comments(text: str) -> str:
 
 
 class NumberCursor:
-    """The numbers of a range of a text, and a position among them.
-
-    Parameters
-    ----------
-    source : Source
-    text : str
-        The source's text, or a copy of it with comments replaced by blanks.
-    begin, end : int
-        The range.
-
-    Attributes
-    ----------
-    values : (n,) float64
-    at : int
-        Index of the next number.
-
-    Raises
-    ------
-    ParseError
-        If a token is not a number.
-    """
+    """The numbers of a range of a text, and a position among them."""
+    # text: The source's text, or a copy of it with comments replaced by blanks
+    # begin, end: The range
+    # values: (n,) float64
+    # at: Index of the next number
+    # raises ParseError: If a token is not a number.
 
     def __init__(self, source: Source, text: str, begin: int = 0, end: int | None = None):
         self.source, self.text, self.begin = source, text, begin
@@ -142,14 +127,8 @@ class NumberCursor:
 
 
 def state_names(numbers: NumberCursor, cardinality: Sequence[int], tokens: Sequence[int]) -> list[tuple[str, ...]]:
-    """Names ``"0"``, ``"1"`` ... for the states of every variable.
-
-    Parameters
-    ----------
-    cardinality : sequence of int
-    tokens : sequence of int
-        Index of the number that gives each of them.
-    """
+    """Names ``"0"``, ``"1"`` ... for the states of every variable."""
+    # tokens: sequence of int: Index of the number that gives each of them
     total = 0
     made: dict[int, tuple[str, ...]] = {}
     names = []
@@ -167,14 +146,9 @@ def reject_transposed(numbers: NumberCursor, first: int, table: NDArray[np.float
     """Reject a table that consists of distributions only if its child is the slowest variable, not the fastest.
 
     Normalising its rows would silently give another network.
-
-    Parameters
-    ----------
-    first : int
-        Index of the table's first number.
-    table : float64 array
-        As it would be used: the child last.
     """
+    # first: Index of the table's first number
+    # table: As it would be used: the child last
     if table.ndim == 1 or np.abs(table.sum(axis=-1) - 1.0).max(initial=0.0) <= ROWS_OFF:
         return
     transposed = table.reshape(table.shape[-1], -1).sum(axis=0)

@@ -32,14 +32,8 @@ def shortened(message: str, most: int = 700) -> str:
 
 
 class Source:
-    """A decoded text and its name in error messages; converts offsets to lines and columns.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        As given by the user; every error message begins with it.
-    """
+    """A decoded text and its name in error messages; converts offsets to lines and columns."""
+    # name: As given by the user; every error message begins with it
 
     __slots__ = ("name", "text")
 
@@ -59,23 +53,12 @@ class Source:
 
 
 class Tokens:
-    """A cursor over the tokens of a text.
-
-    Parameters
-    ----------
-    source : Source
-    pattern : compiled regular expression
-        Skips white space and comments, then matches exactly one of its top-level named groups, which is the kind of
-        the token. It has to match everywhere: a group ``end`` matches the end of the text, a group ``other`` any
-        single character. Its repetitions are possessive, so that no text makes it slow.
-
-    Attributes
-    ----------
-    kind, text : str
-        The current token's group and characters.
-    start, end : int
-        Its offsets in the source.
-    """
+    """A cursor over the tokens of a text."""
+    # pattern: Skips white space and comments, then matches exactly one of its top-level named groups, which is the kind
+    #     of the token. It has to match everywhere: a group ``end`` matches the end of the text, a group ``other`` any
+    #     single character. Its repetitions are possessive, so that no text makes it slow.
+    # kind, text: The current token's group and characters
+    # start, end: Its offsets in the source
 
     __slots__ = ("_match", "end", "kind", "source", "start", "text")
 
@@ -142,15 +125,9 @@ def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") 
 
     Every number is the nearest float64. Numbers beyond the range of float64 become infinity, which the checks of the
     network reject.
-
-    Parameters
-    ----------
-    text : str
-    begin, end : int
-        The range to parse; no number may extend beyond it.
-    blanks : str
-        Further ASCII characters that separate numbers, such as ``","``.
     """
+    # begin, end: The range to parse; no number may extend beyond it
+    # blanks: Further ASCII characters that separate numbers, such as ``","``
     end = len(text) if end is None else end
     if end - begin > SHORT:
         return bulk(text, begin, end, blanks)

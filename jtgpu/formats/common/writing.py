@@ -32,17 +32,12 @@ def identifiers(names: Iterable[str], fallback: str) -> list[str]:
 
     A name that is an identifier is unchanged; the result depends on the names only.
 
-    Parameters
-    ----------
-    names : iterable of str
-    fallback : str
-        Prefix for names that do not begin with a letter.
-
     Examples
     --------
     >>> identifiers(["a", "20_MG/L", "x-ray", "x ray", "", "é"], "s")
     ['a', 's20_MG_L', 'x_ray', 'x_ray_2', 's', 'e']
     """
+    # fallback: Prefix for names that do not begin with a letter
     names = list(names)
     plain = [_plain(name, fallback) for name in names]
     taken = {name for name, made in zip(names, plain, strict=True) if name == made}

@@ -18,13 +18,8 @@ _ENCODING = re.compile(
 
 
 def declared_text(raw: bytes) -> str | None:
-    """Decode an XML file that specifies its encoding by a declaration or byte order mark; None for other files.
-
-    Raises
-    ------
-    FormatError
-        If the encoding is unknown, or the bytes are not valid in it.
-    """
+    """Decode an XML file that specifies its encoding by a declaration or byte order mark; None for other files."""
+    # raises FormatError: If the encoding is unknown, or the bytes are not valid in it.
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         name = "utf-16"
     else:

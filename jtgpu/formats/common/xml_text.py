@@ -71,22 +71,11 @@ class XmlSource(Source):
 
 
 class Element:
-    """One element: name, attributes, stored child elements, text or numbers.
-
-    Attributes
-    ----------
-    name : str
-    attributes : mapping of str to str
-    at : int
-        Offset of its ``<``.
-    children : sequence of Element
-    text : str
-        Stripped unless the element has ``xml:space="preserve"``; empty for a number element.
-    numbers : float64 array, shape (n,), or None
-        Of a number element.
-    begin, end : int
-        Offsets of a number element's content.
-    """
+    """One element: name, attributes, stored child elements, text or numbers."""
+    # at: Offset of its ``<``
+    # text: Stripped unless the element has ``xml:space="preserve"``; empty for a number element
+    # numbers: float64 array, shape (n,), or None: Of a number element
+    # begin, end: Offsets of a number element's content
 
     __slots__ = ("at", "attributes", "begin", "children", "end", "name", "numbers", "parts")
 
@@ -120,32 +109,14 @@ def scan(
     on_record: Callable[[Element, Locator, tuple[str, ...]], None],
     fold: Callable[[str], str] = str,
 ) -> Element:
-    """Parse an XML text.
-
-    Parameters
-    ----------
-    source : XmlSource
-    root : str
-        Required name of the root.
-    records : collection of str
-        Names of elements that are passed to `on_record` when they end, and not stored.
-    numeric : collection of str
-        Names of elements that contain numbers.
-    on_record : callable
-        Called with the record, a `Locator` and the names of the enclosing elements, outermost first.
-    fold : callable
-        Applied to every element's name.
-
-    Returns
-    -------
-    Element
-        The root, with all elements that are not records.
-
-    Raises
-    ------
-    ParseError
-        If the XML is not well-formed or uses unsupported features.
-    """
+    """Parse an XML text."""
+    # root: Required name of the root
+    # records: collection of str: Names of elements that are passed to `on_record` when they end, and not stored
+    # numeric: collection of str: Names of elements that contain numbers
+    # on_record: Called with the record, a `Locator` and the names of the enclosing elements, outermost first
+    # fold: Applied to every element's name
+    # returns The root, with all elements that are not records.
+    # raises ParseError: If the XML is not well-formed or uses unsupported features.
     return _Scan(source, root, records, numeric, on_record, fold).run()
 
 
@@ -348,13 +319,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def escaped(text: str, what: str) -> str:
-    """Escape a text for an element or an attribute's value, on one line; `what` names it in errors.
-
-    Raises
-    ------
-    FormatError
-        If the text contains a control character, which XML cannot represent.
-    """
+    """Escape a text for an element or an attribute's value, on one line; `what` names it in errors."""
+    # raises FormatError: If the text contains a control character, which XML cannot represent.
     if found := _NEVER.search(text):
         raise FormatError(f"{what} {shown(text)} cannot be written to XML: it contains the character {found[0]!r}")
     return _TO_ESCAPE.sub(_escape, text)

@@ -17,13 +17,8 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a DSC file with `net`; it reads back equal, bit for bit.
-
-    Raises
-    ------
-    FormatError
-        If the model is not a Bayesian network, or a variable name is not an identifier.
-    """
+    """The text of a DSC file with `net`; it reads back equal, bit for bit."""
+    # raises FormatError: If the model is not a Bayesian network, or a variable name is not an identifier.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a DSC file holds a Bayesian network, not a {type(net).__name__}")
     for v in net.variables:

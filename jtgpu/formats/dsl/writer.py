@@ -22,13 +22,8 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a DSL file with `net`; it reads back equal, bit for bit.
-
-    Raises
-    ------
-    FormatError
-        If the model is not a Bayesian network.
-    """
+    """The text of a DSL file with `net`; it reads back equal, bit for bit."""
+    # raises FormatError: If the model is not a Bayesian network.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a DSL file holds a Bayesian network, not a {type(net).__name__}")
     return "\n".join([*_lines(net), ""])

@@ -17,20 +17,10 @@ __all__ = ["read_query"]
 
 
 def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
-    """Read a query file of the competitions: the number of variables and their numbers, or one name per line.
-
-    Returns
-    -------
-    list of int
-        The variables' numbers.
-
-    Raises
-    ------
-    ParseError
-        If the file is malformed; the message gives ``file:line:column``.
-    FileError
-        If the operating system cannot read the file; also an `OSError`.
-    """
+    """Read a query file of the competitions: the number of variables and their numbers, or one name per line."""
+    # returns list of int: The variables' numbers.
+    # raises ParseError: If the file is malformed; the message gives ``file:line:column``.
+    # raises FileError: If the operating system cannot read the file; also an `OSError`.
     name = os.fspath(path)
     source = Source(decode(read_bytes(name)), name)
     found: list[tuple[int, int]] = []  # variable, offset

@@ -21,13 +21,9 @@ __all__ = ["dump_tables", "dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a Hugin file with `net`; it reads back equal, bit for bit, including its attributes.
-
-    Raises
-    ------
-    FormatError
-        If the format cannot represent a variable or an attribute, or the model is not a Bayesian network.
-    """
+    """The text of a Hugin file with `net`; it reads back equal, bit for bit, including its attributes."""
+    # raises FormatError: If the format cannot represent a variable or an attribute, or the model is not a Bayesian
+    #     network.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a Hugin .net file holds a Bayesian network, not a {type(net).__name__}")
     cpts = {v: net.cpt(v) for v in net.variables}
@@ -48,17 +44,10 @@ def dump_tables(
     exact: Collection[str] = (),
     comment: str = "",
 ) -> str:
-    """The text of a Hugin file with tables that need not be normalised (`dumps` is for networks).
-
-    Parameters
-    ----------
-    states, parents, tables, name, attributes
-        As `jtgpu.model.network.BayesianNetwork` takes them.
-    exact : collection of str
-        Variables whose rows a reader has to leave as they are.
-    comment : str
-        Lines for the top of the file.
-    """
+    """The text of a Hugin file with tables that need not be normalised (`dumps` is for networks)."""
+    # states, parents, tables, name, attributes: As `jtgpu.model.network.BayesianNetwork` takes them
+    # exact: collection of str: Variables whose rows a reader has to leave as they are
+    # comment: Lines for the top of the file
     attributes = attributes or {}
     for v in states:
         found = TOKEN.match(v)

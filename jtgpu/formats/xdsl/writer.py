@@ -21,13 +21,9 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of an XDSL file with `net`; it reads back equal, bit for bit.
-
-    Raises
-    ------
-    FormatError
-        If the model is not a Bayesian network, or a name contains control characters, which XML cannot represent.
-    """
+    """The text of an XDSL file with `net`; it reads back equal, bit for bit."""
+    # raises FormatError: If the model is not a Bayesian network, or a name contains control characters, which XML
+    #     cannot represent.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"an XDSL file holds a Bayesian network, not a {type(net).__name__}")
     return "\n".join([*_Writer(net).lines(), ""])

@@ -20,13 +20,9 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of an XMLBIF file with `net`; it reads back equal, bit for bit, including its properties.
-
-    Raises
-    ------
-    FormatError
-        If the model is not a Bayesian network, or a name contains control characters, which XML cannot represent.
-    """
+    """The text of an XMLBIF file with `net`; it reads back equal, bit for bit, including its properties."""
+    # raises FormatError: If the model is not a Bayesian network, or a name contains control characters, which XML
+    #     cannot represent.
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"an XMLBIF file holds a Bayesian network, not a {type(net).__name__}")
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", _element("NAME", net.name)]

@@ -14,28 +14,15 @@ DEEP = 20  # levels, from which on neighbours in a ball have more similar distan
 
 @compiled("i8, const(i4[:]), const(i4[:]), const(f8[:]), b1")
 def arcs_by_tail(n, tail, head, length, directed):  # type: ignore[no-untyped-def]
-    """Arcs by tail, then by head; loops left out, and of parallel arcs the shortest one.
-
-    Parameters
-    ----------
-    n : int
-        Vertices.
-    tail, head : (E,) int32
-        The edges.
-    length : (E,) float64
-        (0,) if all are 1.
-    directed : bool
-        Otherwise an edge becomes two arcs.
-
-    Returns
-    -------
-    first : (n+1,) int64
-    heads : (A,) int32
-    lengths : (A,) float64
-        (0,) if `length` is.
-    arc : (E, 2) int64
-        The arcs of each edge, there and back; -1 where there is none.
-    """
+    """Arcs by tail, then by head; loops left out, and of parallel arcs the shortest one."""
+    # n: Vertices
+    # tail, head: (E,) int32: The edges
+    # length: (E,) float64: (0,) if all are 1
+    # directed: Otherwise an edge becomes two arcs
+    # returns first: (n+1,) int64
+    # returns heads: (A,) int32
+    # returns lengths: (A,) float64: (0,) if `length` is
+    # returns arc: (E, 2) int64: The arcs of each edge, there and back; -1 where there is none
     n_edges, sides = len(tail), 1 if directed else 2
     by_head, first = np.zeros(n + 2, np.int64), np.zeros(n + 2, np.int64)
     for e in range(n_edges):
@@ -84,36 +71,19 @@ def arcs_by_tail(n, tail, head, length, directed):  # type: ignore[no-untyped-de
 
 @compiled("const(i8[:]), const(i4[:]), b1, b1, const(f8[:])")
 def arrange(first, head, directed, fold, chosen):  # type: ignore[no-untyped-def]
-    """Fold the trees of a graph, and number the rest in breadth-first order, a component at a time.
-
-    Parameters
-    ----------
-    first : (n+1,) int64
-    head : (A,) int32
-        See `arcs_by_tail`.
-    directed : bool
-        Components are weak ones.
-    fold : bool
-        Only for undirected graphs.
-    chosen : (n,) float64
-        1 for sources, else 0.
-
-    Returns
-    -------
-    number : (n,) int32
-        New number of each vertex, -1 for those that are folded.
-    ends : (C,) int64
-        End of each component in the new numbers.
-    component : (n,) int32
-    reach : (n,) float64
-        Vertices of the tree that hangs at a vertex, itself included.
-    sources : (n,) float64
-        The sources among them.
-    within : (n,) float64
-        Ordered pairs of a source and a target in different branches of this tree.
-    parent : (n,) int32
-        The vertex that each vertex is folded into, or -1.
-    """
+    """Fold the trees of a graph, and number the rest in breadth-first order, a component at a time."""
+    # first: (n+1,) int64
+    # head: (A,) int32: See `arcs_by_tail`
+    # directed: Components are weak ones
+    # fold: Only for undirected graphs
+    # chosen: (n,) float64: 1 for sources, else 0
+    # returns number: (n,) int32: New number of each vertex, -1 for those that are folded
+    # returns ends: (C,) int64: End of each component in the new numbers
+    # returns component: (n,) int32
+    # returns reach: (n,) float64: Vertices of the tree that hangs at a vertex, itself included
+    # returns sources: (n,) float64: The sources among them
+    # returns within: (n,) float64: Ordered pairs of a source and a target in different branches of this tree
+    # returns parent: (n,) int32: The vertex that each vertex is folded into, or -1
     n = len(first) - 1
     parent = np.full(n, -1, np.int32)
     reach, sources, within = np.ones(n), chosen.copy(), np.zeros(n)
@@ -199,24 +169,13 @@ def _turned(first, head):  # type: ignore[no-untyped-def]
 
 @compiled("const(i8[:]), const(i4[:]), const(i4[:]), i8")
 def inner_arcs(first, head, number, n):  # type: ignore[no-untyped-def]
-    """The arcs between vertices that are not folded, by new numbers.
-
-    Parameters
-    ----------
-    first, head
-        See `arcs_by_tail`.
-    number : (V,) int32
-        See `arrange`.
-    n : int
-        Vertices that are not folded.
-
-    Returns
-    -------
-    new_first : (n+1,) int64
-    new_head : (A,) int32
-    arc : (A,) int64
-        The old number of each arc.
-    """
+    """The arcs between vertices that are not folded, by new numbers."""
+    # first, head: See `arcs_by_tail`
+    # number: (V,) int32: See `arrange`
+    # n: Vertices that are not folded
+    # returns new_first: (n+1,) int64
+    # returns new_head: (A,) int32
+    # returns arc: (A,) int64: The old number of each arc
     old = np.empty(n, np.int32)
     for v in range(len(number)):
         if number[v] >= 0:
@@ -238,22 +197,13 @@ def source_order(first, head, ends, is_source, lanes):  # type: ignore[no-untype
     """Sources, a component at a time, so that those of a batch are near each other.
 
     In breadth-first order; in deep components each batch is a ball of vertices that are not yet in one.
-
-    Parameters
-    ----------
-    first : (n+1,) int64
-    head : (A,) int32
-        Arcs by new numbers; see `inner_arcs`.
-    ends : (C,) int64
-        See `arrange`.
-    is_source : (n,) bool
-    lanes : int
-        Sources of a batch.
-
-    Returns
-    -------
-    sources : (S,) int32
     """
+    # first: (n+1,) int64
+    # head: (A,) int32: Arcs by new numbers; see `inner_arcs`
+    # ends: (C,) int64: See `arrange`
+    # is_source: (n,) bool
+    # lanes: Sources of a batch
+    # returns sources: (S,) int32
     n = len(is_source)
     sources, queue, taken = np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n, np.bool_)
     n_sources, lo = 0, 0

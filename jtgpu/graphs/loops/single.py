@@ -113,18 +113,9 @@ def _settle(g, length, source, lo, t):  # type: ignore[no-untyped-def]
 
 @compiled("Graph, const(f8[:]), const(i8[:, :]), const(i4[:]), const(f8[:]), Tables, Sums")
 def sweep_single(g, length, batches, sources, multiplicity, t, out):  # type: ignore[no-untyped-def]
-    """Add the dependencies of batches of sources to the sums.
-
-    Parameters
-    ----------
-    g : Graph
-    length : (A,) float64
-        Lengths of the arcs; (0,) if all are 1.
-    batches, sources, multiplicity
-        See `sweep`.
-    t : Tables
-    out : Sums, changed
-    """
+    """Add the dependencies of batches of sources to the sums."""
+    # length: (A,) float64: Lengths of the arcs; (0,) if all are 1
+    # batches, sources, multiplicity: See `sweep`
     for b in range(len(batches)):
         lo = batches[b, 2]
         for k in range(batches[b, 0], batches[b, 1]):

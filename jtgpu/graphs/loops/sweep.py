@@ -141,21 +141,11 @@ def _backward(g, n_levels, addresses, s, out):  # type: ignore[no-untyped-def]
 
 @compiled("Graph, const(i8[:, :]), const(i4[:]), const(f8[:]), Scratch, Sums, b1[:]")
 def sweep(g, batches, sources, multiplicity, s, out, failed):  # type: ignore[no-untyped-def]
-    """Add the dependencies of batches of sources to the sums.
-
-    Parameters
-    ----------
-    g : Graph
-    batches : (B, 4) int64
-        First source and end, first vertex and end of the component.
-    sources : (S,) int32
-    multiplicity : (S,) float64
-        Sources that each source stands for.
-    s : Scratch
-    out : Sums, changed
-    failed : (B,) bool, output
-        Batches that have too many paths or levels for this function, and that added nothing.
-    """
+    """Add the dependencies of batches of sources to the sums."""
+    # batches: (B, 4) int64: First source and end, first vertex and end of the component
+    # sources: (S,) int32
+    # multiplicity: (S,) float64: Sources that each source stands for
+    # failed: (B,) bool, output: Batches that have too many paths or levels for this function, and that added nothing
     start = (s.rows.ctypes.data + 63) // 64 * 64
     n = len(s.waits)
     for b in range(len(batches)):

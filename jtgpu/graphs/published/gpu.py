@@ -36,26 +36,15 @@ STREAM = np.dtype(
 
 
 class Setting(NamedTuple):
-    """Parameters of the program; the defaults are its author's.
+    """Parameters of the program; the defaults are its author's."""
 
-    Attributes
-    ----------
-    streams : int
-        Sources at a time, NUMBER_OF_STREAMS.
-    neighbours : int
-        Of a virtual vertex, NUMBER_OF_NEIGHBOURS_IN_STRIDE_GRAPH.
-    block : int
-        Threads of a block, BLOCK_SIZE_X.
-    graph_capture : bool
-        Queue each step of all streams as one CUDA graph, which the report names as further work.
-    sigma : {"float64", "uint32"}
-        Numbers of paths. 32 bits are as published, and wrap around: 40 diamonds in a chain are enough.
-    """
-
-    streams: int = 50
-    neighbours: int = 8
-    block: int = 256
+    streams: int = 50  # sources at a time, NUMBER_OF_STREAMS
+    neighbours: int = 8  # of a virtual vertex, NUMBER_OF_NEIGHBOURS_IN_STRIDE_GRAPH
+    block: int = 256  # threads of a block, BLOCK_SIZE_X
+    # Queue each step of all streams as one CUDA graph, which the report names as further work
     graph_capture: bool = False
+    # {"float64", "uint32"}: Numbers of paths. 32 bits are as published, and wrap around: 40 diamonds in a chain are
+    #     enough.
     sigma: str = "float64"
 
 
@@ -72,27 +61,12 @@ def betweenness(
 
     Values count ordered pairs: they are twice those of ``jtgpu.graphs.betweenness(graph, normalized=False)``. Atomic
     sums make their last bits differ from run to run.
-
-    Parameters
-    ----------
-    graph
-        See `jtgpu.graphs.betweenness`; directions of edges are ignored.
-    streams, neighbours, block, graph_capture, sigma
-        See `Setting`.
-
-    Returns
-    -------
-    dict, or ndarray of float64
-        For graphs with names a dictionary by vertex, otherwise an array.
-
-    Raises
-    ------
-    ArgumentError, DataError
-    BackendUnavailable
-        Without a GPU.
-    TableTooLarge
-        If the GPU has no memory for the streams.
     """
+    # graph: See `jtgpu.graphs.betweenness`; directions of edges are ignored
+    # streams, neighbours, block, graph_capture, sigma: See `Setting`
+    # returns dict, or ndarray of float64: For graphs with names a dictionary by vertex, otherwise an array.
+    # raises BackendUnavailable: Without a GPU.
+    # raises TableTooLarge: If the GPU has no memory for the streams.
     whole_number("streams", streams, 1)
     whole_number("block", block, 32, 1024)
     if whole_number("neighbours", neighbours, 1) & (neighbours - 1):

@@ -25,21 +25,11 @@ SETTINGS = (
 
 
 class Row(NamedTuple):
-    """One measurement.
+    """One measurement."""
 
-    Attributes
-    ----------
-    setting : Setting or None
-        None: `jtgpu.graphs.betweenness` on the same GPU, all sources.
-    seconds : float
-        Of all sources.
-    sources : int
-        That were computed; `seconds` is in proportion.
-    """
-
-    setting: Setting | None
-    seconds: float
-    sources: int
+    setting: Setting | None  # none: `jtgpu.graphs.betweenness` on the same GPU, all sources
+    seconds: float  # of all sources
+    sources: int  # that were computed; `seconds` is in proportion
 
     def cells(self) -> tuple[Any, ...]:
         """For a table."""
@@ -55,27 +45,12 @@ def measure(
     rounds: int = 2,
     progress: Callable[[int, int, str], object] | None = None,
 ) -> Iterator[Row]:
-    """Time the published program, with several rounds of sources for each setting, and today's.
-
-    Parameters
-    ----------
-    graph
-        See `jtgpu.graphs.betweenness`.
-    settings : sequence of Setting
-    rounds : int
-        Rounds of as many sources as there are streams, at least; 50 sources at least. All sources would take minutes.
-    progress : callable, optional
-        Called with the number of settings that are done, the number of all, and a text.
-
-    Yields
-    ------
-    Row
-
-    Raises
-    ------
-    BackendUnavailable
-        Without a GPU.
-    """
+    """Time the published program, with several rounds of sources for each setting, and today's."""
+    # graph: See `jtgpu.graphs.betweenness`
+    # rounds: Rounds of as many sources as there are streams, at least; 50 sources at least. All sources would take
+    #     minutes.
+    # progress: Called with the number of settings that are done, the number of all, and a text
+    # raises BackendUnavailable: Without a GPU.
     arcs = arcs_of(read_graph(graph, directed=False))
     device = open_device()
     chosen = np.ones(arcs.n)

@@ -24,34 +24,18 @@ UNLIMITED = 2**62  # entries of a table
 
 @dataclass(frozen=True)
 class Limits:
-    """Resources that a task may use.
+    """Resources that a task may use."""
 
-    Attributes
-    ----------
-    memory : int, float or str, optional
-        Bytes. Default: 80 % of the free memory.
-    max_table : int or float, optional
-        Entries of the largest table. Default: no limit.
-    seconds : float, optional
-        Time for the whole task; a part of it is used to search for an elimination order.
-    options : mapping
-        Further options of `jtgpu.BayesianNetwork.plan`; with ``order``, no other order is searched for.
-    """
-
-    memory: int | float | str | None = None
-    max_table: int | float | None = None
-    seconds: float | None = None
+    memory: int | float | str | None = None  # bytes. Default: 80 % of the free memory.
+    max_table: int | float | None = None  # entries of the largest table. Default: no limit.
+    seconds: float | None = None  # time for the whole task; a part of it is used to search for an elimination order
+    # Further options of `jtgpu.BayesianNetwork.plan`; with ``order``, no other order is searched for
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def fitting_plan(model: DiscreteModel, limits: Limits) -> NetworkPlan:
-    """Plan a model within limits; if the first elimination order does not fit, search longer.
-
-    Raises
-    ------
-    TableTooLarge
-        If no plan within the limits is found; the message has the width.
-    """
+    """Plan a model within limits; if the first elimination order does not fit, search longer."""
+    # raises TableTooLarge: If no plan within the limits is found; the message has the width.
     memory = int(0.8 * free_memory()) if limits.memory is None else parse_bytes(limits.memory)
     table = UNLIMITED if limits.max_table is None else int(min(limits.max_table, UNLIMITED))
     width, entries = width_at_least(model)

@@ -19,17 +19,11 @@ def conditioned(net: DiscreteModel, case: Mapping[str, Finding], *, only_evidenc
     """Condition a model on a case: the same variables, but observed ones have a single state.
 
     The partition function of the result is that of `net` times the probability of the case; nothing is normalised.
-
-    Parameters
-    ----------
-    net : DiscreteModel
-    case : mapping
-        Variable to the number of its state, or to a set of numbers one of which holds. The attribute ``likelihood``,
-        if there is one, maps variables to weights.
-    only_evidence : bool
-        For a Bayesian network, leave out the CPTs of barren variables: those that are not observed and have no
-        observed descendants. Their product sums to 1.
     """
+    # case: Variable to the number of its state, or to a set of numbers one of which holds. The attribute
+    #     ``likelihood``, if there is one, maps variables to weights.
+    # only_evidence: For a Bayesian network, leave out the CPTs of barren variables: those that are not observed and
+    #     have no observed descendants. Their product sums to 1.
     known = {net.index(v): s for v, s in case.items()}
     weights = {net.index(v): np.asarray(w, np.float64) for v, w in getattr(case, "likelihood", {}).items()}
     hard = {v: s for v, s in known.items() if isinstance(s, int)}

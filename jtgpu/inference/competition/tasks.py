@@ -30,32 +30,17 @@ def solve_text(
     backend: BackendName = "auto",
     step: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Solve a task and return the text of its solution file.
-
-    Parameters
-    ----------
-    net : DiscreteModel
-    cases : sequence of mappings
-        Cases as returned by `jtgpu.read_evidence`. The solution file has one line for a single case; for several cases
-        it has their number and then one line for each, as in the competitions of 2008 and 2010.
-    task : str
-        ``"PR"``: log10 of the partition function, or of the probability of evidence. ``"MAR"``: posteriors of all
-        variables. ``"MPE"`` (also ``"MAP"``): most probable states of all variables. ``"MMAP"``: most probable states
-        of the query's variables, all others summed out.
-    query : sequence of int
-        Numbers of variables, for MMAP.
-    limits : Limits, optional
-    backend : str
-    step : callable
-        Called with the name of each step as it begins.
-
-    Raises
-    ------
-    TableTooLarge
-        If the model does not fit; the message has the width.
-    ImpossibleEvidence
-        If a case has probability zero.
-    """
+    """Solve a task and return the text of its solution file."""
+    # cases: sequence of mappings: Cases as returned by `jtgpu.read_evidence`. The solution file has one line for a
+    #     single case; for several cases it has their number and then one line for each, as in the competitions of 2008
+    #     and 2010.
+    # task: ``"PR"``: log10 of the partition function, or of the probability of evidence. ``"MAR"``: posteriors of all
+    #     variables. ``"MPE"`` (also ``"MAP"``): most probable states of all variables. ``"MMAP"``: most probable states
+    #     of the query's variables, all others summed out.
+    # query: sequence of int: Numbers of variables, for MMAP
+    # step: Called with the name of each step as it begins
+    # raises TableTooLarge: If the model does not fit; the message has the width.
+    # raises ImpossibleEvidence: If a case has probability zero.
     if task not in (*TASKS, "MAP"):
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     limits = limits or Limits()

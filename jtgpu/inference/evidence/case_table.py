@@ -28,27 +28,15 @@ def read_known_cases(
     soft: Mapping[Any, Any] | None = None,
     do: Mapping[Any, Any] | None = None,
 ) -> KnownCases:
-    """Convert all kinds of evidence of a table of B cases from names to numbers.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    cases : data frame, mapping, list of mappings, or array
-        See `jtgpu.JunctionTree.posteriors_batch`.
-    likelihood : mapping, optional
-        Variable to weights >= 0: (B, card), or (card,) or a mapping from state to weight for all cases.
-    soft : mapping, optional
-        Variable to probabilities, (B, card), or (card,) for all cases; a row of NaN: no soft evidence in this case.
-    do : mapping, optional
-        Variable to a state for all cases, to B states, or to probabilities, (B, card) or (card,) of float.
-
-    Raises
-    ------
-    UnknownVariable, UnknownState
-        If the model has no such name; the message has row and column and suggests the closest names.
-    EvidenceError
-        If an array has the wrong shape or dtype, a weight is negative, or a variable is given twice.
-    """
+    """Convert all kinds of evidence of a table of B cases from names to numbers."""
+    # cases: data frame, mapping, list of mappings, or array: See `jtgpu.JunctionTree.posteriors_batch`
+    # likelihood: Variable to weights >= 0: (B, card), or (card,) or a mapping from state to weight for all cases
+    # soft: Variable to probabilities, (B, card), or (card,) for all cases; a row of NaN: no soft evidence in this case
+    # do: Variable to a state for all cases, to B states, or to probabilities, (B, card) or (card,) of float
+    # raises UnknownVariable, UnknownState: If the model has no such name; the message has row and column and suggests
+    #     the closest names.
+    # raises EvidenceError: If an array has the wrong shape or dtype, a weight is negative, or a variable is given
+    #     twice.
     states, table = read_states(model, cases)
     weights = {v: weight_rows(model, v, value, len(states)) for v, value in by_number(model, likelihood, "likelihood")}
     if soft is None and do is None:

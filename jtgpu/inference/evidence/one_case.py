@@ -23,26 +23,14 @@ __all__ = ["read_findings", "read_known"]
 
 
 def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: Findings | None = None) -> Evidence:
-    """Convert observations and likelihoods from names to numbers.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    findings : mapping or row of a data frame, optional
-        Variable to its state, or to a set (list, tuple) of states one of which holds; see `one_case`. The attribute
-        ``likelihood`` of a mapping from `jtgpu.read_evidence` is used, too.
-    likelihood : mapping, optional
-        Variable to weights >= 0: an array in the order of the states, or a mapping from every state to its weight.
-
-    Raises
-    ------
-    UnknownVariable, UnknownState
-        If the model has no such name; the message suggests the closest ones.
-    EvidenceError
-        If a value has the wrong type or length, a weight is negative, or a variable is given twice.
-    ImpossibleEvidence
-        If a set of states is empty, or all weights are zero.
-    """
+    """Convert observations and likelihoods from names to numbers."""
+    # findings: mapping or row of a data frame: Variable to its state, or to a set (list, tuple) of states one of which
+    #     holds; see `one_case`. The attribute ``likelihood`` of a mapping from `jtgpu.read_evidence` is used, too.
+    # likelihood: Variable to weights >= 0: an array in the order of the states, or a mapping from every state to its
+    #     weight
+    # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
+    # raises EvidenceError: If a value has the wrong type or length, a weight is negative, or a variable is given twice.
+    # raises ImpossibleEvidence: If a set of states is empty, or all weights are zero.
     if likelihood is None and type(findings) is dict:
         simple = _read_states(model, findings)
         if simple is not None:
@@ -110,14 +98,10 @@ def read_known(
     soft: Findings | None = None,
     do: Findings | None = None,
 ) -> Known:
-    """Convert all kinds of evidence from names to numbers; see `More`.
-
-    Raises
-    ------
-    UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence
-        As `read_findings`; also if probabilities do not sum to 1, if a variable with soft evidence is observed or set,
-        if a variable is set to one state and observed in another one, or if a model without arcs gets an intervention.
-    """
+    """Convert all kinds of evidence from names to numbers; see `More`."""
+    # raises UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence: As `read_findings`; also if probabilities
+    #     do not sum to 1, if a variable with soft evidence is observed or set, if a variable is set to one state and
+    #     observed in another one, or if a model without arcs gets an intervention.
     case = read_findings(model, evidence, likelihood)
     if soft is None and do is None:
         return Known(case)

@@ -46,15 +46,10 @@ _EXAMPLES = {
 
 
 def one_case(model: DiscreteModel, given: Findings | None) -> Findings | None:
-    """Observations as a mapping without variables that are not observed.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    given : mapping, row of a data frame, or data frame of one row
-        A mapping names variables only; its values None, NaN and NA mean "not observed". A row is read as tables are:
-        its other columns are ignored. Anything else is returned as it is.
-    """
+    """Observations as a mapping without variables that are not observed."""
+    # given: mapping, row of a data frame, or data frame of one row: A mapping names variables only; its values None,
+    #     NaN and NA mean "not observed". A row is read as tables are: its other columns are ignored. Anything else is
+    #     returned as it is.
     if isinstance(given, Mapping):
         if not any(map(is_missing, given.values())):
             return given
@@ -76,21 +71,9 @@ def one_case(model: DiscreteModel, given: Findings | None) -> Findings | None:
 
 
 def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterator[tuple[int, Any]]:
-    """Iterate over a mapping from variables to values as pairs (number, value).
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    given : mapping or None
-    what : str
-        The argument's name, for messages.
-
-    Raises
-    ------
-    EvidenceError
-        If `given` is not a mapping, or has a variable by name and by number.
-    UnknownVariable
-    """
+    """Iterate over a mapping from variables to values as pairs (number, value)."""
+    # what: The argument's name, for messages
+    # raises EvidenceError: If `given` is not a mapping, or has a variable by name and by number.
     if given is None:
         return
     if not isinstance(given, Mapping):
@@ -109,16 +92,8 @@ def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterat
 def weights(
     model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike, what: str = ""
 ) -> NDArray[np.float64]:
-    """(card,) weights of the states of a variable, from an array or a mapping from state to weight.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    v : int
-    value : array_like or mapping
-    what : str, optional
-        What the weights are, for messages. Default: the likelihood of the variable.
-    """
+    """(card,) weights of the states of a variable, from an array or a mapping from state to weight."""
+    # what: What the weights are, for messages. Default: the likelihood of the variable.
     name, card = model.variables[v], int(model.cardinality[v])
     what = what or f"the likelihood of {name!r}"
     vector = _by_state(model, v, value, what) if isinstance(value, Mapping) else number_array(value, what)
@@ -205,13 +180,8 @@ def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str
 def number_array(
     value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True
 ) -> NDArray[np.float64]:
-    """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False.
-
-    Raises
-    ------
-    EvidenceError
-        If anything in it is not a real number; texts of digits are not.
-    """
+    """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False."""
+    # raises EvidenceError: If anything in it is not a real number; texts of digits are not.
     if is_tensor(value):
         value = as_array(value, what)
         if not copy:

@@ -41,16 +41,9 @@ def components(scopes: Sequence[frozenset[int]], summed: frozenset[int]) -> list
 def order_before(
     scopes: Iterable[frozenset[int]], cards: Sequence[int], variables: Sequence[int], last: Sequence[int]
 ) -> list[int]:
-    """An elimination order of `variables` in a graph in which the variables of `last` are connected and remain.
-
-    Parameters
-    ----------
-    scopes : iterable of frozenset of int
-        Scopes of the factors.
-    cards : sequence of int
-        Numbers of states.
-    variables, last : sequence of int
-    """
+    """An elimination order of `variables` in a graph in which the variables of `last` are connected and remain."""
+    # scopes: iterable of frozenset of int: Scopes of the factors
+    # cards: sequence of int: Numbers of states
     both = [*variables, *last]
     number = {v: i for i, v in enumerate(both)}
     neighbours: list[set[int]] = [set() for _ in both]

@@ -52,13 +52,8 @@ def counting_backend(
 
 
 def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
-    """Weights of n cases, finite and of any sign, (n,); ones by default.
-
-    Raises
-    ------
-    EvidenceError
-        If the shape is wrong, or a weight is not finite; the message names the first such row.
-    """
+    """Weights of n cases, finite and of any sign, (n,); ones by default."""
+    # raises EvidenceError: If the shape is wrong, or a weight is not finite; the message names the first such row.
     if weights is None:
         return np.ones(n)
     if is_tensor(weights):
@@ -79,7 +74,6 @@ def expected_counts(
     tree: CompiledModel, known: KnownCases, weights: ArrayLike | None, variables: Any, on_impossible: str,
     cluster: Any = None,
 ) -> ExpectedCounts:  # fmt: skip
-    """See `jtgpu.JunctionTree.expected_counts`."""
     model = tree.model
     if not isinstance(model, BayesianNetwork):
         raise NetworkError("expected counts of families require a Bayesian network")

@@ -92,12 +92,7 @@ def _block(model: DiscreteModel) -> int:
 def log_joint_table(
     tree: CompiledModel, scope: list[int], settled: Settled, last: int
 ) -> tuple[NDArray[np.float64], float]:
-    """ln P(configuration, evidence), one axis for each variable, -inf if impossible; and ln P(evidence).
-
-    Raises
-    ------
-    ImpossibleEvidence
-    """
+    """ln P(configuration, evidence), one axis for each variable, -inf if impossible; and ln P(evidence)."""
     model, state = tree.model, settled.case.state
     others = [v for v in scope if v != last]
     allowed: list[NDArray[Any]] = [

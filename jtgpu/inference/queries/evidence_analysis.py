@@ -63,7 +63,6 @@ def _shift(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def conflict(tree: CompiledModel, known: Known) -> float:
-    """See `jtgpu.JunctionTree.conflict`."""
     n = len(_findings(tree, known))
     if not n:
         raise EvidenceError("the conflict measure requires at least one finding")
@@ -76,7 +75,6 @@ def conflict(tree: CompiledModel, known: Known) -> float:
 
 
 def evidence_importance(tree: CompiledModel, target: str | int, known: Known) -> Ranking[Importance]:
-    """See `jtgpu.JunctionTree.evidence_importance`."""
     model = tree.model
     t = model.index(target)
     findings = _findings(tree, known)

@@ -39,18 +39,10 @@ Likelihoods = dict[int, "NDArray[np.float64]"]
 
 
 class Gradients(NamedTuple):
-    """Derivatives of one number.
+    """Derivatives of one number."""
 
-    Attributes
-    ----------
-    cpts : mapping of str to ndarray
-        By every entry of a CPT, in its shape.
-    likelihood : mapping of str to (B, card) ndarray
-        By the likelihoods of every case.
-    """
-
-    cpts: dict[str, NDArray[np.float64]]
-    likelihood: dict[str, NDArray[np.float64]]
+    cpts: dict[str, NDArray[np.float64]]  # mapping of str to ndarray: By every entry of a CPT, in its shape
+    likelihood: dict[str, NDArray[np.float64]]  # mapping of str to (B, card) ndarray: By the likelihoods of every case
 
 
 class _Numbers:

@@ -63,7 +63,6 @@ def _entropy(p: NDArray[np.float64]) -> float:
 
 
 def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], settled: Settled) -> float:
-    """See `jtgpu.JunctionTree.entropy`."""
     scope = scope_of(tree.model, variables)
     if len(scope) > 1:
         return _entropy(joint(tree, scope, settled).probabilities)
@@ -73,13 +72,8 @@ def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], set
 
 
 class _TargetAndOthers:
-    """P(t | e), and P(x | t, e) of other variables x for each possible state t of the target.
-
-    Attributes
-    ----------
-    p : (T,) ndarray of float64
-        P(t | e) of the possible states.
-    """
+    """P(t | e), and P(x | t, e) of other variables x for each possible state t of the target."""
+    # p: (T,) ndarray of float64: P(t | e) of the possible states
 
     def __init__(self, tree: CompiledModel, target: int, others: list[int], settled: Settled):
         model, case = tree.model, settled.case
@@ -126,7 +120,6 @@ def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None)
 def mutual_information(
     tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, settled: Settled
 ) -> Scores:
-    """See `jtgpu.JunctionTree.mutual_information`."""
     t = tree.model.index(target)
     scope = _others(tree, t, others)
     table = _TargetAndOthers(tree, t, scope, settled)
@@ -138,7 +131,6 @@ def mutual_information(
 def value_of_information(
     tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, settled: Settled
 ) -> Ranking[Observation]:
-    """See `jtgpu.JunctionTree.value_of_information`."""
     model = tree.model
     t = model.index(target)
     scope = _others(tree, t, candidates)

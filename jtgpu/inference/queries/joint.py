@@ -43,7 +43,6 @@ def joint(
     how: str = "auto",
     max_table: int | None = None,
 ) -> Joint:
-    """See `jtgpu.JunctionTree.joint`."""
     scope = scope_of(tree.model, variables)
     limit = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
     last = enumeration.widest(tree.model, scope, settled)
@@ -61,7 +60,6 @@ def joint(
 
 
 def joint_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled, how: str = "auto") -> JointCost:
-    """See `jtgpu.JunctionTree.joint_cost`."""
     scope = scope_of(tree.model, variables)
     return _choose(tree, scope, enumeration.widest(tree.model, scope, settled), settled, how, None)
 
@@ -69,7 +67,6 @@ def joint_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Set
 def conditional(
     tree: CompiledModel, variables: str | int | Iterable[str | int], given: Iterable[str | int], settled: Settled
 ) -> Conditional:
-    """See `jtgpu.JunctionTree.conditional`."""
     model = tree.model
     targets = scope_of(model, variables)
     conditions = scope_of(model, given, "given")
@@ -98,19 +95,9 @@ def _labels(model: DiscreteModel, scope: Sequence[int]) -> tuple[tuple[str, ...]
 def _choose(
     tree: CompiledModel, scope: list[int], last: int, settled: Settled, how: str, limit: float | None
 ) -> JointCost:
-    """Cost of the requested method, or of the cheaper one.
-
-    Parameters
-    ----------
-    last : int
-        The variable that method ``"cases"`` does not enumerate.
-    limit : float or None
-        Entries that a table may have; None: any number, in any amount of memory.
-
-    Raises
-    ------
-    TableTooLarge
-    """
+    """Cost of the requested method, or of the cheaper one."""
+    # last: The variable that method ``"cases"`` does not enumerate
+    # limit: Entries that a table may have; None: any number, in any amount of memory
     choice("how", how, ("auto", "cases", "together"))
     entries = n_configurations(tree.model, scope)
     if limit is not None and (entries > limit or len(scope) > MAX_AXES):

@@ -49,7 +49,6 @@ def marginal_map(
     memory_limit: int | float | str | None,
     max_table: int | None,
 ) -> Explanation:
-    """See `jtgpu.JunctionTree.map`."""
     program, cost, scope = _program_of(tree, variables, settled)
     k = check_k(tree.model, k, scope, settled.case)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
@@ -76,7 +75,6 @@ def marginal_map(
 
 
 def map_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled) -> MapCost:
-    """See `jtgpu.JunctionTree.map_cost`."""
     _, cost, scope = _program_of(tree, variables, settled)
     return _cheaper(tree, scope, settled, cost, MAX_TABLE)
 

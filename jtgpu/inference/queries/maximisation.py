@@ -82,18 +82,11 @@ class _Builder:
 def map_program(
     plan: Plan, heads: Sequence[int], chosen: frozenset[int], case: Evidence
 ) -> tuple[Program, MapCost]:
-    """Build the contractions of a marginal MAP query.
-
-    Parameters
-    ----------
-    plan : Plan
-    heads : (F,) sequence of int
-        The variable whose conditional table each factor is, or -1; see `jtgpu.plans.specialise.conditional_heads`.
-    chosen : frozenset of int
-        The variables of the query.
-    case : Evidence
-        Which variables are observed or weighted; their states and weights do not matter.
-    """
+    """Build the contractions of a marginal MAP query."""
+    # heads: (F,) sequence of int: The variable whose conditional table each factor is, or -1; see
+    #     `jtgpu.plans.specialise.conditional_heads`
+    # chosen: frozenset of int: The variables of the query
+    # case: Which variables are observed or weighted; their states and weights do not matter
     observed = frozenset(np.flatnonzero(case.state >= 0).tolist())
     factors = _without_barren(plan, heads, observed | frozenset(case.likelihood) | chosen)
     build = _Builder(plan, factors, observed)

@@ -34,18 +34,10 @@ MOST_SWEEPS = 16  # programs that are cached for one set of numbers
 
 
 class Messages:
-    """The sweeps of one plan and one set of numbers, each made on first use. Thread-safe.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of arrays
-        In the order of ``plan.factor_var``.
-    backend : str
-        Name of the tree's backend.
-    threads : int, optional
-        Cores that a sweep may use.
-    """
+    """The sweeps of one plan and one set of numbers, each made on first use. Thread-safe."""
+    # factors: sequence of arrays: In the order of ``plan.factor_var``
+    # backend: Name of the tree's backend
+    # threads: Cores that a sweep may use
 
     def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str, threads: int | None = None

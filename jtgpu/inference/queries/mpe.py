@@ -48,26 +48,17 @@ def explanations(
     log_evidence: Callable[[], float],
     variables: Sequence[int] | None = None,
 ) -> Explanation:
-    """The most probable of some configurations, with all of them in its ``ranked``.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    states : (k, V) array of int32
-    log_joint : (k,) array of float64
-        ln P(configuration, evidence).
-    log_evidence : callable
-        Computes ln P(evidence); called at most once.
-    variables : sequence of int, optional
-        The variables of the query. Default: all.
-    """
+    """The most probable of some configurations, with all of them in its ``ranked``."""
+    # states: (k, V) array of int32
+    # log_joint: (k,) array of float64: ln P(configuration, evidence)
+    # log_evidence: Computes ln P(evidence); called at most once
+    # variables: sequence of int: The variables of the query. Default: all.
     # rounding may have swapped two configurations that are equally probable
     order = np.argsort(-log_joint, kind="stable")
     return Ranking(model, states[order], log_joint[order], log_evidence, variables).explanations[0]
 
 
 def mpe(tree: CompiledModel, settled: Settled, k: int) -> Explanation:
-    """See `jtgpu.JunctionTree.mpe`."""
     k = check_k(tree.model, k, range(len(tree.model)), settled.case)
     sweep = messages_of(tree, settled.factors).maximal()
     best = named(tree, settled.case, lambda: sweep.best(settled.case, k))
@@ -76,15 +67,9 @@ def mpe(tree: CompiledModel, settled: Settled, k: int) -> Explanation:
 
 
 def check_k(model: DiscreteModel, k: int, variables: Iterable[int], case: Evidence) -> int:
-    """Check the number of explanations: at most as many as there are configurations, if the memory suffices.
-
-    Raises
-    ------
-    ArgumentError
-        If `k` is not a positive integer.
-    TableTooLarge
-        If the explanations do not fit into the free memory, or would take more than a minute.
-    """
+    """Check the number of explanations: at most as many as there are configurations, if the memory suffices."""
+    # raises ArgumentError: If `k` is not a positive integer.
+    # raises TableTooLarge: If the explanations do not fit into the free memory, or would take more than a minute.
     k = whole_number("k", k, least=1)
     if k <= FEW:
         return k
@@ -110,7 +95,6 @@ def evidence_of(tree: CompiledModel, settled: Settled) -> Callable[[], float]:
 
 
 def mpe_batch(tree: CompiledModel, known: KnownCases, on_impossible: str) -> CaseExplanations:
-    """See `jtgpu.JunctionTree.mpe_batch`."""
     sweep = messages_of(tree, tree.intervened(known.intervened).factors).maximal()
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)

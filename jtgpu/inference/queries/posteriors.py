@@ -32,14 +32,12 @@ def posteriors(
 
 
 def posterior(model: CompiledModel, variable: str | int, settled: Settled) -> Posterior:
-    """See `jtgpu.JunctionTree.posterior`."""
     return posteriors(model, settled, [model.model.index(variable)])[variable]
 
 
 def posteriors_batch(
     model: CompiledModel, known: KnownCases, targets: list[int] | None, on_impossible: str
 ) -> CasePosteriors:
-    """See `jtgpu.JunctionTree.posteriors_batch`."""
     backend = model.intervened(known.intervened).backend
     reasons: Mapping[int, str] = {}
     if known.soft:
@@ -56,7 +54,6 @@ def posteriors_batch(
 def posteriors_on_device(
     model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None
 ) -> DevicePosteriors:
-    """See `jtgpu.JunctionTree.posteriors_on_device`."""
     backend = model.intervened().backend
     if backend.device_number is None:
         raise BackendUnavailable(

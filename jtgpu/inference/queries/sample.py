@@ -59,7 +59,6 @@ def _check_memory(n: int, n_variables: int) -> None:
 
 
 def sample(tree: CompiledModel, settled: Settled, n: int, seed: Any) -> Samples:
-    """See `jtgpu.JunctionTree.sample`."""
     n = whole_number("n", n, least=0)
     _check_memory(n, len(tree.model))
     sweep = messages_of(tree, settled.factors).summing()
@@ -68,7 +67,6 @@ def sample(tree: CompiledModel, settled: Settled, n: int, seed: Any) -> Samples:
 
 
 def impute(tree: CompiledModel, known: KnownCases, how: str, seed: Any, on_impossible: str) -> Imputed:
-    """See `jtgpu.JunctionTree.impute`."""
     choice("how", how, ("sample", "mpe"))
     messages = messages_of(tree, tree.intervened(known.intervened).factors)
     if how == "mpe":

@@ -16,13 +16,8 @@ __all__ = ["as_list", "check_single", "n_configurations", "scope_of", "targets_o
 
 
 def as_list(names: Any, what: str) -> list[Any]:
-    """Names or numbers as a list; a single one makes a list of one.
-
-    Raises
-    ------
-    EvidenceError
-        If `names` is neither a name, a number, nor a collection.
-    """
+    """Names or numbers as a list; a single one makes a list of one."""
+    # raises EvidenceError: If `names` is neither a name, a number, nor a collection.
     if isinstance(names, (str, int, np.integer)):
         return [names]
     found = several(names)
@@ -50,22 +45,10 @@ def targets_of(model: DiscreteModel, targets: str | int | Iterable[str | int] | 
 
 
 def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], what: str = "variables") -> list[int]:
-    """Numbers of the variables of a query.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    variables : str, int, or iterable of these
-    what : str
-        Name of the argument, for messages.
-
-    Raises
-    ------
-    UnknownVariable
-        If the model has no such variable.
-    EvidenceError
-        If there is no variable, or one is repeated.
-    """
+    """Numbers of the variables of a query."""
+    # what: Name of the argument, for messages
+    # raises UnknownVariable: If the model has no such variable.
+    # raises EvidenceError: If there is no variable, or one is repeated.
     scope = [model.index(v) for v in as_list(variables, what)]
     if not scope:
         raise EvidenceError(f"{what} must name at least one variable")

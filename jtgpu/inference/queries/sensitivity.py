@@ -38,7 +38,6 @@ MAX_PARAMETERS = 4  # sets of CPTs whose parameters are cached
 
 
 def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) -> Sensitivity:
-    """See `jtgpu.JunctionTree.sensitivity`."""
     model, case = tree.model, settled.case
     if not isinstance(model, BayesianNetwork):
         raise NetworkError(

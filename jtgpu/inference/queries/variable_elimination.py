@@ -37,12 +37,7 @@ _Scoped = tuple[tuple[int, ...], Any]  # the variables of a table, and its numbe
 
 
 def joint_table(tree: CompiledModel, scope: list[int], settled: Settled) -> tuple[NDArray[np.float64], float]:
-    """P(configuration, evidence) up to a factor, one axis for each variable; and ln P(evidence).
-
-    Raises
-    ------
-    ImpossibleEvidence
-    """
+    """P(configuration, evidence) up to a factor, one axis for each variable; and ln P(evidence)."""
     cards = tree.model.cardinality
     tables = list(_tables(tree.model, scope, settled))
     exponent = 0

@@ -23,19 +23,11 @@ __all__ = ["CaseExplanations", "CaseStates", "Explanation", "Imputed", "Ranking"
 
 
 class Ranking:
-    """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    states : (k, V) array of int32
-    log_joint : (k,) array of float64
-        ln P(configuration, evidence).
-    log_evidence : callable
-        Computes ln P(evidence); called at most once.
-    variables : sequence of int, optional
-        The variables of the query. Default: all.
-    """
+    """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to."""
+    # states: (k, V) array of int32
+    # log_joint: (k,) array of float64: ln P(configuration, evidence)
+    # log_evidence: Computes ln P(evidence); called at most once
+    # variables: sequence of int: The variables of the query. Default: all.
 
     def __init__(
         self,

@@ -43,23 +43,12 @@ def to_frame_method(method: Callable[..., Any]) -> _ToFrameMethod:
 
 
 def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases: Table | None = None) -> Any:
-    """A data frame of some columns.
-
-    Parameters
-    ----------
-    columns : mapping of str to columns
-        Arrays (cells that are masked are null), lists, or columns of `cases`.
-    backend : str, optional
-        ``"pandas"``, ``"polars"``, ``"pyarrow"``, or another library that narwhals supports. Default: the library of
-        `cases`; pandas if they are not a data frame.
-    cases : Table, optional
-        The cases of the rows. If these and the result are pandas frames, the result has the index of the cases.
-
-    Raises
-    ------
-    JtgpuError
-        If a package is not installed or `backend` is not one; the message says what to install.
-    """
+    """A data frame of some columns."""
+    # columns: mapping of str to columns: Arrays (cells that are masked are null), lists, or columns of `cases`
+    # backend: ``"pandas"``, ``"polars"``, ``"pyarrow"``, or another library that narwhals supports. Default: the
+    #     library of `cases`; pandas if they are not a data frame.
+    # cases: The cases of the rows. If these and the result are pandas frames, the result has the index of the cases.
+    # raises JtgpuError: If a package is not installed or `backend` is not one; the message says what to install.
     library = backend or (None if cases is None else cases.library) or "pandas"
     if library == "pandas":
         return _pandas().DataFrame(

@@ -69,18 +69,9 @@ class Posterior(Mapping[str, float]):
         return as_array(self.probabilities, dtype, copy)
 
     def __getitem__(self, state: str | int) -> float:
-        """Return the probability of one state.
-
-        Parameters
-        ----------
-        state : str or int
-            Name or number of the state.
-
-        Raises
-        ------
-        UnknownState
-            If the variable has no such state; also a `KeyError`.
-        """
+        """Return the probability of one state."""
+        # state: Name or number of the state
+        # raises UnknownState: If the variable has no such state; also a `KeyError`.
         if isinstance(state, str):
             if self.states.count(state) == 1:
                 return float(self.probabilities[self.states.index(state)])

@@ -26,15 +26,9 @@ MAX_STATES = 30  # states of a variable that may fit into a line
 
 
 class Lazy(Sequence[Any]):
-    """A column whose cells are computed when they are read.
-
-    Parameters
-    ----------
-    n : int
-        Number of cells.
-    cell : callable
-        The cell of a row.
-    """
+    """A column whose cells are computed when they are read."""
+    # n: Number of cells
+    # cell: The cell of a row
 
     def __init__(self, n: int, cell: Callable[[int], Any]):
         self._n, self._cell = n, cell
@@ -91,15 +85,9 @@ def row_labels(n: int, cases: Table | None) -> Sequence[Any]:
 def state_columns(
     n: int, states: Callable[[int], Sequence[str]], numbers: Callable[[int], NDArray[np.float64]]
 ) -> list[Sequence[Any]]:
-    """Columns of a table whose rows have different states: a cell holds the name of a state and its number.
-
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    states, numbers : callable
-        Names of the states of a row, and their numbers. Only rows that are shown are read.
-    """
+    """Columns of a table whose rows have different states: a cell holds the name of a state and its number."""
+    # n: Number of rows
+    # states, numbers: Names of the states of a row, and their numbers. Only rows that are shown are read.
     rows = {i: (states(i), numbers(i)) for i in shown_rows(n)}
     columns: list[Sequence[Any]] = []
     for k in range(min(max((len(names) for names, _ in rows.values()), default=0), MAX_STATES)):

@@ -66,19 +66,12 @@ class Bar:
 
 
 class _Rows:
-    """All CPT rows of one width.
-
-    Attributes
-    ----------
-    places : (rows, width) ndarray of int64
-        Numbers of the parameters.
-    others : (width, width) ndarray of float64
-        ``x @ others`` is, for each entry, the sum over the rest of its row, without cancellation.
-    alone : tuple of two ndarrays
-        Rows and columns of the entries whose rest of the row is zero and has no proportions.
-    share : (rows, width) ndarray of float64
-        1 / (sum over the rest of the row); 0 if that sum is 0.
-    """
+    """All CPT rows of one width."""
+    # places: (rows, width) ndarray of int64: Numbers of the parameters
+    # others: (width, width) ndarray of float64: ``x @ others`` is, for each entry, the sum over the rest of its row,
+    #     without cancellation
+    # alone: tuple of two ndarrays: Rows and columns of the entries whose rest of the row is zero and has no proportions
+    # share: (rows, width) ndarray of float64: 1 / (sum over the rest of the row); 0 if that sum is 0
 
     def __init__(self, theta: NDArray[np.float64], places: NDArray[np.int64]):
         self.places, self.width = places, places.shape[1]

@@ -136,17 +136,8 @@ class Joint(_Table):
         self.log_evidence = log_evidence
 
     def __getitem__(self, key: Any) -> float:
-        """Return the probability of one configuration.
-
-        Parameters
-        ----------
-        key : tuple or mapping
-            One state for each variable, by name or number.
-
-        Raises
-        ------
-        UnknownState, UnknownVariable, EvidenceError
-        """
+        """Return the probability of one configuration."""
+        # key: One state for each variable, by name or number
         return float(self.probabilities[self._index(key, len(self.variables))])
 
     def items(self) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -210,14 +201,8 @@ class Conditional(_Table):
         self.given, self.targets, self.possible = given, targets, possible
 
     def __getitem__(self, key: Any) -> Posterior | Joint:
-        """Return the distribution of the targets for one configuration of `given`.
-
-        Raises
-        ------
-        ImpossibleEvidence
-            If the configuration has probability zero.
-        UnknownState, UnknownVariable, EvidenceError
-        """
+        """Return the distribution of the targets for one configuration of `given`."""
+        # raises ImpossibleEvidence: If the configuration has probability zero.
         at = self._index(key, len(self.given))
         if not self.possible[at]:
             labels = [f"{v} = {self.states[i][at[i]]!r}" for i, v in enumerate(self.given)]

@@ -12,13 +12,9 @@ _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgp
 
 
 def arrow() -> Any:
-    """The package pyarrow.
-
-    Raises
-    ------
-    JtgpuError
-        If it is not installed, naming the extra that provides it; likewise for the other functions here.
-    """
+    """The package pyarrow."""
+    # raises JtgpuError: If it is not installed, naming the extra that provides it; likewise for the other functions
+    #     here.
     try:
         import pyarrow
     except ImportError:

@@ -18,13 +18,8 @@ __all__ = ["encode_arrow"]
 
 
 def encode_arrow(lookup: StateLookup, column: Any, out: NDArray[Any]) -> bool:
-    """Encode an Arrow array, chunked or not, into `out`; returns whether cells may have been rejected.
-
-    Raises
-    ------
-    EvidenceError
-        For a type that cannot name states: dates, lists, structures.
-    """
+    """Encode an Arrow array, chunked or not, into `out`; returns whether cells may have been rejected."""
+    # raises EvidenceError: For a type that cannot name states: dates, lists, structures.
     at, rejected = 0, False
     for piece in getattr(column, "chunks", [column]):
         rejected |= _encode_piece(lookup, piece, out[at : at + len(piece)])

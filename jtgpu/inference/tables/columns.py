@@ -22,24 +22,12 @@ def evidence_columns(
 
     Columns that are not variables are ignored, but a column whose name is almost that of a variable is an error: one
     that differs in case, spaces, punctuation, or in one letter.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    columns : sequence of str
-        Names of the table's columns.
-    targets : collection of int
-        Variables whose columns are not evidence.
-    source : str
-        Name of the table in messages.
-
-    Raises
-    ------
-    UnknownVariable
-        If no column is a variable, or a name is almost that of a variable.
-    EvidenceError
-        If the only columns that are variables are targets, or a column occurs twice.
     """
+    # columns: sequence of str: Names of the table's columns
+    # targets: collection of int: Variables whose columns are not evidence
+    # source: Name of the table in messages
+    # raises UnknownVariable: If no column is a variable, or a name is almost that of a variable.
+    # raises EvidenceError: If the only columns that are variables are targets, or a column occurs twice.
     excluded = {model.variables[v] for v in targets}
     variables = set(model.variables)
     names = [c for c in columns if c in variables and c not in excluded]

@@ -23,13 +23,9 @@ DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
 def column_values(
     name: str, column: Any, row_name: Callable[[int], str] = "row {}".format
 ) -> tuple[NDArray[np.int64], list[Any]]:
-    """`distinct_values` of the column of a table.
-
-    Raises
-    ------
-    DataError
-        If a cell is not a single value, or is infinite or complex; names the column, and the row by `row_name`.
-    """
+    """`distinct_values` of the column of a table."""
+    # raises DataError: If a cell is not a single value, or is infinite or complex; names the column, and the row by
+    #     `row_name`.
     try:
         codes, values = distinct_values(column)
     except TypeError:
@@ -48,24 +44,10 @@ def column_values(
 
 
 def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
-    """The distinct values of a column, and which of them each cell is.
-
-    Parameters
-    ----------
-    column : as `jtgpu.inference.tables.open_table.Table.column` returns it
-
-    Returns
-    -------
-    codes : (n,) ndarray of int64
-        Index of each cell's value; -1 if it is missing.
-    values : list
-        Without missing values; in no particular order. Not all of them need occur.
-
-    Raises
-    ------
-    TypeError
-        If a value is not hashable.
-    """
+    """The distinct values of a column, and which of them each cell is."""
+    # returns codes: (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
+    # returns values: Without missing values; in no particular order. Not all of them need occur.
+    # raises TypeError: If a value is not hashable.
     if isinstance(column, CategoricalColumn):
         codes, values = np.asarray(column.indices, np.int64), column.values
     elif isinstance(column, np.ndarray) and column.dtype.kind in "iu" and _is_dense(column):

@@ -27,34 +27,19 @@ PIECE = 1 << 20  # cells that one of several threads encodes at a time
 
 @dataclass
 class Encoded:
-    """Cells as state numbers.
+    """Cells as state numbers."""
 
-    Attributes
-    ----------
-    codes : (E, n) int8, int16 or int32
-        State of each evidence variable in each row; -1 if not observed, and in all of a rejected row. The smallest
-        type that holds the states of every variable.
-    rejected : dict
-        Reason why a row cannot be encoded, by row, ascending.
-    """
-
+    # (E, n) int8, int16 or int32: State of each evidence variable in each row; -1 if not observed, and in all of a
+    #     rejected row. The smallest type that holds the states of every variable.
     codes: NDArray[Any]
-    rejected: dict[int, str] = field(default_factory=dict)
+    rejected: dict[int, str] = field(default_factory=dict)  # reason why a row cannot be encoded, by row, ascending
 
 
 class Encoder:
-    """Converts the columns of evidence variables to state numbers.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    variables : sequence of int
-        Evidence variables, in the order of the columns passed to `encode`.
-    words : frozenset of str
-        Words that mean "not observed" unless they are states.
-    by_index : bool
-        Whether numbers are always numbers of states; see `StateLookup`.
-    """
+    """Converts the columns of evidence variables to state numbers."""
+    # variables: sequence of int: Evidence variables, in the order of the columns passed to `encode`
+    # words: frozenset of str: Words that mean "not observed" unless they are states
+    # by_index: Whether numbers are always numbers of states; see `StateLookup`
 
     def __init__(
         self,
@@ -72,22 +57,11 @@ class Encoder:
     def encode(
         self, columns: Sequence[Any], n: int, each: Each = map, *, first_only: bool = False
     ) -> Encoded:
-        """Encode columns of n cells.
-
-        Parameters
-        ----------
-        columns : sequence of Arrow arrays (chunked or not), NumPy arrays, `CategoricalColumn`, or lists
-        n : int
-        each : callable
-            Maps a function over pieces of work: `map`, or the method of a thread pool.
-        first_only : bool
-            Whether only the first rejected row is needed.
-
-        Raises
-        ------
-        EvidenceError
-            For a column whose type cannot name states: dates, lists, structures.
-        """
+        """Encode columns of n cells."""
+        # columns: sequence of Arrow arrays (chunked or not), NumPy arrays, `CategoricalColumn`, or lists
+        # each: Maps a function over pieces of work: `map`, or the method of a thread pool
+        # first_only: Whether only the first rejected row is needed
+        # raises EvidenceError: For a column whose type cannot name states: dates, lists, structures.
         codes = np.empty((len(columns), n), self.dtype)
         step = n if each is map else PIECE
         pieces = [(j, at) for j in range(len(columns)) for at in range(0, n, max(step, 1))]

@@ -29,15 +29,9 @@ class Block(NamedTuple):
 
 
 class NativeFrame:
-    """A frame of any library that narwhals supports, by columns.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the columns.
-    n : int
-        Number of rows.
-    """
+    """A frame of any library that narwhals supports, by columns."""
+    # names: list of str: Names of the columns
+    # n: Number of rows
 
     by_index = False  # see `PlainTable`
 
@@ -102,16 +96,9 @@ class NativeFrame:
         return name_row(row, getattr(self.native, "index", None))
 
     def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
-        """Convert an Arrow table to a frame of this kind, with the same index.
-
-        Parameters
-        ----------
-        table : Arrow table
-        kept : list of str
-            Columns of this frame that precede those of the table.
-        block : Block, optional
-            For pandas: columns that precede those of the table.
-        """
+        """Convert an Arrow table to a frame of this kind, with the same index."""
+        # kept: list of str: Columns of this frame that precede those of the table
+        # block: For pandas: columns that precede those of the table
         nw = narwhals()
         kind = self.frame.implementation
         if kind.is_pyarrow():

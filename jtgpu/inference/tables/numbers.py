@@ -36,12 +36,7 @@ def as_numbers(column: Any) -> NDArray[np.float64] | None:
 
 
 def reject_infinite(table: Table, name: str, x: NDArray[np.float64]) -> None:
-    """Raise for the first infinite cell of a column, if there is one.
-
-    Raises
-    ------
-    DataError
-    """
+    """Raise for the first infinite cell of a column, if there is one."""
     infinite = np.isinf(x)
     if infinite.any():
         raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")

@@ -38,24 +38,12 @@ def is_codes(cases: Any) -> bool:
 
 
 def open_table(model: DiscreteModel | None, cases: Any) -> Table:
-    """Open a table of cases.
-
-    Parameters
-    ----------
-    model : DiscreteModel, optional
-        Names the columns of an array, and those that a mapping gives by number. None: these have other names.
-    cases : data frame, mapping, sequence of mappings, array, or tensor
-        See `jtgpu.JunctionTree.posteriors_batch`.
-
-    Raises
-    ------
-    EvidenceError
-        If it is nothing of that kind, or its shape does not fit.
-    UnknownVariable
-        If a variable is given by a number that the model does not have.
-    JtgpuError
-        If a data frame is given, and narwhals or pyarrow is not installed.
-    """
+    """Open a table of cases."""
+    # model: Names the columns of an array, and those that a mapping gives by number. None: these have other names.
+    # cases: data frame, mapping, sequence of mappings, array, or tensor: See `jtgpu.JunctionTree.posteriors_batch`
+    # raises EvidenceError: If it is nothing of that kind, or its shape does not fit.
+    # raises UnknownVariable: If a variable is given by a number that the model does not have.
+    # raises JtgpuError: If a data frame is given, and narwhals or pyarrow is not installed.
     if isinstance(cases, Mapping):
         return PlainTable.of_mapping(model, cases)
     if isinstance(cases, np.ndarray):

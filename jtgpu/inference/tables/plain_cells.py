@@ -22,14 +22,8 @@ COMPARABLE = {str, int, float, type(None)}
 
 
 class CategoricalColumn:
-    """A categorical column whose categories may be values of any type, which Arrow does not have.
-
-    Parameters
-    ----------
-    indices : (n,) array of int
-        -1: null.
-    values : list
-    """
+    """A categorical column whose categories may be values of any type, which Arrow does not have."""
+    # indices: (n,) array of int: -1: null
 
     def __init__(self, indices: NDArray[Any], values: list[Any]):
         self.indices, self.values = indices, values
@@ -67,13 +61,8 @@ def encode_list(lookup: StateLookup, cells: list[Any], out: NDArray[Any]) -> boo
 
 
 def encode_array(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -> bool:
-    """Encode a one-dimensional array into `out`; returns whether cells may have been rejected.
-
-    Raises
-    ------
-    EvidenceError
-        For a dtype that cannot name states: dates, complex numbers, structures.
-    """
+    """Encode a one-dimensional array into `out`; returns whether cells may have been rejected."""
+    # raises EvidenceError: For a dtype that cannot name states: dates, complex numbers, structures.
     kind = cells.dtype.kind
     if kind in "iu":
         return _encode_integers(lookup, cells, out)

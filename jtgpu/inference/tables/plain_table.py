@@ -17,17 +17,10 @@ __all__ = ["PlainTable"]
 
 
 class PlainTable:
-    """A table of cases that is not a data frame.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the columns.
-    n : int
-        Number of rows.
-    by_index : bool
-        Whether numbers are always numbers of states: in arrays, whose columns have no names either.
-    """
+    """A table of cases that is not a data frame."""
+    # names: list of str: Names of the columns
+    # n: Number of rows
+    # by_index: Whether numbers are always numbers of states: in arrays, whose columns have no names either
 
     is_pandas, library, native = False, None, None
     index: Any = None  # of a pandas frame that is read without narwhals
@@ -92,16 +85,9 @@ class PlainTable:
         return name_row(row, self.index)
 
     def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
-        """Convert an Arrow table to a mapping of columns, or to a list of mappings if the cases are one.
-
-        Parameters
-        ----------
-        table : Arrow table
-        kept : list of str
-            Columns of the cases that precede those of the table.
-        block : Block, optional
-            Not used: only pandas frames have one.
-        """
+        """Convert an Arrow table to a mapping of columns, or to a list of mappings if the cases are one."""
+        # kept: list of str: Columns of the cases that precede those of the table
+        # block: Not used: only pandas frames have one
         front = {name: self.column(name) for name in kept}
         if self._is_list:
             rows = table.to_pylist()

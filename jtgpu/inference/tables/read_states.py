@@ -21,30 +21,13 @@ __all__ = ["at_row", "read_states"]
 
 
 def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Table | None]:
-    """State numbers of B cases, and the table that they were read from.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    cases : data frame, mapping, list of mappings, array, or tensor
-        See `jtgpu.JunctionTree.posteriors_batch`.
-
-    Returns
-    -------
-    states : (B, V) ndarray of int32
-        -1: not observed. May be `cases` itself, or share the memory of a tensor.
-    table : Table, optional
-        None for an array of integers.
-
-    Raises
-    ------
-    UnknownVariable
-        If no column is a variable, or the name of a column is almost that of a variable.
-    UnknownState
-        If a cell is not a state; the message names row and column and suggests the closest state.
-    EvidenceError
-        If `cases` is not a table, a shape or dtype is wrong, or a column occurs twice.
-    """
+    """State numbers of B cases, and the table that they were read from."""
+    # cases: data frame, mapping, list of mappings, array, or tensor: See `jtgpu.JunctionTree.posteriors_batch`
+    # returns states: (B, V) ndarray of int32: -1: not observed. May be `cases` itself, or share the memory of a tensor.
+    # returns table: None for an array of integers
+    # raises UnknownVariable: If no column is a variable, or the name of a column is almost that of a variable.
+    # raises UnknownState: If a cell is not a state; the message names row and column and suggests the closest state.
+    # raises EvidenceError: If `cases` is not a table, a shape or dtype is wrong, or a column occurs twice.
     if is_tensor(cases):
         cases = as_array(cases, "cases")
         log_copy(cases, np.int32, "cases")

@@ -28,28 +28,14 @@ LIKE_MISSING = {*NA_VALUES, "?", "*", "-", "."}  # words that a message takes fo
 
 
 class StateLookup:
-    """The states of one variable, by the values that cells may have.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    v : int
-        The variable's number.
-    words : frozenset of str
-        Words that mean "not observed" unless they are states; see `jtgpu.util.missing.na_words`.
-    by_index : bool
-        Whether numbers are numbers of states even if the name of a state is a number.
-
-    Attributes
-    ----------
-    name : str
-        Name of the variable.
-    states : tuple of str
-    numbers_are_states : bool
-        Whether every number of a state, from 0, means this state, so that columns of integers need no lookup.
-    na_found : set of str
-        The words, not empty, that were looked up and meant "not observed".
-    """
+    """The states of one variable, by the values that cells may have."""
+    # v: The variable's number
+    # words: frozenset of str: Words that mean "not observed" unless they are states; see `jtgpu.util.missing.na_words`
+    # by_index: Whether numbers are numbers of states even if the name of a state is a number
+    # name: Name of the variable
+    # numbers_are_states: Whether every number of a state, from 0, means this state, so that columns of integers need no
+    #     lookup
+    # na_found: set of str: The words, not empty, that were looked up and meant "not observed"
 
     def __init__(
         self, model: DiscreteModel, v: int, words: frozenset[str] = frozenset(), *, by_index: bool = False

@@ -26,20 +26,10 @@ def is_tensor(value: Any) -> bool:
 
 
 def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
-    """The NumPy array of a tensor, sharing its memory.
-
-    Parameters
-    ----------
-    value : object with ``__dlpack__``, or with ``__cuda_array_interface__``
-    what : str
-        What it is, for messages.
-
-    Raises
-    ------
-    EvidenceError
-        If the tensor is not in host memory, requires gradients, has a dtype that NumPy does not have, or has been
-        deleted.
-    """
+    """The NumPy array of a tensor, sharing its memory."""
+    # what: What it is, for messages
+    # raises EvidenceError: If the tensor is not in host memory, requires gradients, has a dtype that NumPy does not
+    #     have, or has been deleted.
     device = _device(value)
     if device:
         raise EvidenceError(f"{what}: the tensor is on {device}, but tables are read from host memory; copy it first")

@@ -23,18 +23,12 @@ MAX_PARENTS = 4  # by default
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What parent sets are possible.
+    """What parent sets are possible."""
 
-    Attributes
-    ----------
-    forbidden, required : (n, n) ndarray of bool
-        [u, v]: the arc from u to v.
-    max_parents : (n,) ndarray of int64
-    """
-
+    # forbidden, required: (n, n) ndarray of bool: [u, v]: the arc from u to v
     forbidden: NDArray[np.bool_]
     required: NDArray[np.bool_]
-    max_parents: NDArray[np.int64]
+    max_parents: NDArray[np.int64]  # (n,) ndarray of int64
 
     @property
     def is_empty(self) -> bool:
@@ -46,14 +40,8 @@ class Constraints:
         return replace(self, required=self.required | arcs)
 
     def possible(self, v: int, members: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which parent sets of v are possible.
-
-        Parameters
-        ----------
-        v : int
-        members : (M, k) ndarray of int64
-            Members of the sets, -1 where a set has fewer; not squeezed.
-        """
+        """Which parent sets of v are possible."""
+        # members: (M, k) ndarray of int64: Members of the sets, -1 where a set has fewer; not squeezed
         present = members >= 0
         found = np.asarray(present.sum(axis=1) <= self.max_parents[v])
         if self.is_empty:
@@ -63,13 +51,9 @@ class Constraints:
         return found
 
     def first_order(self, preferred: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """An order of the variables in which required arcs point forward.
-
-        Parameters
-        ----------
-        preferred : (n,) ndarray of int64, optional
-            The first possible variable of this order comes next. Default: the variables in order.
-        """
+        """An order of the variables in which required arcs point forward."""
+        # preferred: (n,) ndarray of int64: The first possible variable of this order comes next. Default: the variables
+        #     in order.
         n = len(self.required)
         preferred = np.arange(n) if preferred is None else preferred
         order: list[int] = []
@@ -91,26 +75,15 @@ def make_constraints(
     tiers: Iterable[Iterable[str]] | None = None,
     within_tiers: bool = True,
 ) -> Constraints:
-    """Check constraints and convert them to matrices.
-
-    Parameters
-    ----------
-    names : sequence of str
-    max_parents : int or mapping of str to int
-        Variables that a mapping does not name have at most 4 parents.
-    forbidden, required : iterable of (parent, child)
-    tiers : iterable of iterables of str, optional
-        No arc points from a later tier to an earlier one. Variables in no tier are free.
-    within_tiers : bool
-        Whether arcs between variables of the same tier are possible.
-
-    Raises
-    ------
-    UnknownVariable
-        If a name is not a variable.
-    ArgumentError
-        If the constraints contradict each other, where the message names the arcs, or are no arcs, tiers or limits.
-    """
+    """Check constraints and convert them to matrices."""
+    # max_parents: int or mapping of str to int: Variables that a mapping does not name have at most 4 parents
+    # forbidden, required: iterable of (parent, child)
+    # tiers: iterable of iterables of str: No arc points from a later tier to an earlier one. Variables in no tier are
+    #     free.
+    # within_tiers: Whether arcs between variables of the same tier are possible
+    # raises UnknownVariable: If a name is not a variable.
+    # raises ArgumentError: If the constraints contradict each other, where the message names the arcs, or are no arcs,
+    #     tiers or limits.
     names = list(names)
     n = len(names)
     number = {name: i for i, name in enumerate(names)}

@@ -48,12 +48,8 @@ def compelled_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
     An arc is compelled if it is part of a collider u -> v <- w without an arc between u and w, or if its reversal would
     create such a collider or a cycle: Meek's first three rules, applied until nothing changes.
-
-    Parameters
-    ----------
-    arcs : (n, n) ndarray of bool
-        Of an acyclic graph.
     """
+    # arcs: (n, n) ndarray of bool: Of an acyclic graph
     n = len(arcs)
     linked = arcs | arcs.T
     directed = np.zeros_like(arcs)
@@ -82,13 +78,8 @@ def _is_compelled(u: int, v: int, directed: NDArray[np.bool_], linked: NDArray[n
 
 
 def structural_hamming_distance(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> int:
-    """Number of pairs of variables that the equivalence classes of two graphs link differently.
-
-    Parameters
-    ----------
-    first, second : (n, n) ndarray of bool
-        Of acyclic graphs.
-    """
+    """Number of pairs of variables that the equivalence classes of two graphs link differently."""
+    # first, second: (n, n) ndarray of bool: Of acyclic graphs
     a, b = (_pattern(arcs) for arcs in (first, second))
     differs = a != b
     return int(np.triu(differs | differs.T, 1).sum())

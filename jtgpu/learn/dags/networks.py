@@ -26,25 +26,12 @@ def fitted_network(
     ess: float,
     known: dict[tuple[int, ...], NDArray[np.float64]] | None = None,
 ) -> BayesianNetwork:
-    """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu.
-
-    Parameters
-    ----------
-    table : CodedTable
-    arcs : (n, n) ndarray of bool
-        [parent, child].
-    ess : float
-        Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur.
-    known : dict, optional
-        CPTs by family (parents, child), which is looked up and extended: for several graphs of the same table.
-
-    Raises
-    ------
-    ArgumentError
-        If `ess` is negative or NaN.
-    TableTooLarge
-        If a CPT has more than 1e8 entries.
-    """
+    """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu."""
+    # arcs: (n, n) ndarray of bool: [parent, child]
+    # ess: Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur
+    # known: CPTs by family (parents, child), which is looked up and extended: for several graphs of the same table
+    # raises ArgumentError: If `ess` is negative or NaN.
+    # raises TableTooLarge: If a CPT has more than 1e8 entries.
     ess = number("ess", ess, least=0.0)
     known = {} if known is None else known
     weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)

@@ -19,14 +19,8 @@ DAMAGED = (BadZipFile, zlib.error, KeyError, ValueError, EOFError, TypeError, In
 
 
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file, by name, once all checksums are right: damaged headers raise almost anything.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    BadZipFile, or another error of `DAMAGED`
-    """
+    """The arrays of a file, by name, once all checksums are right: damaged headers raise almost anything."""
+    # raises OSError: If the file cannot be read.
     with ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:

@@ -25,26 +25,16 @@ class StructurePrior:
     ``"uniform"`` weighs all graphs alike. ``"fair"`` weighs a set of k parents by 1 / C(n - 1, k), so that each number
     of parents has the same total. ``("edge", p)`` multiplies p / (1 - p) for each arc, where p is a number or an (n, n)
     matrix [parent, child]. ``"order"`` weighs a graph by the number of orders of the variables that it allows.
-
-    Attributes
-    ----------
-    name : str
-        One of `PRIORS`.
     """
+    # name: One of `PRIORS`
 
     def __init__(self, name: str, log_odds: NDArray[np.float64] | None = None):
         self.name, self._log_odds = name, log_odds
 
     def log_weights(self, v: int, members: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """ln weight of parent sets of v.
-
-        Parameters
-        ----------
-        v, n : int
-            The child, and the number of variables.
-        members : (M, k) ndarray of int64
-            Members of the sets, -1 where a set has fewer; not squeezed.
-        """
+        """ln weight of parent sets of v."""
+        # v, n: The child, and the number of variables
+        # members: (M, k) ndarray of int64: Members of the sets, -1 where a set has fewer; not squeezed
         present = members >= 0
         if self.name == "fair":
             of_size = [-log(math.comb(n - 1, k)) for k in range(min(members.shape[1], n - 1) + 1)]
@@ -62,19 +52,10 @@ class StructurePrior:
 
 
 def make_prior(prior: Any, n: int) -> StructurePrior:
-    """Check a prior over structures.
-
-    Parameters
-    ----------
-    prior : {"uniform", "fair", "order"} or ("edge", p)
-    n : int
-        Number of variables.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no prior of that name, or a probability is not between 0 and 1.
-    """
+    """Check a prior over structures."""
+    # prior: {"uniform", "fair", "order"} or ("edge", p)
+    # n: Number of variables
+    # raises ArgumentError: If there is no prior of that name, or a probability is not between 0 and 1.
     if isinstance(prior, str) and prior in ("uniform", "fair", "order"):
         return StructurePrior(prior)
     if isinstance(prior, tuple) and len(prior) == 2 and prior[0] == "edge":

@@ -118,11 +118,8 @@ def reversals(weights: Weights, graph: Graph) -> list[tuple[Graph, float, float]
 
     An arc i -> j is chosen uniformly. Both ends lose their parents; i draws a set with j that makes no cycle, then j
     draws one that makes none.
-
-    Returns
-    -------
-    list of (graph, probability of the proposal, probability of its acceptance)
     """
+    # returns list of (graph, probability of the proposal, probability of its acceptance)
     n = len(graph)
     arcs = [(i, j) for j in range(n) for i in graph[j]]
     found = []

@@ -30,12 +30,8 @@ def exchange_probability(weights: Weights, betas: Sequence[float], states: State
 
 
 def exchanges(weights: Weights, betas: Sequence[float], states: States, first: int) -> list[tuple[States, float]]:
-    """Attempt to exchange levels ``first`` and ``first + 1``, ``first + 2`` and ``first + 3``, and so on.
-
-    Returns
-    -------
-    list of (states, probability)
-    """
+    """Attempt to exchange levels ``first`` and ``first + 1``, ``first + 2`` and ``first + 3``, and so on."""
+    # returns list of (states, probability)
     found = [(states, 1.0)]
     for level in range(first, len(states) - 1, 2):
         p = exchange_probability(weights, betas, states, level)
@@ -47,16 +43,9 @@ def exchanges(weights: Weights, betas: Sequence[float], states: States, first: i
 def exchanges_of_graphs(
     weights: Weights, betas: Sequence[float], state: tuple[Graph, Partition], graphs: Sequence[Graph]
 ) -> list[tuple[tuple[Graph, Partition], float]]:
-    """The exchange of the first level, which has a graph, and the second one.
-
-    Parameters
-    ----------
-    weights : dict
-    betas : sequence of float
-    state : (graph, partition)
-    graphs : sequence
-        All graphs.
-    """
+    """The exchange of the first level, which has a graph, and the second one."""
+    # state: (graph, partition)
+    # graphs: All graphs
     graph, hot = state
     cold = partition_of(graph)
     p = exchange_probability(weights, betas, (cold, hot), 0)

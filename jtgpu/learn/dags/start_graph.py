@@ -21,22 +21,11 @@ __all__ = ["start_graph", "start_order"]
 
 
 def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> NDArray[np.bool_] | None:
-    """The arcs [parent, child] of a start graph, (n, n); None if there is none.
-
-    Parameters
-    ----------
-    start : network, graph, mapping from child to parents, iterable of (parent, child), or None
-        Variables without arcs need not be named.
-    names : sequence of str
-    constraints : Constraints
-
-    Raises
-    ------
-    UnknownVariable
-        If a name is not a variable.
-    NetworkError
-        If it is no such graph, has a cycle, or breaks a constraint; the message names the arc.
-    """
+    """The arcs [parent, child] of a start graph, (n, n); None if there is none."""
+    # start: network, graph, mapping from child to parents, iterable of (parent, child), or None: Variables without arcs
+    #     need not be named
+    # raises UnknownVariable: If a name is not a variable.
+    # raises NetworkError: If it is no such graph, has a cycle, or breaks a constraint; the message names the arc.
     if start is None:
         return None
     number = {name: v for v, name in enumerate(names)}

@@ -19,16 +19,10 @@ LN2 = log(2.0)
 def quantile_cuts(
     values: NDArray[np.float64], bins: int, counts: NDArray[np.int64] | None = None
 ) -> NDArray[np.float64]:
-    """Cut points between intervals of about equal numbers of values; fewer where values recur.
-
-    Parameters
-    ----------
-    values : (n,) float64
-    bins : int
-        Number of intervals.
-    counts : (n,) int64, optional
-        How often each value occurs. Default: once.
-    """
+    """Cut points between intervals of about equal numbers of values; fewer where values recur."""
+    # values: (n,) float64
+    # bins: Number of intervals
+    # counts: (n,) int64: How often each value occurs. Default: once.
     found, kind = np.unique(values, return_inverse=True)
     own = np.bincount(kind.reshape(-1), counts, len(found))
     below = np.cumsum(own)
@@ -48,19 +42,10 @@ def width_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
 
 
 def mdl_cuts(values: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Cut points that pay for their description length (Fayyad and Irani, IJCAI 1993).
-
-    Parameters
-    ----------
-    values : (n,) float64
-    classes : (n,) int64
-        Number of each value's class, >= 0.
-
-    Returns
-    -------
-    (k,) ndarray of float64
-        Ascending; empty if no cut pays.
-    """
+    """Cut points that pay for their description length (Fayyad and Irani, IJCAI 1993)."""
+    # values: (n,) float64
+    # classes: (n,) int64: Number of each value's class, >= 0
+    # returns (k,) ndarray of float64: Ascending; empty if no cut pays.
     order = np.argsort(values, kind="stable")
     x, y = values[order], classes[order]
     counts = np.zeros((len(x) + 1, int(y.max(initial=0)) + 1))

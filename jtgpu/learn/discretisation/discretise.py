@@ -203,13 +203,8 @@ def _given_edges(name: str, edges: Any) -> NDArray[np.float64]:
 
 
 def numbers_of(table: Table, name: str) -> NDArray[np.float64]:
-    """A column as numbers, NaN where it is missing.
-
-    Raises
-    ------
-    DataError
-        For the first cell that is not a number.
-    """
+    """A column as numbers, NaN where it is missing."""
+    # raises DataError: For the first cell that is not a number.
     codes, values = distinct_values(table.column(name))
     found = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):

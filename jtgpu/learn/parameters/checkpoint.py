@@ -64,28 +64,12 @@ def _digest(*parts: str | NDArray[Any]) -> str:
 
 
 class Checkpoint:
-    """A file with the state of a run.
-
-    Parameters
-    ----------
-    path : path
-    fingerprints : dict of str
-        See `fingerprints`.
-    resume : bool
-        Whether to continue from the file if it exists. Without it the file is replaced.
-
-    Attributes
-    ----------
-    objectives : list of float
-        Of the starts that are done.
-    best : EMState, optional
-        The best of these, without counts.
-
-    Raises
-    ------
-    JtgpuError
-        If the file cannot be read, or is that of another run; the message names what differs.
-    """
+    """A file with the state of a run."""
+    # fingerprints: dict of str: See `fingerprints`
+    # resume: Whether to continue from the file if it exists. Without it the file is replaced.
+    # objectives: list of float: Of the starts that are done
+    # best: The best of these, without counts
+    # raises JtgpuError: If the file cannot be read, or is that of another run; the message names what differs.
 
     def __init__(self, path: str | os.PathLike[str], fingerprints: dict[str, str], *, resume: bool):
         self._path, self._fingerprints = Path(path), fingerprints

@@ -28,20 +28,12 @@ MEMORY_SHARE = 0.25  # of the free memory that coded rows may take; more go to a
 
 
 class Block(NamedTuple):
-    """Rows of a table.
+    """Rows of a table."""
 
-    Attributes
-    ----------
-    states : (n, V) integers
-        State of every variable, -1 if missing, -2 and below for a likelihood; see `LikelihoodCells`.
-    weights : (n,) float64
-    rows : (n,) int64
-        Number of each row in the table; of equal rows that were merged, the first.
-    """
-
+    # (n, V) integers: State of every variable, -1 if missing, -2 and below for a likelihood; see `LikelihoodCells`
     states: NDArray[Any]
-    weights: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]  # (n,) float64
+    rows: NDArray[np.int64]  # (n,) int64: Number of each row in the table; of equal rows that were merged, the first
 
     def parts(self, cells: int = 0) -> Iterator[Block]:
         """The block in pieces of at most so many cells; default: `BLOCK_CELLS`."""
@@ -52,29 +44,15 @@ class Block(NamedTuple):
 
 
 class CodedCases:
-    """Rows of one model, coded.
-
-    Attributes
-    ----------
-    model : DirectedModel
-        Variables, states and parents.
-    blocks : list of Block
-    n_rows : int
-        Rows that were read, without those that were dropped.
-    total_weight : float
-    n_missing : (V,) int64
-        Missing cells of each variable, likelihoods included.
-    n_dropped : int
-        Rows that were dropped because they have missing cells.
-    n_weightless : int
-        Rows of weight 0, which are left out before anything else.
-    n_absent : (V,) int64
-        Missing cells of each variable, without likelihoods, with those in rows that were dropped.
-    seen : list of (card,) bool
-        States that occur, of each variable.
-    source : CaseSource
-        Where the rows come from.
-    """
+    """Rows of one model, coded."""
+    # model: Variables, states and parents
+    # n_rows: Rows that were read, without those that were dropped
+    # n_missing: (V,) int64: Missing cells of each variable, likelihoods included
+    # n_dropped: Rows that were dropped because they have missing cells
+    # n_weightless: Rows of weight 0, which are left out before anything else
+    # n_absent: (V,) int64: Missing cells of each variable, without likelihoods, with those in rows that were dropped
+    # seen: list of (card,) bool: States that occur, of each variable
+    # source: Where the rows come from
 
     def __init__(self, model: DirectedModel, source: CaseSource):
         self.model, self.source = model, source
@@ -170,15 +148,9 @@ def _merged(block: Block) -> Block:
 
 
 def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str], weights: str | None) -> list[str]:
-    """Columns of the variables, in the order of the table.
-
-    Raises
-    ------
-    DataError
-        If a variable that is not hidden has no column, or a hidden one has.
-    UnknownVariable
-        If the name of a column is almost that of a variable.
-    """
+    """Columns of the variables, in the order of the table."""
+    # raises DataError: If a variable that is not hidden has no column, or a hidden one has.
+    # raises UnknownVariable: If the name of a column is almost that of a variable.
     names = [n for n in source.names if n != weights]
     columns = evidence_columns(model, names, source=source.title)
     for v in hidden:
@@ -201,13 +173,8 @@ def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str
 def weighted_chunks(
     model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None
 ) -> Iterator[tuple[Block, CodedChunk]]:
-    """The rows with their weights, chunk by chunk.
-
-    Raises
-    ------
-    DataError
-        If a weight is negative or not finite, or their number differs from that of the rows.
-    """
+    """The rows with their weights, chunk by chunk."""
+    # raises DataError: If a weight is negative or not finite, or their number differs from that of the rows.
     name = weights if isinstance(weights, str) else None
     if name is not None and name not in source.names:
         raise DataError(f"there is no column {name!r} of weights{closest(name, source.names)}")
@@ -253,24 +220,12 @@ def _as_weights(weights: ArrayLike) -> NDArray[np.float64]:
 def read_cases(
     model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None, missing: str
 ) -> CodedCases:
-    """Read all rows.
-
-    Parameters
-    ----------
-    model : DirectedModel
-    source : CaseSource
-    columns : sequence of str
-        See `table_columns`.
-    weights : array_like, name of a column, or None
-    missing : {"em", "available", "error", "drop"}
-        Whether rows with a missing cell of an observed variable are accepted, raise an error, or are dropped.
-
-    Raises
-    ------
-    DataError
-        If there are no rows, no weight is above 0, a cell is missing under ``"error"``, or no row is left under
-        ``"drop"``.
-    """
+    """Read all rows."""
+    # columns: sequence of str: See `table_columns`
+    # missing: {"em", "available", "error", "drop"}: Whether rows with a missing cell of an observed variable are
+    #     accepted, raise an error, or are dropped
+    # raises DataError: If there are no rows, no weight is above 0, a cell is missing under ``"error"``, or no row is
+    #     left under ``"drop"``.
     cases = CodedCases(model, source)
     observed = [model.index(c) for c in columns]
     for read, _ in weighted_chunks(model, source, columns, weights):

@@ -95,16 +95,8 @@ def first_state(problem: Problem, tables: Tables, found: Evaluation | None = Non
 def run_em(
     problem: Problem, state: EMState, rule: Rule, listener: Callable[[EMState], None] = lambda _: None
 ) -> EMState:
-    """Iterate until the objective stays the same, or the passes are used up, or Ctrl-C.
-
-    Parameters
-    ----------
-    problem : Problem
-    state : EMState
-    rule : Rule
-    listener : callable
-        Called after every iteration.
-    """
+    """Iterate until the objective stays the same, or the passes are used up, or Ctrl-C."""
+    # listener: Called after every iteration
     try:
         while state.passes < rule.iterations and not state.converged:
             state = step(problem, state, rule)

@@ -39,22 +39,12 @@ class Evaluation(NamedTuple):
 
 
 class Expectation:
-    """Makes expected counts of rows. The plan and the programs are made once; every pass has other CPTs.
-
-    Parameters
-    ----------
-    cases : CodedCases
-    tables : list of arrays
-        The first CPTs.
-    backend : {"auto", "cpu", "gpu", "reference"}
-    order : str, path or sequence
-        See `jtgpu.BayesianNetwork.plan`.
-    threads : int, optional
-    devices : "all" or sequence of int, optional
-        GPUs, of ``"gpu"``.
-    cluster : str or jtgpu.cluster.Cluster, optional
-        Where passes over all rows run.
-    """
+    """Makes expected counts of rows. The plan and the programs are made once; every pass has other CPTs."""
+    # tables: list of arrays: The first CPTs
+    # backend: {"auto", "cpu", "gpu", "reference"}
+    # order: See `jtgpu.BayesianNetwork.plan`
+    # devices: "all" or sequence of int: GPUs, of ``"gpu"``
+    # cluster: Where passes over all rows run
 
     def __init__(
         self, cases: CodedCases, tables: Tables, backend: str = "auto", order: Order = "auto",

@@ -31,18 +31,10 @@ Tables = list["NDArray[np.float64]"]
 
 
 class Sharing(NamedTuple):
-    """Which CPTs are estimated, and which of them are one.
+    """Which CPTs are estimated, and which of them are one."""
 
-    Attributes
-    ----------
-    groups : list of tuples
-        Numbers of the variables that share each estimated CPT.
-    fixed : tuple of int
-        Variables whose CPTs do not change.
-    """
-
-    groups: list[tuple[int, ...]]
-    fixed: tuple[int, ...]
+    groups: list[tuple[int, ...]]  # list of tuples: Numbers of the variables that share each estimated CPT
+    fixed: tuple[int, ...]  # tuple of int: Variables whose CPTs do not change
 
 
 def family_scopes(model: DirectedModel) -> list[tuple[int, ...]]:

@@ -63,13 +63,9 @@ class LikelihoodCells:
         return first
 
     def encode(self, encoder: Encoder, columns: Sequence[Any], variables: Sequence[int], n: int) -> Any:
-        """Encode columns some of whose cells are likelihoods; see `Encoder.encode`.
-
-        Raises
-        ------
-        DataError
-            If the number of weights is not that of the states, or a weight is negative; without the row.
-        """
+        """Encode columns some of whose cells are likelihoods; see `Encoder.encode`."""
+        # raises DataError: If the number of weights is not that of the states, or a weight is negative; without the
+        #     row.
         encoded = encoder.encode(columns, n, first_only=True)
         if not encoded.rejected:
             return encoded
@@ -112,24 +108,11 @@ class LikelihoodCells:
     def enter(
         self, states: NDArray[Any], v: int, value: Any, rows: slice, n: int
     ) -> NDArray[Any]:
-        """Enter likelihoods that are given as an array into the codes of some rows.
-
-        Parameters
-        ----------
-        states : (k, V) integers
-            Codes of rows `rows` of the table.
-        v : int
-        value : mapping or array_like
-            (n, card), or (card,) for all rows.
-        rows : slice
-        n : int
-            Rows of the table.
-
-        Returns
-        -------
-        (k, V) ndarray
-            `states`, or a copy.
-        """
+        """Enter likelihoods that are given as an array into the codes of some rows."""
+        # states: (k, V) integers: Codes of rows `rows` of the table
+        # value: (n, card), or (card,) for all rows
+        # n: Rows of the table
+        # returns (k, V) ndarray: `states`, or a copy.
         given = weight_rows(self._model, v, value, n)[rows]
         present = states[:, v].astype(np.int64)
         weights = np.array(given)

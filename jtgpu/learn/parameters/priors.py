@@ -24,21 +24,11 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
     """The numbers that are added to the counts of each CPT.
 
     A Dirichlet prior with parameters alpha has its posterior mode at counts + alpha - 1, so these are alpha - 1.
-
-    Parameters
-    ----------
-    prior : number, str, or mapping
-        A number >= 0 for every entry; ``"bdeu:ESS"``: ESS divided by the number of entries of the CPT; ``"net:ESS"``:
-        ESS times the joint distribution of the family in `network`; a mapping from variable to a number or an array of
-        the shape of its CPT, 0 for variables that it omits.
-    model : DirectedModel
-    network : BayesianNetwork, optional
-
-    Raises
-    ------
-    ArgumentError
-        If it is nothing of that kind.
     """
+    # prior: A number >= 0 for every entry; ``"bdeu:ESS"``: ESS divided by the number of entries of the CPT;
+    #     ``"net:ESS"``: ESS times the joint distribution of the family in `network`; a mapping from variable to a
+    #     number or an array of the shape of its CPT, 0 for variables that it omits
+    # raises ArgumentError: If it is nothing of that kind.
     shapes = family_shapes(model)
     if isinstance(prior, str):
         kind, _, text = prior.partition(":")

@@ -98,20 +98,9 @@ def fit_em(
     listen: Listener,
     saved: Checkpoint | None,
 ) -> Fit:
-    """EM from every start; the best result.
-
-    Parameters
-    ----------
-    setup : Setup
-    cases : CodedCases
-    rule : Rule
-    starts : (int, int)
-        Number of starts, and the seed.
-    running : Running
-    listen : callable
-        Called with every iteration.
-    saved : Checkpoint, optional
-    """
+    """EM from every start; the best result."""
+    # starts: (int, int): Number of starts, and the seed
+    # listen: Called with every iteration
     n_starts, seed = starts
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
@@ -163,13 +152,8 @@ def _keep(
 
 
 def _possible(cases: CodedCases, engine: Expectation, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
-    """A pass over the rows, without those of probability zero; how many of these were left out now.
-
-    Raises
-    ------
-    ImpossibleEvidence
-        For the first such row, unless `leave_out`; also if no other row is left.
-    """
+    """A pass over the rows, without those of probability zero; how many of these were left out now."""
+    # raises ImpossibleEvidence: For the first such row, unless `leave_out`; also if no other row is left.
     found = engine.evaluate(tables)
     error = impossible_row(cases, found)
     if error is None:
@@ -199,19 +183,9 @@ def fit_stepwise(
     running: Running,
     listen: Listener,
 ) -> Fit:
-    """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start.
-
-    Parameters
-    ----------
-    setup : Setup
-    blocks : iterator of Block
-    chunk : (int, float)
-        Rows of a chunk, and the power of the shares.
-    seed : int
-    running : Running
-    listen : callable
-        Called with every chunk.
-    """
+    """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
+    # chunk: (int, float): Rows of a chunk, and the power of the shares
+    # listen: Called with every chunk
     rows, power = chunk
     cases = CodedCases(setup.model, setup.source)
     tables = setup.start_tables(cases, seed, 0)

@@ -33,20 +33,11 @@ SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zst", ".bz2", ".lz4")
 
 @dataclass
 class CodedChunk:
-    """Some rows as state numbers.
+    """Some rows as state numbers."""
 
-    Attributes
-    ----------
-    codes : (E, n) int8, int16 or int32
-        State of each column's variable, -1 if missing.
-    weights : (n,) float64, optional
-        The cells of the column of weights; None without one.
-    done, size : int
-        How much of the data has been read, of how much.
-    """
-
-    codes: NDArray[Any]
-    weights: NDArray[np.float64] | None
+    codes: NDArray[Any]  # (E, n) int8, int16 or int32: State of each column's variable, -1 if missing
+    weights: NDArray[np.float64] | None  # (n,) float64: The cells of the column of weights; None without one
+    # done, size: How much of the data has been read, of how much
     done: int
     size: int
 
@@ -74,22 +65,13 @@ def open_source(
     cases: Any, variables: Sequence[str], dialect: CsvDialect | None = None, chunk: int = 100_000,
     na_values: Any = None, likelihood: Mapping[str, Any] | None = None,
 ) -> CaseSource:  # fmt: skip
-    """Open a table of cases: a table in memory, or a path or several paths of files.
-
-    Parameters
-    ----------
-    cases : table, path, or list of paths
-        A folder stands for the files in it with a suffix of cases, by name.
-    variables : sequence of str
-        Names of variables, which show the delimiter of CSV files, and name the columns of an array.
-    dialect : CsvDialect, optional
-    chunk : int
-        Rows that are read from a file at a time, about.
-    na_values : str or iterable of str, optional
-        See `jtgpu.util.missing.na_words`.
-    likelihood : mapping, optional
-        Likelihoods of the rows of a table in memory, by variable.
-    """
+    """Open a table of cases: a table in memory, or a path or several paths of files."""
+    # cases: table, path, or list of paths: A folder stands for the files in it with a suffix of cases, by name
+    # variables: sequence of str: Names of variables, which show the delimiter of CSV files, and name the columns of an
+    #     array
+    # chunk: Rows that are read from a file at a time, about
+    # na_values: str or iterable of str: See `jtgpu.util.missing.na_words`
+    # likelihood: Likelihoods of the rows of a table in memory, by variable
     shell = DiscreteModel(dict.fromkeys(variables, ("",)))
     is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, Path)) for p in cases)
     if isinstance(cases, (str, Path)) or is_paths:
@@ -118,18 +100,10 @@ def _files(path: Path) -> list[Path]:
 
 
 class TableSource:
-    """A table in memory.
-
-    Parameters
-    ----------
-    table : Table
-    words : frozenset of str
-        Those that mean a missing cell unless they are states.
-    array : (n, V) ndarray of integers, optional
-        The table itself, if it is one.
-    likelihood : mapping, optional
-        See `open_source`.
-    """
+    """A table in memory."""
+    # words: frozenset of str: Those that mean a missing cell unless they are states
+    # array: (n, V) ndarray of integers: The table itself, if it is one
+    # likelihood: See `open_source`
 
     cells: LikelihoodCells | None = None
 
@@ -143,7 +117,6 @@ class TableSource:
         self.na_found: dict[str, set[str]] = {}
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
-        """See `CaseSource.states`."""
         found = {}
         for name in columns:
             column = self._table.column(name)
@@ -175,7 +148,6 @@ class TableSource:
         yield CodedChunk(encoded.codes, own, table.n, table.n)
 
     def row_name(self, row: int) -> str:
-        """See `CaseSource.row_name`."""
         return self._table.row_name(row)
 
 
@@ -226,7 +198,6 @@ class FileSource:
         return {name: labels_of(name, counts, bins=bins) for name, counts in found.items()}
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
-        """See `CaseSource.chunks`."""
         variables = [model.index(c) for c in columns]
         encoders = [Encoder(model, variables, words) for words in self._words]
         self.cells = LikelihoodCells(model)

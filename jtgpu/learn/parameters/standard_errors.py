@@ -30,17 +30,9 @@ Tables = list["NDArray[np.float64]"]
 def standard_errors(
     cases: CodedCases, evaluate: Callable[[Block, Tables], Evaluation], tables: Tables, sharing: Sharing
 ) -> Tables:
-    """Standard errors of every entry: 0 for fixed CPTs and entries of 0, infinite where the data say nothing.
-
-    Parameters
-    ----------
-    cases : CodedCases
-    evaluate : callable
-        The E-step for a block of rows.
-    tables : list of arrays
-        The estimated CPTs.
-    sharing : Sharing
-    """
+    """Standard errors of every entry: 0 for fixed CPTs and entries of 0, infinite where the data say nothing."""
+    # evaluate: The E-step for a block of rows
+    # tables: list of arrays: The estimated CPTs
     information = {
         g[0]: np.zeros((tables[g[0]].size // tables[g[0]].shape[-1], *2 * (tables[g[0]].shape[-1],)))
         for g in sharing.groups

@@ -33,29 +33,15 @@ def make_start(
     *,
     fill_zeros: bool = False,
 ) -> Tables:
-    """CPTs to start from.
-
-    Parameters
-    ----------
-    kind : {"auto", "given", "counts", "uniform", "random"}
-        ``"given"``: those of `network`. ``"counts"``, ``"auto"``: each family from the rows in which it is complete,
-        plus the prior and one row of equal shares, so that no entry is 0; with ``"auto"``, families with a hidden
-        variable are random. ``"random"``: every row is uniformly distributed over all distributions.
-    cases : CodedCases
-    network : BayesianNetwork, optional
-    prior : list of arrays
-    hidden : sequence of int
-        Hidden variables.
-    rng : numpy.random.Generator
-    fill_zeros : bool
-        Whether zeros of `network` become small numbers.
-
-    Raises
-    ------
-    ArgumentError
-        For ``"given"`` without a network, and for ``"uniform"`` and ``"counts"`` with hidden variables: where all
-        states of a hidden variable are alike, they stay alike.
-    """
+    """CPTs to start from."""
+    # kind: {"auto", "given", "counts", "uniform", "random"}: ``"given"``: those of `network`. ``"counts"``, ``"auto"``:
+    #     each family from the rows in which it is complete, plus the prior and one row of equal shares, so that no
+    #     entry is 0; with ``"auto"``, families with a hidden variable are random. ``"random"``: every row is uniformly
+    #     distributed over all distributions.
+    # hidden: sequence of int: Hidden variables
+    # fill_zeros: Whether zeros of `network` become small numbers
+    # raises ArgumentError: For ``"given"`` without a network, and for ``"uniform"`` and ``"counts"`` with hidden
+    #     variables: where all states of a hidden variable are alike, they stay alike.
     model = cases.model
     shapes = family_shapes(model)
     if kind == "given":

@@ -23,20 +23,10 @@ MAX_NUMERIC = 256  # distinct numbers of a column that are states without discre
 
 
 def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """States of the hidden variables.
-
-    Parameters
-    ----------
-    hidden : mapping, name, or iterable of names
-        Variable to its number of states or their names; None, or a name alone: the states of the network.
-    network : BayesianNetwork, optional
-    variables : sequence of str
-
-    Raises
-    ------
-    ArgumentError
-        If a variable or its states are unknown, differ from the network's, or are fewer than 2.
-    """
+    """States of the hidden variables."""
+    # hidden: mapping, name, or iterable of names: Variable to its number of states or their names; None, or a name
+    #     alone: the states of the network
+    # raises ArgumentError: If a variable or its states are unknown, differ from the network's, or are fewer than 2.
     given = dict(hidden) if isinstance(hidden, Mapping) else dict.fromkeys(names("hidden", hidden))
     found = {}
     for v, states in given.items():
@@ -65,13 +55,8 @@ def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Seque
 def states_given(
     states: Mapping[str, Iterable[Any]] | None, network: BayesianNetwork | None, variables: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """States that need no data: of the network, replaced by those of `states`.
-
-    Raises
-    ------
-    ArgumentError
-        If `states` names another variable, or gives a variable no or repeated states.
-    """
+    """States that need no data: of the network, replaced by those of `states`."""
+    # raises ArgumentError: If `states` names another variable, or gives a variable no or repeated states.
     found = {v: network.states(v) for v in variables} if network is not None else {}
     for v, given in mapping("states", states).items():
         if v not in variables:
@@ -86,24 +71,12 @@ def states_given(
 def labels_of(
     name: str, counts: Mapping[Any, int], *, ordered: bool = False, bins: int | None = None
 ) -> tuple[str, ...]:
-    """Names of states for the distinct values of a column: numbers and intervals ascending, else texts by alphabet.
-
-    Parameters
-    ----------
-    name : str
-        The column's, for messages.
-    counts : mapping
-        Distinct values, and how often each occurs; none is missing.
-    ordered : bool
-        Whether the values are in order already, as the categories of a data frame are.
-    bins : int, optional
-        Intervals of a column of more different numbers, with about equal numbers of cells. Default: none are made.
-
-    Raises
-    ------
-    DataError
-        If there is no value, or there are more different numbers than states should be.
-    """
+    """Names of states for the distinct values of a column: numbers and intervals ascending, else texts by alphabet."""
+    # name: The column's, for messages
+    # counts: Distinct values, and how often each occurs; none is missing
+    # ordered: Whether the values are in order already, as the categories of a data frame are
+    # bins: Intervals of a column of more different numbers, with about equal numbers of cells. Default: none are made.
+    # raises DataError: If there is no value, or there are more different numbers than states should be.
     found = [v for v in counts if not is_likelihood(v)]
     if not found:
         raise DataError(

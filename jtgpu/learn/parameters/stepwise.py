@@ -51,24 +51,12 @@ def run_stepwise(  # noqa: PLR0913
     flag: bool = False,
     listener: Callable[[Iteration], None] = lambda _: None,
 ) -> Passed:
-    """Pass over chunks of rows once.
-
-    Parameters
-    ----------
-    evaluate : callable
-        The E-step for a chunk.
-    chunks : iterable of Block
-    tables : list of arrays
-        The CPTs to start from.
-    prior : list of arrays
-    sharing : Sharing
-    power : float
-        Chunk k = 1, 2, ... has the share ``(k + 2) ** -power``; the first has all.
-    flag : bool
-        Whether rows of probability zero are left out.
-    listener : callable
-        Called after each chunk.
-    """
+    """Pass over chunks of rows once."""
+    # evaluate: The E-step for a chunk
+    # tables: list of arrays: The CPTs to start from
+    # power: Chunk k = 1, 2, ... has the share ``(k + 2) ** -power``; the first has all.
+    # flag: Whether rows of probability zero are left out
+    # listener: Called after each chunk
     average: Tables = []
     history: list[Iteration] = []
     weight = log_likelihood = 0.0

@@ -21,19 +21,11 @@ class GivenStructure(NamedTuple):
 
 
 def read_structure(structure: Any) -> GivenStructure:
-    """Read a structure.
-
-    Parameters
-    ----------
-    structure : BayesianNetwork, mapping, networkx.DiGraph, or object of pgmpy or pyAgrum
-        A mapping gives the parents of each child; variables that are parents only need no entry. An object with a
-        method ``to_networkx`` or ``graph`` is converted by it.
-
-    Raises
-    ------
-    NetworkError
-        If it is nothing of that kind.
-    """
+    """Read a structure."""
+    # structure: BayesianNetwork, mapping, networkx.DiGraph, or object of pgmpy or pyAgrum: A mapping gives the parents
+    #     of each child; variables that are parents only need no entry. An object with a method ``to_networkx`` or
+    #     ``graph`` is converted by it.
+    # raises NetworkError: If it is nothing of that kind.
     if isinstance(structure, BayesianNetwork):
         return GivenStructure({v: structure.parents(v) for v in structure}, structure)
     if isinstance(structure, Mapping):

@@ -34,37 +34,18 @@ def score_cache(  # noqa: PLR0913
     backend: str = "cpu",
     devices: Any = None,
 ) -> ScoreCache:
-    """Compute the published table of scores.
-
-    Parameters
-    ----------
-    data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
-    max_parents : int
-        Largest sets of parents, at most 5.
-    stored_parents : int, optional
-        Largest sets in the table; larger ones are scored on demand. Default: `max_parents`.
-    score, ess
-        See `jtgpu.learn.ScoreRule`; all but ``"bds"``.
-    memory_limit : int or str, optional
-        Of the table. Default: 80 % of the free memory.
-    backend : {"cpu", "gpu"}
-        ``"cpu"`` is a twin of the kernels, for comparison: the scores are equal to 1 ULP.
-    devices : "all" or sequence of int, optional
-        GPUs that share the table. Default: one.
-
-    Returns
-    -------
-    ScoreCache
-
-    Raises
-    ------
-    DataError
-        If the data cannot be learned from.
-    TableTooLarge
-        If the table exceeds the memory limit, or a family has more than 1e6 cells (GPU: about 50,000).
-    ArgumentError
-        If an option has no such value.
-    """
+    """Compute the published table of scores."""
+    # data: data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
+    # max_parents: Largest sets of parents, at most 5
+    # stored_parents: Largest sets in the table; larger ones are scored on demand. Default: `max_parents`.
+    # score, ess: See `jtgpu.learn.ScoreRule`; all but ``"bds"``
+    # memory_limit: Of the table. Default: 80 % of the free memory.
+    # backend: {"cpu", "gpu"}: ``"cpu"`` is a twin of the kernels, for comparison: the scores are equal to 1 ULP
+    # devices: "all" or sequence of int: GPUs that share the table. Default: one.
+    # raises DataError: If the data cannot be learned from.
+    # raises TableTooLarge: If the table exceeds the memory limit, or a family has more than 1e6 cells (GPU: about
+    #     50,000).
+    # raises ArgumentError: If an option has no such value.
     choice("backend", backend, ("cpu", "gpu"))
     coded = code_table(data)
     n, rule = len(coded.names), ScoreRule(score, ess)

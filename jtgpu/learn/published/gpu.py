@@ -60,18 +60,8 @@ ORDERS = np.dtype(
 class FamilyKernels:
     """Data on one GPU, and kernels that score families, one for each number of parents. Used inside
     ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    families : FamilyScores
-    max_parents : int
-
-    Raises
-    ------
-    TableTooLarge
-        If the cells of a family exceed the shared memory of a block.
     """
+    # raises TableTooLarge: If the cells of a family exceed the shared memory of a block.
 
     def __init__(self, device: Device, families: FamilyScores, max_parents: int):
         self.device, self.families = device, families
@@ -189,13 +179,7 @@ def gpu_table(families: FamilyScores, max_parents: int, devices: Any = None) -> 
 
 
 class OrderKernels:
-    """A table of scores on one GPU, and kernels that sum it for an order. `close` frees it.
-
-    Parameters
-    ----------
-    cache : ScoreCache
-    device : Device
-    """
+    """A table of scores on one GPU, and kernels that sum it for an order. `close` frees it."""
 
     def __init__(self, cache: ScoreCache, device: Device):
         self.device, self.cache = device, cache

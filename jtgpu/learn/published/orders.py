@@ -78,18 +78,10 @@ class CpuSums:
 
 @dataclass(frozen=True)
 class OrderState:
-    """An order, the ln sum of each variable's scores, and how many sets were summed for it.
+    """An order, the ln sum of each variable's scores, and how many sets were summed for it."""
 
-    Attributes
-    ----------
-    order : (n,) ndarray of int64
-    sums : (n,) ndarray of float64
-        By variable.
-    n_summed : int
-    """
-
-    order: NDArray[np.int64]
-    sums: NDArray[np.float64]
+    order: NDArray[np.int64]  # (n,) ndarray of int64
+    sums: NDArray[np.float64]  # (n,) ndarray of float64: By variable
     n_summed: int
 
     @property
@@ -142,29 +134,16 @@ def flip(sums: OrderSums, state: OrderState, i: int, j: int, max_parents: int) -
 
 @dataclass(frozen=True, eq=False)
 class OrderSamples:
-    """What a chain produced.
-
-    Attributes
-    ----------
-    names : tuple of str
-    edges : (n, n) ndarray of float64
-        Estimated P(u -> v | data): means over the samples, of which each gives P(u -> v | data, order).
-    log_scores : (T,) ndarray of float64
-        ln score of the order after each step.
-    orders : (S, n) ndarray of int64
-        The samples.
-    accepted : float
-        Share of accepted flips.
-    n_summed : int
-        Parent sets that were summed.
-    """
+    """What a chain produced."""
 
     names: tuple[str, ...]
+    # (n, n) ndarray of float64: Estimated P(u -> v | data): means over the samples, of which each gives P(u -> v |
+    #     data, order)
     edges: NDArray[np.float64]
-    log_scores: NDArray[np.float64]
-    orders: NDArray[np.int64]
-    accepted: float
-    n_summed: int
+    log_scores: NDArray[np.float64]  # (T,) ndarray of float64: ln score of the order after each step
+    orders: NDArray[np.int64]  # (S, n) ndarray of int64: The samples
+    accepted: float  # share of accepted flips
+    n_summed: int  # parent sets that were summed
 
 
 def sample_orders(
@@ -176,30 +155,12 @@ def sample_orders(
     seed: int = 0,
     backend: str = "cpu",
 ) -> OrderSamples:
-    """Sample orders of the variables by the published chain.
-
-    Parameters
-    ----------
-    cache : ScoreCache
-    steps : int
-        Flips.
-    thin : int, optional
-        Every so many steps the order is a sample. Default: the number of variables.
-    burn_in : int, optional
-        Steps before the first sample. Default: a fifth.
-    seed : int
-    backend : {"cpu", "gpu"}
-        The same seed gives the same flips; sums differ by rounding.
-
-    Returns
-    -------
-    OrderSamples
-
-    Raises
-    ------
-    ArgumentError
-        If an option has no such value.
-    """
+    """Sample orders of the variables by the published chain."""
+    # steps: Flips
+    # thin: Every so many steps the order is a sample. Default: the number of variables.
+    # burn_in: Steps before the first sample. Default: a fifth.
+    # backend: {"cpu", "gpu"}: The same seed gives the same flips; sums differ by rounding
+    # raises ArgumentError: If an option has no such value.
     choice("backend", backend, ("cpu", "gpu"))
     n, k = len(cache.names), cache.max_parents
     steps = whole_number("steps", steps, 1)

@@ -15,17 +15,9 @@ ALIGNMENT = 32  # bytes: a transaction of a GPU, and a vector register of a CPU
 
 
 def aligned_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint16]:
-    """Copy states to rows of 16-bit numbers that begin at multiples of 32 bytes.
-
-    Parameters
-    ----------
-    codes : (n, N) ndarray of uint8
-
-    Returns
-    -------
-    (n, W) ndarray of uint16
-        W is the next multiple of 16 after N; the padding is 0.
-    """
+    """Copy states to rows of 16-bit numbers that begin at multiples of 32 bytes."""
+    # codes: (n, N) ndarray of uint8
+    # returns (n, W) ndarray of uint16: W is the next multiple of 16 after N; the padding is 0.
     n, n_rows = codes.shape
     width = -(-n_rows * 2 // ALIGNMENT) * ALIGNMENT // 2
     memory = np.zeros(n * width + ALIGNMENT // 2, np.uint16)

@@ -31,13 +31,8 @@ def table_bytes(n: int, max_parents: int) -> int:
 
 
 def published_seconds(n: int, max_parents: int) -> float:
-    """Seconds that the published table of times lists for filling such a table, on a processor of 2010.
-
-    Raises
-    ------
-    ArgumentError
-        If `max_parents` is not 3 or 4, for which times were published.
-    """
+    """Seconds that the published table of times lists for filling such a table, on a processor of 2010."""
+    # raises ArgumentError: If `max_parents` is not 3 or 4, for which times were published.
     if max_parents not in PUBLISHED_US:
         raise ArgumentError(f"times were published for 3 and 4 parents, not {max_parents}")
     return 1e-6 * PUBLISHED_US[max_parents] * n * n_parent_sets(n, max_parents)
@@ -45,38 +40,18 @@ def published_seconds(n: int, max_parents: int) -> float:
 
 @dataclass(frozen=True)
 class FamilyScores:
-    """Data and functions from which a family is scored.
+    """Data and functions from which a family is scored."""
 
-    Attributes
-    ----------
-    coded : CodedTable
-        Without weights.
-    rule : ScoreRule
-    functions : CellFunctions
-    rows : (n, W) ndarray of uint16
-        See `aligned_rows`.
-    """
-
-    coded: CodedTable
+    coded: CodedTable  # without weights
     rule: ScoreRule
     functions: CellFunctions
-    rows: NDArray[np.uint16]
+    rows: NDArray[np.uint16]  # (n, W) ndarray of uint16: See `aligned_rows`
 
     def scores(self, child: int, allowed: Sequence[int], size: int, begin: int, end: int) -> NDArray[np.float32]:
-        """Scores of a child with the parent sets of a range of ranks: the twin of the GPU's kernels, in NumPy.
-
-        Parameters
-        ----------
-        child : int
-        allowed : sequence of int
-            The variables that ranks address.
-        size, begin, end : int
-            Parents of a set; range of ranks.
-
-        Returns
-        -------
-        (end - begin,) ndarray of float32
-        """
+        """Scores of a child with the parent sets of a range of ranks: the twin of the GPU's kernels, in NumPy."""
+        # allowed: sequence of int: The variables that ranks address
+        # size, begin, end: Parents of a set; range of ranks
+        # returns (end - begin,) ndarray of float32
         scores = np.empty(end - begin, np.float32)
         members = np.asarray(allowed, np.int64)[members_of_ranks(begin, end, size, len(allowed))]
         card, n_rows = self.coded.cardinality, self.coded.codes.shape[1]
@@ -112,23 +87,12 @@ class FamilyScores:
 
 @dataclass(frozen=True, eq=False)
 class ScoreCache:
-    """Scores of families, float32, by the published index.
-
-    Attributes
-    ----------
-    families : FamilyScores
-    max_parents : int
-        Largest sets of a chain.
-    stored_parents : int
-        Largest sets in the table. Larger ones are scored when a chain needs them.
-    scores : (n * M,) ndarray of float32
-        By `jtgpu.learn.dags.scores.combinations.parent_index`.
-    """
+    """Scores of families, float32, by the published index."""
 
     families: FamilyScores
-    max_parents: int
-    stored_parents: int
-    scores: NDArray[np.float32]
+    max_parents: int  # largest sets of a chain
+    stored_parents: int  # largest sets in the table. Larger ones are scored when a chain needs them.
+    scores: NDArray[np.float32]  # (n * M,) ndarray of float32: By `jtgpu.learn.dags.scores.combinations.parent_index`
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -16,12 +16,7 @@ __all__ = ["SetRange", "members_of_ranks", "ranges_of_node", "split"]
 
 
 class SetRange(NamedTuple):
-    """Sets of `size` of the first `n_predecessors` variables of an order, ranks begin to end - 1, as parents.
-
-    Attributes
-    ----------
-    child, size, n_predecessors, begin, end : int
-    """
+    """Sets of `size` of the first `n_predecessors` variables of an order, ranks begin to end - 1, as parents."""
 
     child: int
     size: int

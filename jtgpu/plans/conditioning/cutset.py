@@ -47,23 +47,11 @@ def plan_with_cutset(
     model: DiscreteModel, cutset: Sequence[str | int] | str, together: Sequence[Sequence[str | int]] = (),
     **options: Any,
 ) -> CutsetPlan:  # fmt: skip
-    """A plan of the model split at a cutset.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    cutset : sequence, or "auto"
-        Variables to fix; ``"auto"`` searches for them, and finds none if the model fits as it is.
-    together : sequence of sequences, optional
-        Sets of variables that must share a clique; those of the cutset do not count.
-    **options
-        Of `jtgpu.plans.compiler.plan_model`, but no order of the variables: the split model has other ones.
-
-    Raises
-    ------
-    TableTooLarge
-        If a run does not fit; for "auto", if a million runs were not enough.
-    """
+    """A plan of the model split at a cutset."""
+    # cutset: Variables to fix; ``"auto"`` searches for them, and finds none if the model fits as it is
+    # together: sequence of sequences: Sets of variables that must share a clique; those of the cutset do not count
+    # **options: Of `jtgpu.plans.compiler.plan_model`, but no order of the variables: the split model has other ones
+    # raises TableTooLarge: If a run does not fit; for "auto", if a million runs were not enough.
     chosen = [] if isinstance(cutset, str) else sorted({model.index(v) for v in cutset})
     cards = model.cardinality.tolist()
     while True:

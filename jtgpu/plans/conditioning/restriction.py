@@ -27,23 +27,13 @@ __all__ = ["Restriction"]
 
 
 class Restriction:
-    """Which variables remain, and which scope each factor has then.
-
-    Parameters
-    ----------
-    cardinality : (V,) int64
-    scopes : sequence of sequences of int
-        Of the factors.
-    observed : (V,) bool
-        The variables that every case observes.
-
-    Attributes
-    ----------
-    free : (W,) int64
-        The variables that remain, ascending; variable w of the restriction is variable ``free[w]`` of the model.
-    scopes : list of list of int
-        Of the factors, in variables of the restriction.
-    """
+    """Which variables remain, and which scope each factor has then."""
+    # cardinality: (V,) int64
+    # scopes: sequence of sequences of int: Of the factors
+    # observed: (V,) bool: The variables that every case observes
+    # free: (W,) int64: The variables that remain, ascending; variable w of the restriction is variable ``free[w]`` of
+    #     the model
+    # scopes: list of list of int: Of the factors, in variables of the restriction
 
     def __init__(self, cardinality: NDArray[np.int64], scopes: Sequence[Sequence[int]], observed: NDArray[np.bool_]):
         self.cardinality, self.observed = cardinality, observed
@@ -55,12 +45,8 @@ class Restriction:
         """Plans of the restriction: of its own elimination order, and of the model's one, which may have fewer levels.
 
         Raises the errors of `jtgpu.plans.compiler.plan_model`.
-
-        Parameters
-        ----------
-        order : (V,) ints
-            The model's elimination order.
         """
+        # order: (V,) ints: The model's elimination order
         cards = self.cardinality[self.free].tolist()
         states = {str(w): list(map(str, range(n))) for w, n in enumerate(cards)}
         factors = [Factor(tuple(s), np.broadcast_to(1.0, [cards[w] for w in s])) for s in self.scopes]

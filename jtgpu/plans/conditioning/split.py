@@ -23,25 +23,13 @@ __all__ = ["SplitModel", "split_model"]
 
 
 class SplitModel:
-    """Which variable of the split model is a copy of which original one.
-
-    Parameters
-    ----------
-    cardinality : (V,) int64
-    scopes : sequence of sequences of int
-        Of the factors.
-    observed : (V,) bool
-        The variables that every case observes.
-
-    Attributes
-    ----------
-    origin : (W,) int64
-        The original variable of each variable of the split model.
-    first : (V,) int64
-        The first copy of each original variable; the only one unless the variable is observed.
-    scopes : list of list of int
-        Of the factors, in variables of the split model.
-    """
+    """Which variable of the split model is a copy of which original one."""
+    # cardinality: (V,) int64
+    # scopes: sequence of sequences of int: Of the factors
+    # observed: (V,) bool: The variables that every case observes
+    # origin: (W,) int64: The original variable of each variable of the split model
+    # first: (V,) int64: The first copy of each original variable; the only one unless the variable is observed
+    # scopes: list of list of int: Of the factors, in variables of the split model
 
     def __init__(self, cardinality: NDArray[np.int64], scopes: Sequence[Sequence[int]], observed: NDArray[np.bool_]):
         self.cardinality, self.observed = cardinality, observed

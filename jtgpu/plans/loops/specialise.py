@@ -40,23 +40,11 @@ def with_card(sk, card):  # type: ignore[no-untyped-def]
 
 @inlined
 def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
-    """Remove barren variables, repeatedly: sets `s.gone` and `s.remaining`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    seen : (V+1,) uint8
-        `FREE`, `HARD` or `SOFT` for each variable, by rank; `FREE` for the case axis.
-    target : (V+1,) uint8
-        1 for variables whose posteriors are wanted, by rank, and for the case axis.
-    s : _Shrink
-        `tainted` is 1 for factors that weights are multiplied into.
-
-    Returns
-    -------
-    bool
-        Whether any factor is gone.
-    """
+    """Remove barren variables, repeatedly: sets `s.gone` and `s.remaining`."""
+    # seen: (V+1,) uint8: `FREE`, `HARD` or `SOFT` for each variable, by rank; `FREE` for the case axis
+    # target: (V+1,) uint8: 1 for variables whose posteriors are wanted, by rank, and for the case axis
+    # s: `tainted` is 1 for factors that weights are multiplied into
+    # returns Whether any factor is gone.
     stack, n = s.stack, 0
     for v in range(len(seen)):
         s.remaining[v] = sk.uses[v]
@@ -303,17 +291,9 @@ def _output_scope(sk, i, s):  # type: ignore[no-untyped-def]
 
 @inlined
 def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-def]
-    """What stands for the output of contraction i; clears `holders` and `heads`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    i, left : int64
-        The contraction and the number of its inputs.
-    any_head : bool
-        See `_output_scope`.
-    s : _Shrink
-    """
+    """What stands for the output of contraction i; clears `holders` and `heads`."""
+    # i, left: The contraction and the number of its inputs
+    # any_head: See `_output_scope`
     out = sk.op_out[i]
     eliminates, tainted, only = False, False, UNIT
     for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
@@ -347,17 +327,9 @@ def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-de
 
 @compiled(allocates=False)
 def _shrink(sk, seen, target, pruned, s):  # type: ignore[no-untyped-def]
-    """Fill in `s.rep`, `s.length`, `s.scope` and `s.use` of the tables that an answer may depend on.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    seen, target
-        See `_prune`.
-    pruned : bool
-        Whether any factor is gone.
-    s : _Shrink
-    """
+    """Fill in `s.rep`, `s.length`, `s.scope` and `s.use` of the tables that an answer may depend on."""
+    # seen, target: See `_prune`
+    # pruned: Whether any factor is gone
     case = len(seen) - 1
     _shrink_factors(sk, seen, pruned, s)
     for i in range(len(sk.op_out)):
@@ -397,16 +369,9 @@ def _mark_needed(sk, seen, target, s):  # type: ignore[no-untyped-def]
 
 @compiled()
 def reduce_flat(sk, seen, target, room):  # type: ignore[no-untyped-def]
-    """`reduce` for compiled callers; the result is a `_Shrink`, whose arrays are in `room`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    seen, target : (V+1,) uint8
-        As of `reduce`, with the case axis behind the variables: `FREE` and 1.
-    room : int64
-        Scratch memory, at least `shrink_room` numbers.
-    """
+    """`reduce` for compiled callers; the result is a `_Shrink`, whose arrays are in `room`."""
+    # seen, target: (V+1,) uint8: As of `reduce`, with the case axis behind the variables: `FREE` and 1
+    # room: Scratch memory, at least `shrink_room` numbers
     s = _scratch(sk, room)
     for v in range(len(sk.evidence_factor)):
         if seen[v] == SOFT:

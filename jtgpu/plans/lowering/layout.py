@@ -20,14 +20,9 @@ def lay_out(
 ) -> tuple[list[int], int]:
     """Place the tables in one array, the arena: factors first, then all posteriors, then the other tables in the order
     in which they are written.
-
-    Returns
-    -------
-    offsets : list of int
-        First cell of each table.
-    cells : int
-        Length of the arena.
     """
+    # returns offsets: list of int: First cell of each table
+    # returns cells: Length of the arena
     offsets = [0] * len(sizes)
     at = 0
     last = set(posterior)

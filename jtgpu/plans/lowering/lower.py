@@ -32,25 +32,14 @@ def lower(
     lowering: str = "pairwise",
     price: float = PRICE,
 ) -> ContractionProgram:
-    """Lower a junction tree to tables and contractions.
-
-    Parameters
-    ----------
-    cardinality : (V,)
-        States of each variable.
-    factor_scopes : F sequences of int
-        Variables of each factor.
-    factor_clique : (F,)
-        The clique that each factor belongs to.
-    clique_parent : (C,)
-        The rooted junction forest, -1 at roots.
-    axis_rank : (V,)
-        Position of each variable in the axis order of all tables.
-    lowering : {"pairwise", "clique", "shallow"}
-        See `jtgpu.plans.lowering`.
-    price : float
-        For ``"shallow"``: see `jtgpu.plans.balance.shorten`. The higher, the fewer products are added.
-    """
+    """Lower a junction tree to tables and contractions."""
+    # cardinality: (V,): States of each variable
+    # factor_scopes: F sequences of int: Variables of each factor
+    # factor_clique: (F,): The clique that each factor belongs to
+    # clique_parent: (C,): The rooted junction forest, -1 at roots
+    # axis_rank: (V,): Position of each variable in the axis order of all tables
+    # lowering: {"pairwise", "clique", "shallow"}: See `jtgpu.plans.lowering`
+    # price: For ``"shallow"``: see `jtgpu.plans.balance.shorten`. The higher, the fewer products are added.
     if lowering not in LOWERINGS:
         raise ValueError(f"lowering must be one of {', '.join(map(repr, LOWERINGS))}, not {lowering!r}")
     forest = ContractionForest(factor_scopes, cardinality)
@@ -74,14 +63,8 @@ def lower(
 
 
 def relowered(plan: Plan, price: float = PRICE) -> Plan:
-    """The same junction tree and factors with the lowering ``"shallow"``.
-
-    Parameters
-    ----------
-    plan : Plan
-    price : float
-        See `lower`.
-    """
+    """The same junction tree and factors with the lowering ``"shallow"``."""
+    # price: See `lower`
     cards = plan.cardinality.tolist()
     rank = plan.axis_rank.tolist()
     program = lower(

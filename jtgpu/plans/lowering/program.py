@@ -54,18 +54,10 @@ class _Writer:
 def emit(
     forest: ContractionForest, roots: list[int], axis_rank: Sequence[int], all_derivatives: bool = True
 ) -> ContractionProgram:
-    """The forward sweep, the reverse sweep and all posteriors of a finished forest.
-
-    Parameters
-    ----------
-    forest : ContractionForest
-    roots : list of int
-        Its roots.
-    axis_rank : (V,)
-        Position of each variable in the axis order.
-    all_derivatives : bool
-        Compute D of every inner node; False: only where a posterior is read at the node or below.
-    """
+    """The forward sweep, the reverse sweep and all posteriors of a finished forest."""
+    # roots: list of int: Its roots
+    # axis_rank: (V,): Position of each variable in the axis order
+    # all_derivatives: Compute D of every inner node; False: only where a posterior is read at the node or below
     n_factors = sum(1 for c in forest.children if not c)
     writer = _Writer([forest.scope[f] for f in range(n_factors)], axis_rank)
     up = list(range(n_factors))  # table of U of each node

@@ -39,29 +39,15 @@ class Graph(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """One run of the annealer.
+    """One run of the annealer."""
 
-    Attributes
-    ----------
-    n_steps, n_start : int
-        Rotations in total, and those of the whole forest with the softened cost.
-    start_hot : float
-        Initial temperature of the latter relative to the total cost.
-    power : float
-        Exponent of the softened cost.
-    high_size : int
-        Size of the largest region.
-    soft_share : float
-        Share of regions that are annealed with the softened cost first.
-    seed : int
-    """
-
+    # n_steps, n_start: Rotations in total, and those of the whole forest with the softened cost
     n_steps: int
     n_start: int
-    start_hot: float
-    power: float
-    high_size: int
-    soft_share: float
+    start_hot: float  # initial temperature of the latter relative to the total cost
+    power: float  # exponent of the softened cost
+    high_size: int  # size of the largest region
+    soft_share: float  # share of regions that are annealed with the softened cost first
     seed: int
 
 
@@ -97,17 +83,10 @@ def run_chain(
     stop: NDArray[np.uint8],
     measure: Callable[[Atom, Sequence[int]], Cost],
 ) -> tuple[Cost, list[int]]:
-    """Run one chain from an order; the better of its result and of the same without needless fill.
-
-    Parameters
-    ----------
-    exponent : float
-        The sum of the clique sizes to this power is annealed: 1 for the total, higher to emphasise the largest.
-    stop : (1,) uint8
-        Ends the chain early when another thread sets it to 1.
-    measure : callable
-        The true cost of an order of the atom, smaller is better.
-    """
+    """Run one chain from an order; the better of its result and of the same without needless fill."""
+    # exponent: The sum of the clique sizes to this power is annealed: 1 for the total, higher to emphasise the largest
+    # stop: (1,) uint8: Ends the chain early when another thread sets it to 1
+    # measure: The true cost of an order of the atom, smaller is better
     n = len(atom.card)
     logs = [log(c) for c in atom.card]
     exponent = min(exponent, 600.0 / max(math.fsum(logs), 1.0))  # sums of powers must not overflow

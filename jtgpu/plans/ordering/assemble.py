@@ -14,20 +14,10 @@ __all__ = ["join_orders"]
 def join_orders(
     neighbours: Sequence[Iterable[int]], reduction: Reduction, orders: Sequence[Sequence[int]]
 ) -> list[int]:
-    """The order of the whole graph whose triangulation is the union of the atoms' triangulations.
-
-    Parameters
-    ----------
-    neighbours : sequence of int iterables
-        The graph that was reduced.
-    reduction : Reduction
-    orders : sequence of sequence of int
-        For each atom, an order of its local vertices.
-
-    Returns
-    -------
-    list of int
-    """
+    """The order of the whole graph whose triangulation is the union of the atoms' triangulations."""
+    # neighbours: sequence of int iterables: The graph that was reduced
+    # orders: sequence of sequence of int: For each atom, an order of its local vertices
+    # returns list of int
     filled = symmetric(neighbours)
     for clique in reduction.prefix_cliques:
         filled_in = set(clique)

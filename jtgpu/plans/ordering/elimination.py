@@ -31,42 +31,23 @@ about 20,000 float64 entries.
 
 
 class OrderCost(NamedTuple):
-    """The cost of the triangulation that an elimination order induces.
+    """The cost of the triangulation that an elimination order induces."""
 
-    Attributes
-    ----------
-    cost : float
-        The objective's value: ``entries``, ``largest``, or ``entries + LEVEL_ENTRIES * levels``; infinite if it
-        exceeds the range of float64.
-    entries : int
-        Sum over the maximal cliques of the product of their cardinalities; exact.
-    largest : int
-        The largest of these products; exact.
-    n_cliques : int
-        Number of maximal cliques.
-    width : int
-        Number of variables of the clique with the most variables, minus one.
-    levels : int
-        Levels of the clique forest rooted at its centre: 1 for a single clique. An estimate, since the junction tree
-        may connect the cliques differently.
-    """
-
+    # The objective's value: ``entries``, ``largest``, or ``entries + LEVEL_ENTRIES * levels``; infinite if it exceeds
+    #     the range of float64
     cost: float
-    entries: int
-    largest: int
-    n_cliques: int
-    width: int
+    entries: int  # sum over the maximal cliques of the product of their cardinalities; exact
+    largest: int  # the largest of these products; exact
+    n_cliques: int  # number of maximal cliques
+    width: int  # number of variables of the clique with the most variables, minus one
+    # Levels of the clique forest rooted at its centre: 1 for a single clique. An estimate, since the junction tree may
+    #     connect the cliques differently.
     levels: int
 
 
 def as_permutation(order: Iterable[int], n: int) -> list[int]:
-    """`order` as a list of ints, checked to be a permutation of 0..n-1.
-
-    Raises
-    ------
-    OrderError
-        If variables are missing, repeated or unknown; the message names them.
-    """
+    """`order` as a list of ints, checked to be a permutation of 0..n-1."""
+    # raises OrderError: If variables are missing, repeated or unknown; the message names them.
     taken = [int(v) for v in order]
     if len(taken) == n and set(taken) == set(range(n)):
         return taken
@@ -84,22 +65,11 @@ def as_permutation(order: Iterable[int], n: int) -> list[int]:
 
 
 def forest(neighbours: Sequence[Iterable[int]], order: Sequence[int]) -> tuple[list[set[int]], list[int]]:
-    """The elimination forest of an order.
-
-    Parameters
-    ----------
-    neighbours : sequence of int iterables
-        The graph; need not be symmetric; self-loops are ignored.
-    order : sequence of int
-        A permutation (see `as_permutation`).
-
-    Returns
-    -------
-    later : list of set of int
-        For each vertex, its neighbours when it is eliminated.
-    parent : list of int
-        For each vertex, the first of these to be eliminated; -1 for a root.
-    """
+    """The elimination forest of an order."""
+    # neighbours: sequence of int iterables: The graph; need not be symmetric; self-loops are ignored
+    # order: sequence of int: A permutation (see `as_permutation`)
+    # returns later: list of set of int: For each vertex, its neighbours when it is eliminated
+    # returns parent: list of int: For each vertex, the first of these to be eliminated; -1 for a root
     n = len(order)
     position = [0] * n
     for i, v in enumerate(order):
@@ -138,25 +108,13 @@ def order_cost(
     order: Iterable[int],
     objective: str = "entries",
 ) -> OrderCost:
-    """The cost of an elimination order: sizes of the maximal cliques of its triangulation.
-
-    Parameters
-    ----------
-    cardinality : (V,) int
-    neighbours : V iterables of int
-        Neighbours of each vertex.
-    order : (V,) int
-        First eliminated first.
-    objective : {"entries", "largest", "time"}
-        The meaning of `OrderCost.cost`.
-
-    Raises
-    ------
-    OrderError
-        If the order is not a permutation.
-    ValueError
-        If the objective is unknown.
-    """
+    """The cost of an elimination order: sizes of the maximal cliques of its triangulation."""
+    # cardinality: (V,) int
+    # neighbours: V iterables of int: Neighbours of each vertex
+    # order: (V,) int: First eliminated first
+    # objective: {"entries", "largest", "time"}: The meaning of `OrderCost.cost`
+    # raises OrderError: If the order is not a permutation.
+    # raises ValueError: If the objective is unknown.
     check_objective(objective)
     cards = [int(c) for c in np.asarray(cardinality)]
     taken = as_permutation(order, len(cards))

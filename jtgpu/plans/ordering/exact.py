@@ -23,26 +23,13 @@ __all__ = ["best_order"]
 def best_order(
     atom: Atom, bound: int, max_states: int, stop: Callable[[], bool] = lambda: False
 ) -> tuple[list[int] | None, bool]:
-    """The order of the smallest total, if that is below `bound`.
-
-    Parameters
-    ----------
-    atom : Atom
-        All cardinalities are at least 2.
-    bound : int
-        Total of a known order.
-    max_states : int
-        Number of sets to visit before giving up.
-    stop : callable
-        Called now and then; the search gives up if it returns True.
-
-    Returns
-    -------
-    order : list of int or None
-        Its total is below `bound`; None if there is none or the search gave up.
-    proven : bool
-        Whether the search was completed: the returned order, or else the known one, is optimal.
-    """
+    """The order of the smallest total, if that is below `bound`."""
+    # atom: All cardinalities are at least 2
+    # bound: Total of a known order
+    # max_states: Number of sets to visit before giving up
+    # stop: Called now and then; the search gives up if it returns True
+    # returns order: list of int or None: Its total is below `bound`; None if there is none or the search gave up
+    # returns proven: Whether the search was completed: the returned order, or else the known one, is optimal
     n = len(atom.card)
     everything = (1 << n) - 1
     best: dict[int, int] = {0: 0}

@@ -19,18 +19,9 @@ __all__ = ["as_order", "parse_error", "read_num", "read_text", "write_num", "wri
 
 
 def as_order(model: DiscreteModel, order: Iterable[str | int]) -> NDArray[np.int64]:
-    """Convert an elimination order given by names or numbers (first eliminated first) to an array of numbers.
-
-    Returns
-    -------
-    (V,) int64
-        Read-only.
-
-    Raises
-    ------
-    OrderError
-        If variables are unknown, missing or repeated; the message names them.
-    """
+    """Convert an elimination order given by names or numbers (first eliminated first) to an array of numbers."""
+    # returns (V,) int64: Read-only.
+    # raises OrderError: If variables are unknown, missing or repeated; the message names them.
     ids: list[int] = []
     seen: set[int] = set()
     for v in order:
@@ -50,15 +41,9 @@ def as_order(model: DiscreteModel, order: Iterable[str | int]) -> NDArray[np.int
 
 
 def read_num(path: str | os.PathLike[str], model: DiscreteModel) -> NDArray[np.int64]:
-    """Read a ``.num`` file: the names of all variables, separated by white space, first eliminated first.
-
-    Raises
-    ------
-    ParseError
-        If a name is unknown or repeated, with its position.
-    OrderError
-        If names are missing, or the file cannot be read.
-    """
+    """Read a ``.num`` file: the names of all variables, separated by white space, first eliminated first."""
+    # raises ParseError: If a name is unknown or repeated, with its position.
+    # raises OrderError: If names are missing, or the file cannot be read.
     text = read_text(path)
     seen: set[str] = set()
     for found in re.finditer(r"\S+", text):
@@ -75,13 +60,9 @@ def read_num(path: str | os.PathLike[str], model: DiscreteModel) -> NDArray[np.i
 
 
 def write_num(path: str | os.PathLike[str], model: DiscreteModel, order: Sequence[int]) -> None:
-    """Write an elimination order to a ``.num`` file, completely or not at all.
-
-    Raises
-    ------
-    OrderError
-        If the order is not a permutation, or a name contains white space, which the format cannot represent.
-    """
+    """Write an elimination order to a ``.num`` file, completely or not at all."""
+    # raises OrderError: If the order is not a permutation, or a name contains white space, which the format cannot
+    #     represent.
     names = [model.variables[i] for i in as_order(model, [int(v) for v in order]).tolist()]
     for name in names:
         if not name or re.search(r"\s", name):

@@ -62,23 +62,11 @@ def greedy_order(
 
     In dense graphs (more than `DENSE_WORK`) the score of a vertex is updated only when the vertex reaches the head of
     the queue, and weighted fill is replaced by fill: pure Python would take minutes otherwise.
-
-    Parameters
-    ----------
-    masks : sequence of int
-        The graph; not modified.
-    log_card : sequence of float
-        Logarithms of `card`.
-    card : sequence of int
-    rule : Rule
-    seed : int, optional
-        Break ties at random with this seed; by default, by vertex number.
-
-    Returns
-    -------
-    list of int
-        A permutation, first eliminated first.
     """
+    # masks: sequence of int: The graph; not modified
+    # log_card: sequence of float: Logarithms of `card`
+    # seed: Break ties at random with this seed; by default, by vertex number
+    # returns list of int: A permutation, first eliminated first.
     return _Elimination(masks, log_card, card, rule, seed).run()
 
 

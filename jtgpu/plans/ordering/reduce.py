@@ -35,42 +35,23 @@ __all__ = ["Atom", "Reduction", "atoms", "reduce_graph"]
 
 
 class Atom(NamedTuple):
-    """A part of the graph that is searched separately.
+    """A part of the graph that is searched separately."""
 
-    Attributes
-    ----------
-    vertices : tuple of tuple of int
-        For each local vertex, the vertices of the graph that it represents (several for merged twins).
-    card : tuple of int
-        Product of the cardinalities of these.
-    masks : tuple of int
-        Adjacency among local vertices, as bit masks.
-    free : frozenset of int
-        Masks of cliques without cost: the clique of a vertex eliminated earlier contains them.
-    """
-
+    # tuple of tuple of int: For each local vertex, the vertices of the graph that it represents (several for merged
+    #     twins)
     vertices: tuple[tuple[int, ...], ...]
-    card: tuple[int, ...]
-    masks: tuple[int, ...]
+    card: tuple[int, ...]  # tuple of int: Product of the cardinalities of these
+    masks: tuple[int, ...]  # tuple of int: Adjacency among local vertices, as bit masks
+    # frozenset of int: Masks of cliques without cost: the clique of a vertex eliminated earlier contains them
     free: frozenset[int]
 
 
 class Reduction(NamedTuple):
-    """The result of `reduce_graph`.
+    """The result of `reduce_graph`."""
 
-    Attributes
-    ----------
-    prefix : list of int
-        Vertices eliminated first, in this order.
-    prefix_cliques : list of tuple of int
-        Their closed neighbourhoods at that moment.
-    atoms : list of Atom
-        The rest; a vertex of a clique separator is in several atoms.
-    """
-
-    prefix: list[int]
-    prefix_cliques: list[tuple[int, ...]]
-    atoms: list[Atom]
+    prefix: list[int]  # list of int: Vertices eliminated first, in this order
+    prefix_cliques: list[tuple[int, ...]]  # list of tuple of int: Their closed neighbourhoods at that moment
+    atoms: list[Atom]  # list of Atom: The rest; a vertex of a clique separator is in several atoms
 
 
 def symmetric(neighbours: Sequence[Iterable[int]]) -> list[set[int]]:
@@ -87,15 +68,8 @@ def symmetric(neighbours: Sequence[Iterable[int]]) -> list[set[int]]:
 def reduce_graph(
     card: Sequence[int], neighbours: Sequence[Iterable[int]], *, largest: bool = False
 ) -> Reduction:
-    """Apply every safe rule until none applies.
-
-    Parameters
-    ----------
-    card : sequence of int
-    neighbours : sequence of int iterables
-    largest : bool
-        The objective is the largest clique: almost simplicial vertices are eliminated, too.
-    """
+    """Apply every safe rule until none applies."""
+    # largest: The objective is the largest clique: almost simplicial vertices are eliminated, too
     adjacent = symmetric(neighbours)
     prefix, cliques = _simplicial(adjacent)
     if largest:
@@ -208,12 +182,8 @@ def atoms(masks: Sequence[int]) -> list[list[int]]:
 
     MCS-M gives a minimal elimination order and its fill; in that order, a vertex whose later neighbours are a clique of
     the graph separates an atom (Tarjan 1985; Berry, Pogorelcnik, Simonet 2010).
-
-    Returns
-    -------
-    list of sorted lists of int
-        Each vertex is in at least one.
     """
+    # returns list of sorted lists of int: Each vertex is in at least one.
     n = len(masks)
     order, later = mcs_m(masks)
     left = (1 << n) - 1
@@ -234,15 +204,9 @@ def atoms(masks: Sequence[int]) -> list[list[int]]:
 
 
 def mcs_m(masks: Sequence[int]) -> tuple[list[int], list[int]]:
-    """A minimal elimination order by maximum cardinality search (Berry, Blair, Heggernes, Peyton 2004).
-
-    Returns
-    -------
-    order : list of int
-        First eliminated first.
-    later : list of int
-        For every vertex the mask of its later neighbours in the minimal triangulation.
-    """
+    """A minimal elimination order by maximum cardinality search (Berry, Blair, Heggernes, Peyton 2004)."""
+    # returns order: list of int: First eliminated first
+    # returns later: list of int: For every vertex the mask of its later neighbours in the minimal triangulation
     n = len(masks)
     weight = [0] * n
     later = [0] * n

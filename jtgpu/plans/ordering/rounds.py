@@ -32,18 +32,10 @@ Found = tuple[tuple[int, int], list[int]]  # cost and order that a chain found
 
 
 class Budget(NamedTuple):
-    """What a search may spend.
+    """What a search may spend."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the search began; may be infinite.
-    n_steps : int, optional
-        Annealing steps.
-    """
-
-    seconds: float
-    n_steps: int | None = None
+    seconds: float  # since the search began; may be infinite
+    n_steps: int | None = None  # annealing steps
 
 
 def warm_up() -> None:

@@ -43,57 +43,32 @@ def find_order(  # noqa: PLR0913 (public)
 ) -> OrderResult:
     """Find an elimination order of low cost.
 
-    Parameters
-    ----------
-    cardinality : (V,) int
-        States of every variable, at least 1.
-    neighbours : V iterables of int
-        The graph: the variables that share a factor with each variable.
-    method : str
-        "auto": the greedy rules, followed by a fixed number of annealing steps on atoms that cost 131,072 entries or
-        more; takes a fraction of a second. The same graph and seed give the same order, whatever was computed before.
-        "best": search until `time_limit` (10 s by default) or `n_steps` is reached, or until many rounds have brought
-        no improvement; starts from the best order that earlier searches saved, and saves the result. "saved": the
-        order that "best" saved. "min-fill", "min-weight", "weighted-min-fill", "min-neighbours": one run of that rule;
-        ties are broken by variable number, or at random with a seed other than 0.
-    time_limit : float, optional
-        Seconds for "best".
-    n_steps : int, optional
-        Annealing steps for "best", instead of or in addition to a time limit. Unless the time limit ends the search
-        first, the result then depends on the seed and this number only, not on the machine or the workers.
-    seed : int
-    objective : {"entries", "largest", "time"}
-        Total entries of the clique tables; the largest table (ties by the total); entries plus a cost per level
-        (`jtgpu.plans.ordering.LEVEL_ENTRIES`).
-    workers : int, optional
-        Threads; default: the cores available to this process.
-    progress : callable, optional
-        Called as ``progress(cost, elapsed_seconds, fraction_done)`` during "best", from the calling thread.
-    cache : bool
-        Whether "best" uses and saves orders on disk (a search by `n_steps` saves its order, and never uses a saved
-        one), and whether "auto" remembers the orders of large graphs there, which saves time and never changes the
-        order.
-    clock : callable
-        Returns seconds; for tests.
-
-    Returns
-    -------
-    OrderResult
-
-    Raises
-    ------
-    ArgumentError
-        If the method or the objective is unknown, or a limit is out of range.
-    OrderError
-        If the method is "saved" and no order is saved for this graph.
-
-    Notes
-    -----
     The first search that anneals compiles the annealer. This takes some seconds (see `warm_up`), which do not count
     against the time limit. The machine code is cached on disk; loading it takes half a second. "auto" needs it only for
     large atoms, so small networks do not import Numba here. Ctrl-C during "best" returns the best order so far, with
     ``interrupted`` set.
     """
+    # cardinality: (V,) int: States of every variable, at least 1
+    # neighbours: V iterables of int: The graph: the variables that share a factor with each variable
+    # method: "auto": the greedy rules, followed by a fixed number of annealing steps on atoms that cost 131,072 entries
+    #     or more; takes a fraction of a second. The same graph and seed give the same order, whatever was computed
+    #     before. "best": search until `time_limit` (10 s by default) or `n_steps` is reached, or until many rounds have
+    #     brought no improvement; starts from the best order that earlier searches saved, and saves the result. "saved":
+    #     the order that "best" saved. "min-fill", "min-weight", "weighted-min-fill", "min-neighbours": one run of that
+    #     rule; ties are broken by variable number, or at random with a seed other than 0.
+    # time_limit: Seconds for "best"
+    # n_steps: Annealing steps for "best", instead of or in addition to a time limit. Unless the time limit ends the
+    #     search first, the result then depends on the seed and this number only, not on the machine or the workers.
+    # objective: {"entries", "largest", "time"}: Total entries of the clique tables; the largest table (ties by the
+    #     total); entries plus a cost per level (`jtgpu.plans.ordering.LEVEL_ENTRIES`)
+    # workers: Threads; default: the cores available to this process
+    # progress: Called as ``progress(cost, elapsed_seconds, fraction_done)`` during "best", from the calling thread
+    # cache: Whether "best" uses and saves orders on disk (a search by `n_steps` saves its order, and never uses a saved
+    #     one), and whether "auto" remembers the orders of large graphs there, which saves time and never changes the
+    #     order
+    # clock: Returns seconds; for tests
+    # raises ArgumentError: If the method or the objective is unknown, or a limit is out of range.
+    # raises OrderError: If the method is "saved" and no order is saved for this graph.
     check_objective(objective)
     _check_options(method, (time_limit, n_steps, workers), seed, cache)
     cards = [int(c) for c in np.asarray(cardinality).reshape(-1)]

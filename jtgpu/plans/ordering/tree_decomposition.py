@@ -27,19 +27,12 @@ def read_td(
     """Read a tree decomposition of the model's graph (vertex i + 1 is variable number i) as an elimination order.
 
     The cliques of the order are subsets of the bags, so its tables are never larger than those of the decomposition.
-
-    Parameters
-    ----------
-    neighbours : sequence of iterables of int, optional
-        The graph that the decomposition has to cover; default: the model's interaction graph.
-
-    Raises
-    ------
-    ParseError
-        If a line is not a ``c``, ``s``, ``b`` or edge line, or contradicts the declared numbers.
-    OrderError
-        If a vertex or an edge is in no bag, the bags are not a tree, or the bags of a vertex are not connected.
     """
+    # neighbours: sequence of iterables of int: The graph that the decomposition has to cover; default: the model's
+    #     interaction graph
+    # raises ParseError: If a line is not a ``c``, ``s``, ``b`` or edge line, or contradicts the declared numbers.
+    # raises OrderError: If a vertex or an edge is in no bag, the bags are not a tree, or the bags of a vertex are not
+    #     connected.
     n = len(model)
     bags, edges = _Parser(path, read_text(path), n).parse()
     if neighbours is None:
@@ -66,15 +59,9 @@ def write_td(
 
 
 class _Parser:
-    """Reads the lines of a ``.td`` file.
-
-    Parameters
-    ----------
-    path, text
-        The file and its contents.
-    n : int
-        Number of vertices to expect.
-    """
+    """Reads the lines of a ``.td`` file."""
+    # path, text: The file and its contents
+    # n: Number of vertices to expect
 
     def __init__(self, path: str | os.PathLike[str], text: str, n: int):
         self.path, self.text, self.n = path, text, n

@@ -27,14 +27,8 @@ def least_clique_bits(card: Sequence[int], neighbours: Sequence[Collection[int]]
     is contracted into a neighbour; the largest of these neighbourhoods is a bound. In every minor, a leaf of a tree
     decomposition contains a vertex with all its neighbours; a merged vertex weighs as its lightest member, since a bag
     contains at least one of them.
-
-    Parameters
-    ----------
-    card : sequence of int
-    neighbours : sequence of collections of int
-    enough : int
-        Bits from which the bound matters; the result is 0 if it is lower, and for sparse graphs.
     """
+    # enough: Bits from which the bound matters; the result is 0 if it is lower, and for sparse graphs
     weight, goal = [_weight(c) for c in card], enough * UNIT
     left = sum(weight)
     if left < goal or sum(map(len, neighbours)) < SPARSE * len(weight):

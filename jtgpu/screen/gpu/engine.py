@@ -28,15 +28,9 @@ WAYS = (1, 2, 4, 8, 16, 32)  # entries of a list in each lane of a warp; one ker
 
 
 class GpuEngine(Engine):
-    """Searches rows on one GPU. Weights have the bits of the CPU.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no such device, or its kernels cannot be compiled.
-    TableTooLarge
-        If the device has too little memory.
-    """
+    """Searches rows on one GPU. Weights have the bits of the CPU."""
+    # raises BackendUnavailable: If there is no such device, or its kernels cannot be compiled.
+    # raises TableTooLarge: If the device has too little memory.
 
     def __init__(self, measure: Measure, references: Rows, counts: NDArray[np.int64], k: int, ordinal: int):
         self._measure, self._k, self._references = measure, k, references
@@ -84,7 +78,6 @@ class GpuEngine(Engine):
         return Ranking(order, starts[parts], sizes[parts], bounds[parts])
 
     def similar(self) -> NDArray[np.int64]:
-        """See `Engine`."""
         return self._sorted().astype(np.int64)
 
     def _sorted(self) -> NDArray[np.uint32]:
@@ -95,7 +88,6 @@ class GpuEngine(Engine):
         return self._order
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
-        """See `Engine`."""
         weights, pairs = np.empty(len(rows)), 0
         for some in self._pieces(len(rows)):
             part = Rows(rows.numbers[some], rows.codes[some], rows.n_observed[some])
@@ -111,7 +103,6 @@ class GpuEngine(Engine):
     def search_own(
         self, index: NDArray[np.int64], cuts: NDArray[np.float64], threads: int | None
     ) -> tuple[NDArray[np.float64], int]:
-        """See `Engine`. The rows are on the device already."""
         weights, pairs = np.empty(len(index)), 0
         for some in self._pieces(len(index)):
             divisors = self._references.n_observed[index[some]].astype(np.float64)

@@ -70,13 +70,8 @@ class Launcher:
 
 
 class Buffers:
-    """Device memory for the rows of a search.
-
-    Attributes
-    ----------
-    size : int
-        Rows that fit, a multiple of 32.
-    """
+    """Device memory for the rows of a search."""
+    # size: Rows that fit, a multiple of 32
 
     def __init__(self, launcher: Launcher, size: int, n_numbers: int, n_words: int):
         self._launcher, self.size = launcher, size

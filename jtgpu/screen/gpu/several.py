@@ -40,15 +40,12 @@ class SeveralGpus(Engine):
         self.batches = (first * len(devices), largest * len(devices))
 
     def ranking(self) -> Ranking:
-        """See `Engine`."""
         return self._engines[0].ranking()
 
     def similar(self) -> NDArray[np.int64]:
-        """See `Engine`."""
         return self._engines[0].similar()
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> Part:
-        """See `Engine`."""
 
         def work(engine: GpuEngine, some: slice) -> Part:
             part = Rows(rows.numbers[some], rows.codes[some], rows.n_observed[some])
@@ -57,7 +54,6 @@ class SeveralGpus(Engine):
         return self._divided(work, len(rows))
 
     def search_own(self, index: NDArray[np.int64], cuts: NDArray[np.float64], threads: int | None) -> Part:
-        """See `Engine`."""
         return self._divided(lambda engine, some: engine.search_own(index[some], cuts[some], threads), len(index))
 
     def _divided(self, work: Callable[[GpuEngine, slice], Part], n: int) -> Part:

@@ -55,31 +55,13 @@ def _needed(cells: Cells) -> int:
 
 
 class DeviceTree:
-    """Sorted rows in leaves of 32, and their boxes.
-
-    Parameters
-    ----------
-    launcher : Launcher
-    cells : Cells
-    counts : (N,) ndarray of int64
-    places : (N,) ndarray of int64, optional
-        Rows are sorted by it. None: along a curve through the columns of numbers.
-    has_boxes : bool
-        False: bounds are not used.
-
-    Attributes
-    ----------
-    struct : ndarray of TREE
-    rows : int
-        Address of the rows in the tree's order, uint32.
-    numbers, words : int
-        Addresses of the rows' cells, in the order of the table.
-
-    Raises
-    ------
-    TableTooLarge
-        If the device has too little memory.
-    """
+    """Sorted rows in leaves of 32, and their boxes."""
+    # counts: (N,) ndarray of int64
+    # places: (N,) ndarray of int64: Rows are sorted by it. None: along a curve through the columns of numbers.
+    # has_boxes: False: bounds are not used
+    # rows: Address of the rows in the tree's order, uint32
+    # numbers, words: Addresses of the rows' cells, in the order of the table
+    # raises TableTooLarge: If the device has too little memory.
 
     def __init__(
         self, launcher: Launcher, cells: Cells, counts: NDArray[np.int64], places: NDArray[np.int64] | None,

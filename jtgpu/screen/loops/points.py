@@ -47,18 +47,11 @@ def _select(keys, order, first, last, place):  # type: ignore[no-untyped-def]
 
 @compiled("const(f8[:, :]), i8, i8[:], f8[:, :], f8[:]")
 def build(x, n_levels, order, boxes, points):  # type: ignore[no-untyped-def]
-    """Split rows at medians of the widest column, level by level.
-
-    Parameters
-    ----------
-    x : (N, a) float64
-        Finite.
-    n_levels : int
-        There are ``2**n_levels`` leaves; leaf i has the rows ``order[N*i >> n_levels : N*(i+1) >> n_levels]``.
-    order : (N,) int64, output
-    boxes, points : output
-        See `Tree`.
-    """
+    """Split rows at medians of the widest column, level by level."""
+    # x: (N, a) float64: Finite
+    # n_levels: There are ``2**n_levels`` leaves; leaf i has the rows ``order[N*i >> n_levels : N*(i+1) >> n_levels]``
+    # order: (N,) int64, output
+    # boxes, points: See `Tree`
     n, a = x.shape
     keys = np.empty(n)
     for t in range(n):
@@ -149,24 +142,12 @@ def _box_key(low, high, x, is_squared):  # type: ignore[no-untyped-def]
 
 @compiled("Tree, const(f8[:, :]), i8, const(f8[:]), f8[:]")
 def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
-    """Weights of rows: the sums of their k smallest distances to the rows of a tree.
-
-    Parameters
-    ----------
-    tree : Tree
-        Of at least k rows.
-    rows : (B, a) float64
-    k : int
-    cuts : (B,) float64
-        The search of a row ends as soon as its weight is known to be less.
-    weights : (B,) float64, output
-        Exact, unless less than the row's cut: then upper bounds.
-
-    Returns
-    -------
-    int
-        Distances that were computed.
-    """
+    """Weights of rows: the sums of their k smallest distances to the rows of a tree."""
+    # tree: Of at least k rows
+    # rows: (B, a) float64
+    # cuts: (B,) float64: The search of a row ends as soon as its weight is known to be less
+    # weights: (B,) float64, output: Exact, unless less than the row's cut: then upper bounds
+    # returns Distances that were computed.
     a, n = rows.shape[1], tree.n_rows
     n_leaves = len(tree.boxes) >> 1
     near, keys = np.empty(k), np.empty(n // n_leaves + 1)

@@ -107,24 +107,11 @@ def _any_below(keys, limit):  # type: ignore[no-untyped-def]
 
 @compiled("Coded, CodedRows, i8, const(f8[:]), f8[:]")
 def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
-    """Weights of rows: the sums of their k smallest distances.
-
-    Parameters
-    ----------
-    refs : Coded
-        At least k rows of a table.
-    rows : CodedRows
-    k : int
-    cuts : (B,) float64
-        The search of a row ends as soon as its weight is known to be less.
-    weights : (B,) float64, output
-        Exact, unless less than the row's cut: then upper bounds.
-
-    Returns
-    -------
-    int
-        Distances that were computed.
-    """
+    """Weights of rows: the sums of their k smallest distances."""
+    # refs: At least k rows of a table
+    # cuts: (B,) float64: The search of a row ends as soon as its weight is known to be less
+    # weights: (B,) float64, output: Exact, unless less than the row's cut: then upper bounds
+    # returns Distances that were computed.
     n = len(refs.counts)
     n_blocks = (n + BLOCK - 1) // BLOCK
     is_whole = not refs.has_holes and not len(refs.numbers)

@@ -163,23 +163,11 @@ def _count_block(refs, block, masks, scratch):  # type: ignore[no-untyped-def]
 @compiled("Sliced, SlicedRows, i8, const(f8[:]), f8[:]")
 def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     """Weights of rows: the sums of their k smallest numbers of columns that differ, divided by the number of columns.
-
-    Parameters
-    ----------
-    refs : Sliced
-        At least k rows of a table.
-    rows : SlicedRows
-    k : int
-    cuts : (B,) float64
-        The search of a row ends as soon as its weight is known to be less.
-    weights : (B,) float64, output
-        Exact, unless less than the row's cut: then upper bounds.
-
-    Returns
-    -------
-    int
-        Distances that were computed.
     """
+    # refs: At least k rows of a table
+    # cuts: (B,) float64: The search of a row ends as soon as its weight is known to be less
+    # weights: (B,) float64, output: Exact, unless less than the row's cut: then upper bounds
+    # returns Distances that were computed.
     size = WORDS * BITS
     n_blocks = len(refs.counts) // size
     highest = (1 << refs.n_levels) - 1

@@ -58,15 +58,9 @@ class Row(NamedTuple):
 def measure(
     sizes: Sequence[int], m: int = 100, k: int = 50, runs: int = 5, step: Callable[[str], Any] = lambda _: None
 ) -> tuple[str, list[Row]]:  # fmt: skip
-    """The name of the device, and medians of some runs of every kernel, with random distances.
-
-    Raises
-    ------
-    BackendUnavailable
-        Without a GPU.
-    TableTooLarge
-        If it has too little memory.
-    """
+    """The name of the device, and medians of some runs of every kernel, with random distances."""
+    # raises BackendUnavailable: Without a GPU.
+    # raises TableTooLarge: If it has too little memory.
     device = open_device()
     numbers = np.random.default_rng(0).random(m * max(sizes), np.float32) * np.float32(LARGEST)
     rows = []
@@ -103,15 +97,9 @@ def _timed(job: SelectionJob, launcher: Launcher) -> float:
 def measure_modes(
     d: int, a: int, n: int = 10, m: int = 100, k: int = 50, runs: int = 3, step: Callable[[str], Any] = lambda _: None
 ) -> dict[str, float]:  # fmt: skip
-    """Seconds of the solving set (A4) of d normal rows in each of its modes, medians, from host memory.
-
-    Raises
-    ------
-    BackendUnavailable
-        Without a GPU.
-    JtgpuError
-        If modes disagree about the rows of largest weight.
-    """
+    """Seconds of the solving set (A4) of d normal rows in each of its modes, medians, from host memory."""
+    # raises BackendUnavailable: Without a GPU.
+    # raises JtgpuError: If modes disagree about the rows of largest weight.
     x = np.random.default_rng(d + a).standard_normal((d, a))
     found, seconds = set(), {}
     for mode in MODES:

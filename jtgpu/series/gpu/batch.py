@@ -82,33 +82,16 @@ def penalty_of(order: str | int, n_times: int) -> float:
 
 class BatchJob:
     """Models of series, or predictors of autocovariances, that are in a GPU's memory. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    address : int
-        Of the first series, or of the first system's autocovariances at lags 0..p.
-    n : int
-        Systems.
-    stride : int
-        Values from one system to the next.
-    real : {"float64", "float32"}
-        Type of the values. Sums are float64.
-    p : int
-        Highest order, at most `HIGHEST`.
-    n_times : int
-        Length of the series; 0: autocovariances.
-    demean : bool
-    penalty : float
-        See `penalty_of`.
-    last : int
-        Address of the orders (int32) where the results of autocovariances end; 0: p.
-
-    Raises
-    ------
-    TableTooLarge
-        If the GPU has no memory for the results.
     """
+    # address: Of the first series, or of the first system's autocovariances at lags 0..p
+    # n: Systems
+    # stride: Values from one system to the next
+    # real: {"float64", "float32"}: Type of the values. Sums are float64.
+    # p: Highest order, at most `HIGHEST`
+    # n_times: Length of the series; 0: autocovariances
+    # penalty: See `penalty_of`
+    # last: Address of the orders (int32) where the results of autocovariances end; 0: p
+    # raises TableTooLarge: If the GPU has no memory for the results.
 
     def __init__(  # noqa: PLR0913
         self, device: Device, address: int, n: int, stride: int, real: str, p: int, *, n_times: int = 0,

@@ -18,40 +18,21 @@ SHARE = 0.8  # of the free memory that a part may take
 
 
 def opened(devices: Any) -> list[Device]:
-    """The devices of the option ``devices=``; None: the best one.
-
-    Raises
-    ------
-    BackendUnavailable
-        If there is no such device.
-    """
+    """The devices of the option ``devices=``; None: the best one."""
+    # raises BackendUnavailable: If there is no such device.
     return [open_device()] if devices is None else [open_device(i) for i in device_numbers(devices)]
 
 
 def on_devices(
     work: Callable[[Device, Any, slice], object], n: int, bytes_each: int, devices: Sequence[Device], what: str
 ) -> None:
-    """Call `work` with slices that cover n systems, on devices in parallel.
-
-    Parameters
-    ----------
-    work : callable
-        Of a device, which is current, a stream and a slice.
-    n : int
-    bytes_each : int
-        Bytes of a system on the device.
-    devices : sequence of Device
-        May repeat. A device that fails leaves its slices to the others.
-    what : str
-        What a system is, for messages.
-
-    Raises
-    ------
-    TableTooLarge
-        If one system does not fit a device.
-    BackendUnavailable
-        If every device fails.
-    """
+    """Call `work` with slices that cover n systems, on devices in parallel."""
+    # work: Of a device, which is current, a stream and a slice
+    # bytes_each: Bytes of a system on the device
+    # devices: sequence of Device: May repeat. A device that fails leaves its slices to the others.
+    # what: What a system is, for messages
+    # raises TableTooLarge: If one system does not fit a device.
+    # raises BackendUnavailable: If every device fails.
     fits = []
     for device in dict.fromkeys(devices):
         with device.active():

@@ -21,12 +21,9 @@ __all__ = ["check_rows", "fit", "fit_resident", "predict", "predict_resident", "
 
 def check_rows(name: str, x: DeviceArray) -> tuple[int, int, int, str]:
     """Rows, length and stride (in values) of the (B, n) matrix that a device array of shape (..., n) is, and its type.
-
-    Raises
-    ------
-    ArgumentError
-        For other numbers than floats of 32 and 64 bits, and for rows that are not contiguous and equally spaced.
     """
+    # raises ArgumentError: For other numbers than floats of 32 and 64 bits, and for rows that are not contiguous and
+    #     equally spaced.
     size = x.dtype.itemsize
     if x.dtype not in (np.float32, np.float64) or not x.shape:
         raise ArgumentError(f"{name} on a GPU must be a float32 or float64 array, not {x.dtype} of shape {x.shape}")
@@ -91,17 +88,11 @@ def _finish(job: Any, stream: Any, found: Any, some: slice) -> None:
 
 
 def predict(r: NDArray[np.float64], last: NDArray[np.int64], found: tuple[NDArray[Any], ...], devices: Any) -> None:
-    """Predictors from the rows of a C-contiguous (B, p+1) array.
-
-    Parameters
-    ----------
-    r : (B, p+1) array
-    last : (B,) array
-        Order where a system's results end.
-    found : tuple of arrays
-        Of coefficients, partial autocorrelations, variances and the first orders that do not exist; set.
-    devices : object
-    """
+    """Predictors from the rows of a C-contiguous (B, p+1) array."""
+    # r: (B, p+1) array
+    # last: (B,) array: Order where a system's results end
+    # found: tuple of arrays: Of coefficients, partial autocorrelations, variances and the first orders that do not
+    #     exist; set
     n, p = r.shape[0], r.shape[1] - 1
     is_short = p <= batch.HIGHEST
     each = batch.bytes_per_system(p) + 8 * (p + 1) if is_short else schur.bytes_per_system(p + 1, solve=False)

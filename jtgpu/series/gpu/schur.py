@@ -61,30 +61,14 @@ def choose_design(device: Device, n_systems: int, n: int) -> tuple[int, int, int
 
 
 class SchurJob:
-    """Predictors or solutions of systems that are in a GPU's memory. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    address : int
-        Of the systems' first columns, (B, N) float64.
-    n_systems, n : int
-    stream : object
-        Of `Device.stream`.
-    right : int
-        Address of right-hand sides, (B, N) float64; 0: predictors.
-    last : int
-        Address of the orders (int32) where the results end.
-    is_covariance : bool
-        Stop at reflection coefficients of 1 and more, which only indefinite matrices have.
-    design : (int, int, int), optional
-        See `choose_design`.
-
-    Raises
-    ------
-    TableTooLarge
-        If the GPU has too little memory.
-    """
+    """Predictors or solutions of systems that are in a GPU's memory. Used inside ``device.active()``."""
+    # address: Of the systems' first columns, (B, N) float64
+    # stream: Of `Device.stream`
+    # right: Address of right-hand sides, (B, N) float64; 0: predictors
+    # last: Address of the orders (int32) where the results end
+    # is_covariance: Stop at reflection coefficients of 1 and more, which only indefinite matrices have
+    # design: (int, int, int): See `choose_design`
+    # raises TableTooLarge: If the GPU has too little memory.
 
     def __init__(  # noqa: PLR0913
         self, device: Device, address: int, n_systems: int, n: int, stream: Any, *, last: int, right: int = 0,
@@ -116,13 +100,8 @@ class SchurJob:
             self._kernels.allow_large_clusters(self._name)
 
     def queue(self, stream: Any) -> None:
-        """Queue the kernel.
-
-        Raises
-        ------
-        BackendUnavailable
-            If the device cannot start as many blocks at the same time.
-        """
+        """Queue the kernel."""
+        # raises BackendUnavailable: If the device cannot start as many blocks at the same time.
         schur = self._arguments.kept(0)
         schur["round"] = self._rounds & 0xFFFFFFFF
         self._rounds += 1 + int(schur["n_panels"][0])

@@ -45,21 +45,14 @@ def _four_lags(y, lag, sums):  # type: ignore[no-untyped-def]
 
 @compiled("const(f8[:, :]), b1, f8[:, :], f8[:, :], f8[:], i8[:]", fastmath=_fast)
 def autocovariances(x, demean, centred, sums, mean, bad):  # type: ignore[no-untyped-def]
-    """Sums of lagged products of each series. A series' results do not depend on the others, bit for bit.
-
-    Parameters
-    ----------
-    x : (B, T) float64
-    demean : bool
-        Subtract each series' mean.
-    centred : (1, T) or (B, T) float64, output
-        The series without their means; with one row, scratch memory.
-    sums : (B, L) float64, output
-        ``sum(x[t] * x[t+l])`` for lags 0..L-1; zero for constant series with `demean`.
-    mean : (B,) float64, output
-    bad : (B,) int64, output
-        Index of the first value that is not finite, or -1; the other results of such a series are 0.
-    """
+    """Sums of lagged products of each series. A series' results do not depend on the others, bit for bit."""
+    # x: (B, T) float64
+    # demean: Subtract each series' mean
+    # centred: (1, T) or (B, T) float64, output: The series without their means; with one row, scratch memory
+    # sums: (B, L) float64, output: ``sum(x[t] * x[t+l])`` for lags 0..L-1; zero for constant series with `demean`
+    # mean: (B,) float64, output
+    # bad: (B,) int64, output: Index of the first value that is not finite, or -1; the other results of such a series
+    #     are 0
     n = x.shape[1]
     for s in range(x.shape[0]):
         row, y = x[s], centred[min(s, centred.shape[0] - 1)]
@@ -90,18 +83,12 @@ def autocovariances(x, demean, centred, sums, mean, bad):  # type: ignore[no-unt
 
 @compiled("const(f8[:, :]), const(f8[:]), const(f8[:, :]), const(i8[:]), f8[:, :]", fastmath=_fast)
 def residuals(x, mean, coef, order, out):  # type: ignore[no-untyped-def]
-    """One-step prediction errors of autoregressive models.
-
-    Parameters
-    ----------
-    x : (B, T) float64
-    mean : (B,) float64
-    coef : (B, P) float64
-    order : (B,) int64
-        Coefficients of each model that are used, at most P.
-    out : (B, T) float64, output
-        Zero at the first `order` times.
-    """
+    """One-step prediction errors of autoregressive models."""
+    # x: (B, T) float64
+    # mean: (B,) float64
+    # coef: (B, P) float64
+    # order: (B,) int64: Coefficients of each model that are used, at most P
+    # out: (B, T) float64, output: Zero at the first `order` times
     n = x.shape[1]
     y = np.empty(n)
     for s in range(x.shape[0]):

@@ -46,21 +46,13 @@ def _reflect_lanes(a, m, k):  # type: ignore[no-untyped-def]
 
 @compiled("const(f8[:, :]), const(i8[:]), f8[:, :], f8[:, :], f8[:, :], i8[:]", fastmath=_fast)
 def recurse_lanes(r, order, coef, partial, sigma2, stops_at):  # type: ignore[no-untyped-def]
-    """Predictors of many short systems. A system's results do not depend on the others, bit for bit.
-
-    Parameters
-    ----------
-    r : (B, p+1) float64
-        Autocovariances at lags 0..p.
-    order : (B,) int64
-        Order of each system's coefficients, at most p. Results of higher orders are not computed.
-    coef : (B, p) float64, output
-        Zero beyond the order.
-    partial, sigma2 : (B, p+1) float64, output
-        Reflection coefficients and variances of orders 0..p.
-    stops_at : (B,) int64, output
-        First order that does not exist, or -1. Partials from there on are 0, variances those of the last good order.
-    """
+    """Predictors of many short systems. A system's results do not depend on the others, bit for bit."""
+    # r: (B, p+1) float64: Autocovariances at lags 0..p
+    # order: (B,) int64: Order of each system's coefficients, at most p. Results of higher orders are not computed.
+    # coef: (B, p) float64, output: Zero beyond the order
+    # partial, sigma2: (B, p+1) float64, output: Reflection coefficients and variances of orders 0..p
+    # stops_at: (B,) int64, output: First order that does not exist, or -1. Partials from there on are 0, variances
+    #     those of the last good order.
     n, p = r.shape[0], r.shape[1] - 1
     c, a = np.empty((p + 1, LANES)), np.empty((p + 1, LANES))
     partials, variances = np.empty((p + 1, LANES)), np.empty((p + 1, LANES))
@@ -130,23 +122,13 @@ def _extend(x, reverse, r, scale):  # type: ignore[no-untyped-def]
     fastmath=_fast,
 )
 def recurse_each(r, order, b, is_covariance, x, coef, partial, sigma2, stops_at):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Predictors of long systems, one after the other, and solutions for right-hand sides.
-
-    Parameters
-    ----------
-    r : (B, N) float64
-        First columns of the matrices.
-    order : (B,) int64
-        As for `recurse_lanes`; N-1 where there are right-hand sides.
-    b : (B, K, N) float64
-        Right-hand sides.
-    is_covariance : bool
-        Stop at reflection coefficients of 1 and more, which only indefinite matrices have.
-    x : (B, K, N) float64, output
-        Solutions; undefined for a system that stops.
-    coef, partial, sigma2, stops_at
-        As for `recurse_lanes`, (B, N-1), (B, N), (B, N) and (B,).
-    """
+    """Predictors of long systems, one after the other, and solutions for right-hand sides."""
+    # r: (B, N) float64: First columns of the matrices
+    # order: (B,) int64: As for `recurse_lanes`; N-1 where there are right-hand sides
+    # b: (B, K, N) float64: Right-hand sides
+    # is_covariance: Stop at reflection coefficients of 1 and more, which only indefinite matrices have
+    # x: (B, K, N) float64, output: Solutions; undefined for a system that stops
+    # coef, partial, sigma2, stops_at: As for `recurse_lanes`, (B, N-1), (B, N), (B, N) and (B,)
     n = r.shape[1]
     backwards, reverse, rest = np.empty(n + 1), np.empty(n), np.empty(b.shape[1])
     backwards[n] = 0.0

@@ -34,17 +34,10 @@ DURBIN = np.dtype(
 
 
 class DurbinJob:
-    """The recurrence on one GPU. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    r : (N,) array of float64
-    version : str
-        One of `KERNELS`.
-    stream : object
-        Of `Device.stream`.
-    """
+    """The recurrence on one GPU. Used inside ``device.active()``."""
+    # r: (N,) array of float64
+    # version: One of `KERNELS`
+    # stream: Of `Device.stream`
 
     def __init__(self, device: Device, r: NDArray[np.float64], version: str, stream: Any):
         self._device, self._memory, self._n = device, Memory(device), len(r)

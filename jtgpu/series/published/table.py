@@ -37,15 +37,8 @@ class Times(NamedTuple):
 
 
 def measure(sizes: Sequence[int], runs: int, progress: Callable[[str], object]) -> list[Times]:
-    """Time every version; those of the GPU are left out where there is none.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-    runs : int
-    progress : callable
-        Called with a line of text for each version.
-    """
+    """Time every version; those of the GPU are left out where there is none."""
+    # progress: Called with a line of text for each version
     found = []
     missing: set[str] = set()
     for n in sizes:

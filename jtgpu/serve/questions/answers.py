@@ -31,27 +31,13 @@ MAX_K = 1000  # configurations of an answer
 def answer(
     tree: JunctionTree, question: str, body: Mapping[str, Any], *, labels: bool = False, digits: int | None = None
 ) -> dict[str, Any]:
-    """Answer a question.
-
-    Parameters
-    ----------
-    tree : JunctionTree
-    question : str
-        One of `QUESTIONS`, such as ``"posteriors"``.
-    body : mapping
-        What a client of the server sends; see `jtgpu.serve.questions.bodies`.
-    labels : bool
-        Return probabilities by the names of states, which have to be distinct, in place of arrays.
-    digits : int, optional
-        Round to so many significant digits.
-
-    Raises
-    ------
-    msgspec.ValidationError
-        If the body has an unknown field, or a value of the wrong type.
-    JtgpuError
-        As the method of the tree.
-    """
+    """Answer a question."""
+    # question: One of `QUESTIONS`, such as ``"posteriors"``
+    # body: What a client of the server sends; see `jtgpu.serve.questions.bodies`
+    # labels: Return probabilities by the names of states, which have to be distinct, in place of arrays
+    # digits: Round to so many significant digits
+    # raises msgspec.ValidationError: If the body has an unknown field, or a value of the wrong type.
+    # raises JtgpuError: As the method of the tree.
     if question not in QUESTIONS:
         raise ArgumentError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
     form = Form(labels, None if digits is None else whole_number("digits", digits, least=1, most=17))

@@ -14,39 +14,21 @@ Weights = list[float] | dict[str, float]  # in the order of the states, or by st
 
 
 class Case(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The evidence of one case; variables are given by name.
+    """The evidence of one case; variables are given by name."""
 
-    Attributes
-    ----------
-    evidence : mapping, optional
-        Variable to its state, or to a list of states one of which holds.
-    likelihood : mapping, optional
-        Variable to weights P(observation | state) >= 0.
-    soft : mapping, optional
-        Variable to the posterior that it must have.
-    do : mapping, optional
-        Variable to the state that it is set to, or to the probabilities with which it is set.
-    """
-
+    # Variable to its state, or to a list of states one of which holds
     evidence: dict[str, State | list[State]] | None = None
-    likelihood: dict[str, Weights] | None = None
-    soft: dict[str, Weights] | None = None
+    likelihood: dict[str, Weights] | None = None  # variable to weights P(observation | state) >= 0
+    soft: dict[str, Weights] | None = None  # variable to the posterior that it must have
+    # Variable to the state that it is set to, or to the probabilities with which it is set
     do: dict[str, State | Weights] | None = None
 
 
 class Posteriors(Case, kw_only=True):
-    """Posteriors of all variables or of some targets, of one case or of many.
+    """Posteriors of all variables or of some targets, of one case or of many."""
 
-    Attributes
-    ----------
-    targets : variable or list of variables, optional
-        Default: all variables.
-    cases : list of cases, optional
-        Many cases in place of the evidence of one.
-    """
-
-    targets: Variable | list[Variable] | None = None
-    cases: list[Case] | None = None
+    targets: Variable | list[Variable] | None = None  # variable or list of variables: Default: all variables
+    cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
 
 
 class Mpe(Case, kw_only=True):
@@ -79,20 +61,11 @@ class Mi(Case, kw_only=True):
 
 
 class Sensitivity(Case, kw_only=True):
-    """Derivatives of P(target | evidence) with respect to the parameters of the network.
+    """Derivatives of P(target | evidence) with respect to the parameters of the network."""
 
-    Attributes
-    ----------
-    target : (variable, state)
-    n : int
-        Number of parameters in the answer.
-    spread : float
-        Relative half width of the ranges of the tornado diagram.
-    """
-
-    target: tuple[Variable, State]
-    n: int = 10
-    spread: float = 0.1
+    target: tuple[Variable, State]  # (variable, state)
+    n: int = 10  # number of parameters in the answer
+    spread: float = 0.1  # relative half width of the ranges of the tornado diagram
 
 
 class Importance(Case, kw_only=True):

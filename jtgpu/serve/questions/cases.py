@@ -54,20 +54,10 @@ def spans(model: DiscreteModel, targets: Sequence[int] | None) -> dict[int, slic
 
 
 def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: Form) -> list[replies.Result]:
-    """Compute the posteriors of many cases.
-
-    Returns
-    -------
-    list
-        An answer or a problem for each case.
-
-    Raises
-    ------
-    UnknownVariable
-        If there is no such target.
-    TableTooLarge
-        If the answer would have too many numbers.
-    """
+    """Compute the posteriors of many cases."""
+    # returns An answer or a problem for each case.
+    # raises UnknownVariable: If there is no such target.
+    # raises TableTooLarge: If the answer would have too many numbers.
     model = tree.model
     wanted = targets_of(model, targets)
     columns = spans(model, wanted)

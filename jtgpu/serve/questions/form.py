@@ -22,13 +22,8 @@ class Form(NamedTuple):
 
 
 def known_of(case: Case, *, soft: bool = True) -> dict[str, Any]:
-    """The evidence of a body as keywords of a query; those that are absent are left out.
-
-    Raises
-    ------
-    ArgumentError
-        If there is soft evidence and the query does not support it.
-    """
+    """The evidence of a body as keywords of a query; those that are absent are left out."""
+    # raises ArgumentError: If there is soft evidence and the query does not support it.
     found = {
         name: value
         for name, value in (
@@ -48,13 +43,8 @@ def by_state(model: DiscreteModel, posterior: Posterior, form: Form) -> list[flo
 
 
 def with_labels(model: DiscreteModel, v: int, values: list[float]) -> dict[str, float]:
-    """Numbers by the names of a variable's states.
-
-    Raises
-    ------
-    ArgumentError
-        If names are equal.
-    """
+    """Numbers by the names of a variable's states."""
+    # raises ArgumentError: If names are equal.
     names = model.states(v)
     if len(set(names)) < len(names):
         raise ArgumentError(f"labels=1: {model.variables[v]!r} has states with equal names; omit labels")

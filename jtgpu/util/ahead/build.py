@@ -39,22 +39,11 @@ class BuildError(Exception):
 
 
 def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] = _report) -> Path:
-    """Build the extension module for a level of processors; returns its path.
-
-    Parameters
-    ----------
-    folder : Path
-        Where to write it; the package's folder, in a build.
-    level : str
-        A key of `jtgpu.util.loops.LEVELS`.
-    report : callable
-        Gets lines about the progress.
-
-    Raises
-    ------
-    BuildError
-        If Numba or the C compiler is missing or fails.
-    """
+    """Build the extension module for a level of processors; returns its path."""
+    # folder: Where to write it; the package's folder, in a build
+    # level: A key of `jtgpu.util.loops.LEVELS`
+    # report: Gets lines about the progress
+    # raises BuildError: If Numba or the C compiler is missing or fails.
     started = time.perf_counter()
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise BuildError(f"there is no way to build them for {platform.machine()} on {sys.platform} yet")

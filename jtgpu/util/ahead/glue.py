@@ -147,18 +147,10 @@ def has_address(entry: Entry) -> bool:
 
 
 def source(entries: Sequence[Entry], module: str, level: str, digest: str) -> str:
-    """The C source of an extension module.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-    module : str
-        Its name.
-    level : str
-        Of the processors that it runs on.
-    digest : str
-        See `jtgpu.util.loop_sources.source_digest`.
-    """
+    """The C source of an extension module."""
+    # module: Its name
+    # level: Of the processors that it runs on
+    # digest: See `jtgpu.util.loop_sources.source_digest`
     lacking = " || ".join(f'!__builtin_cpu_supports("{f}")' for f in FEATURES.get(level, ())) or "0"
     functions = "\n".join(
         f'    if (add(functions, "{e.name}", PyCFunction_New(&method_{e.symbol}, NULL)) < 0) goto failed;'

@@ -44,17 +44,10 @@ def entries() -> list[str]:
 
 
 def compile_entry(name: str, cpu: str, folder: str) -> Entry:
-    """Compile a function for its signature.
-
-    Parameters
-    ----------
-    name : str
-        Full name.
-    cpu : str
-        Level of processors, by LLVM's name.
-    folder : str
-        For the object file.
-    """
+    """Compile a function for its signature."""
+    # name: Full name
+    # cpu: Level of processors, by LLVM's name
+    # folder: For the object file
     jit.use_cache(False)  # the cache holds machine code, which cannot be linked
     importlib.import_module(name.rpartition(".")[0])
     function, (signature,) = jit.declared[name]

@@ -77,26 +77,10 @@ def _write_input(sk, left, i, t, w, n_taken, steps, at):  # type: ignore[no-unty
 
 @inlined
 def _write_step(sk, left, i, record, w, n_taken, steps, n):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Write the step of contraction i at `steps[n:]`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    left : Reduced
-    i : int64
-    record : int64
-        The contraction's record.
-    w : _Work
-    n_taken : int64
-        Variables in ``w.taken``.
-    steps : int64
-    n : int64
-
-    Returns
-    -------
-    tuple of int64
-        The step's end, and the cells of the output.
-    """
+    """Write the step of contraction i at `steps[n:]`."""
+    # record: The contraction's record
+    # n_taken: Variables in ``w.taken``
+    # returns tuple of int64: The step's end, and the cells of the output.
     out, at, cells = sk.op_out[i], n + PLACES, 1
     for q in range(n_taken):
         steps[at], steps[at + 1] = w.taken[q], sk.card[w.taken[q]]
@@ -123,19 +107,9 @@ def _write_step(sk, left, i, record, w, n_taken, steps, n):  # type: ignore[no-u
 
 @inlined
 def _share_slices(steps, step_ptr, sizes):  # type: ignore[no-untyped-def]
-    """Give room for running sums to the steps with the fewest slices: the fewer, the more samples share each.
-
-    Parameters
-    ----------
-    steps, step_ptr : int64
-    sizes : (n,) int64
-        Slices of each step.
-
-    Returns
-    -------
-    tuple of int64
-        Numbers and slices that have room.
-    """
+    """Give room for running sums to the steps with the fewest slices: the fewer, the more samples share each."""
+    # sizes: (n,) int64: Slices of each step
+    # returns tuple of int64: Numbers and slices that have room.
     chances, slices = 0, 0
     for p in np.argsort(sizes, kind="mergesort"):
         step = step_ptr[p]
@@ -164,17 +138,9 @@ def _room(sk, left):  # type: ignore[no-untyped-def]
 
 @compiled("FlatProgram, Reduced, b1[:], i8[:], i8[:]")
 def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-untyped-def]
-    """The fields of `Steps`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    left : Reduced
-    with_step : (P,) bool
-        Contractions whose variables are chosen.
-    records, record_ptr : int64
-        See `records.Records`.
-    """
+    """The fields of `Steps`."""
+    # with_step: (P,) bool: Contractions whose variables are chosen
+    # records, record_ptr: See `records.Records`
     n_vars = len(sk.card)
     steps = np.empty(_room(sk, left), np.int64)
     w = _Work(
@@ -206,27 +172,13 @@ def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-unt
 
 @compiled()
 def _slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
-    """Fill `values` with a step's slice.
-
-    Parameters
-    ----------
-    arena : float64
-    steps : int64
-        See `Steps`.
-    step : int64
-        Where the step begins.
-    states : (V,) int32
-        By rank; those of the output's variables are read.
-    values : float64
-        Written: a number a cell.
-    work : int64
-        Scratch memory, a number a variable that is eliminated.
-
-    Returns
-    -------
-    int64
-        The slice's cells.
-    """
+    """Fill `values` with a step's slice."""
+    # steps: See `Steps`
+    # step: Where the step begins
+    # states: (V,) int32: By rank; those of the output's variables are read
+    # values: Written: a number a cell
+    # work: Scratch memory, a number a variable that is eliminated
+    # returns The slice's cells.
     k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
     taken = step + PLACES
     at = taken + 2 * m + 2 * steps[step + N_SEEN]
@@ -285,17 +237,10 @@ def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
 
 @compiled("f8[:], i8[:], i8[:], i8, i4[:], f8[:], i8[:]")
 def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[no-untyped-def]
-    """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0.
-
-    Parameters
-    ----------
-    step_ptr : (n+1,) int64
-    last : int64
-    states : (V,) int32
-        By rank; those of the eliminated variables are set.
-    others
-        See `_slice`.
-    """
+    """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0."""
+    # step_ptr: (n+1,) int64
+    # states: (V,) int32: By rank; those of the eliminated variables are set
+    # others: See `_slice`
     for p in range(last - 1, -1, -1):
         step = step_ptr[p]
         cells = _slice(arena, steps, step, states, values, work)
@@ -315,19 +260,12 @@ def retrace(arena, steps, step_ptr, p, cell, states, values, work):  # type: ign
 
 @compiled("f8[:], i8[:], i8[:], i8, i8[:], i4[:], i8[:], f8[:], f8[:], i8[:]")
 def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """For step `first` and all that follow the best cell except the chosen one; at `first` also except `barred`.
-
-    Parameters
-    ----------
-    first : int64
-        Steps ``first``, ``first`` - 1, ... 0 are visited.
-    barred : int64
-        Cells of step `first`.
-    cells_out, loss : (first + 1,) int64, float64
-        Get the cell, and ln of its value over the chosen one's, -inf if there is none.
-    others
-        See `trace`.
-    """
+    """For step `first` and all that follow the best cell except the chosen one; at `first` also except `barred`."""
+    # first: Steps ``first``, ``first`` - 1, ... 0 are visited.
+    # barred: Cells of step `first`
+    # cells_out, loss: (first + 1,) int64, float64: Get the cell, and ln of its value over the chosen one's, -inf if
+    #     there is none
+    # others: See `trace`
     for p in range(first, -1, -1):
         step = step_ptr[p]
         cells = _slice(arena, steps, step, states, values, work)
@@ -347,15 +285,9 @@ def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss,
 
 @compiled()
 def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
-    """The first cell (int64) whose running sum exceeds u times the last one's: never one of probability zero.
-
-    Parameters
-    ----------
-    sums : float64
-        Running sums, from place `first` (int64) on, of so many cells (int64).
-    u : float64
-        In [0, 1).
-    """
+    """The first cell (int64) whose running sum exceeds u times the last one's: never one of probability zero."""
+    # sums: Running sums, from place `first` (int64) on, of so many cells (int64)
+    # u: In [0, 1)
     goal = u * sums[first + cells - 1]
     low = 0
     if cells <= FEW:
@@ -408,22 +340,14 @@ def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, v
 
     As many rows as fit the cache go through the steps together: a step, and the slices that its rows share, is read
     once for all of them.
-
-    Parameters
-    ----------
-    start : (V,) int32
-        Observed states by rank, 0 elsewhere.
-    uniforms : (n, V)
-        The number of a step is that of the first variable it eliminates.
-    out : (n, V) int32
-    by_rank : (V,)
-    chances : float64
-        Running sums of slices that were computed before.
-    made : uint8
-        Which of them are computed.
-    others
-        See `trace`.
     """
+    # start: (V,) int32: Observed states by rank, 0 elsewhere
+    # uniforms: (n, V): The number of a step is that of the first variable it eliminates
+    # out: (n, V) int32
+    # by_rank: (V,)
+    # chances: Running sums of slices that were computed before
+    # made: Which of them are computed
+    # others: See `trace`
     n_vars = len(start)
     width = max(1, min(len(out), max(LEAST_ROWS, MOST_NUMBERS // n_vars)))
     states, known = np.empty((n_vars, width), start.dtype), start.copy()

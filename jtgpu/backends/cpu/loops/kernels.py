@@ -89,21 +89,9 @@ class Pair(NamedTuple):
 
 @compiled()
 def _rows4(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
-    """Four rows of the output, each accumulated over `terms` products of a row of A with a row or a number of B.
-
-    Parameters
-    ----------
-    op : `vector.by_sum` or `vector.by_maximum`
-    p : Pair
-    o, a, b : int64
-    add : bool
-        Whether to continue from what the output's cells hold.
-
-    Returns
-    -------
-    vector
-        The lanewise maximum of what was written.
-    """
+    """Four rows of the output, each accumulated over `terms` products of a row of A with a row or a number of B."""
+    # add: Whether to continue from what the output's cells hold
+    # returns The lanewise maximum of what was written.
     arena, io, ia, ib = p.arena, p.io, p.ia, p.ib
     top = zero()
     for i in range(0, p.n, LANES):
@@ -273,23 +261,11 @@ def _inner_cells(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
 
 @inlined
 def _advance(loops, swapped, first, last, count):  # type: ignore[no-untyped-def]
-    """Go on to the next round of the loops ``first..last-1`` of a contraction of two tables.
-
-    Parameters
-    ----------
-    loops : int64
-        Address of int64: (extent, stride of the output, of the first input, of the second) a loop.
-    swapped : int64
-        1 where A is the second input, else 0.
-    first, last : int64
-    count : int64
-        Address of int64: rounds done of each loop.
-
-    Returns
-    -------
-    tuple of int64
-        How far the output, A and B move.
-    """
+    """Go on to the next round of the loops ``first..last-1`` of a contraction of two tables."""
+    # loops: Address of int64: (extent, stride of the output, of the first input, of the second) a loop
+    # swapped: 1 where A is the second input, else 0
+    # count: Address of int64: rounds done of each loop
+    # returns tuple of int64: How far the output, A and B move.
     moved_o, moved_a, moved_b = 0, 0, 0
     for j in range(last - 1, first - 1, -1):
         extent = peek_int(loops, 4 * j)
@@ -310,12 +286,8 @@ def _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b):  # type: ignor
     """List the offsets of the innermost reduced loops, as many as have at most `LIST` rounds.
 
     Parameters as for `_advance`; `off_a` and `off_b` are addresses of int64 that are written.
-
-    Returns
-    -------
-    tuple of int64
-        The first loop that is listed, and the number of offsets.
     """
+    # returns tuple of int64: The first loop that is listed, and the number of offsets.
     terms, listed = 1, n_loops
     while listed > n_kept and terms * peek_int(loops, 4 * (listed - 1)) <= LIST:
         listed -= 1
@@ -335,15 +307,8 @@ def _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b):  # type: ignor
 
 @compiled()
 def _contract_pair(op, arena, record, count, off_a, off_b):  # type: ignore[no-untyped-def]
-    """Run a contraction of two tables; returns the largest entry of its output (float64).
-
-    Parameters
-    ----------
-    op : `vector.by_sum` or `vector.by_maximum`
-    arena, record : int64
-    count, off_a, off_b : int64
-        Addresses of int64, scratch memory: a number a loop, and `LIST` numbers each.
-    """
+    """Run a contraction of two tables; returns the largest entry of its output (float64)."""
+    # count, off_a, off_b: Addresses of int64, scratch memory: a number a loop, and `LIST` numbers each
     n_kept = peek_int(record, KEPT)
     n_loops = n_kept + peek_int(record, REDUCED)
     sa, sb = peek_int(record, ROW_A), peek_int(record, ROW_B)
@@ -406,18 +371,10 @@ def _contract_listed(op, arena, record):  # type: ignore[no-untyped-def]
 
 @inlined
 def _sparse_cell(arena, record, at, terms, reduced, sums):  # type: ignore[no-untyped-def]
-    """The sum of the listed terms of one cell (float64).
-
-    Parameters
-    ----------
-    arena, record : int64
-    at, terms : int64
-        First field of the terms, and their number.
-    reduced : bool
-        Whether the row is summed: then a term is added to the lane in which `_contract_pair` adds it.
-    sums : int64
-        Address of eight float64, scratch memory.
-    """
+    """The sum of the listed terms of one cell (float64)."""
+    # at, terms: First field of the terms, and their number
+    # reduced: Whether the row is summed: then a term is added to the lane in which `_contract_pair` adds it
+    # sums: Address of eight float64, scratch memory
     x = 0.0
     if not reduced:
         for t in range(at, at + 2 * terms, 2):
@@ -479,16 +436,8 @@ class Many(NamedTuple):
 
 @compiled(fastmath=_fast)
 def _sum_row(arena, m, o, first):  # type: ignore[no-untyped-def]
-    """Add the product of the inputs' rows to the output's row, or its sum to the output's cell.
-
-    Parameters
-    ----------
-    arena : int64
-    m : Many
-    o : int64
-    first : bool
-        Whether these are the first terms: what the output holds is overwritten.
-    """
+    """Add the product of the inputs' rows to the output's row, or its sum to the output's cell."""
+    # first: Whether these are the first terms: what the output holds is overwritten
     constant = 1.0
     for t in range(m.k):
         if peek_int(m.strides, t) == 0:
@@ -528,23 +477,11 @@ def _maximise_row(arena, m, o, first):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _advance_many(loops, k, first, last, count, at):  # type: ignore[no-untyped-def]
-    """Go on to the next round of the loops ``first..last-1`` of a contraction of k tables; see `_advance`.
-
-    Parameters
-    ----------
-    loops : int64
-        Address of int64: (extent, stride of the output, stride of each input) a loop.
-    k, first, last : int64
-    count : int64
-        Address of int64: rounds done of each loop.
-    at : int64
-        Address of k int64: present cells of the inputs, which are moved.
-
-    Returns
-    -------
-    int64
-        How far the output moves.
-    """
+    """Go on to the next round of the loops ``first..last-1`` of a contraction of k tables; see `_advance`."""
+    # loops: Address of int64: (extent, stride of the output, stride of each input) a loop
+    # count: Address of int64: rounds done of each loop
+    # at: Address of k int64: present cells of the inputs, which are moved
+    # returns How far the output moves.
     width, moved = k + 2, 0
     for j in range(last - 1, first - 1, -1):
         loop = loops + 8 * j * width
@@ -563,17 +500,9 @@ def _advance_many(loops, k, first, last, count, at):  # type: ignore[no-untyped-
 
 @compiled()
 def _contract_many(op, arena, record, work, buffer):  # type: ignore[no-untyped-def]
-    """Run a contraction of more than two tables, row by row; returns the largest entry of its output (float64).
-
-    Parameters
-    ----------
-    op : `vector.by_sum` or `vector.by_maximum`
-    arena, record : int64
-    work : int64
-        Address of int64, scratch memory: 3 numbers an input and one a loop.
-    buffer : int64
-        Address of float64, scratch memory: a number a cell of a row.
-    """
+    """Run a contraction of more than two tables, row by row; returns the largest entry of its output (float64)."""
+    # work: Address of int64, scratch memory: 3 numbers an input and one a loop
+    # buffer: Address of float64, scratch memory: a number a cell of a row
     k, n_kept, n = peek_int(record, INPUTS), peek_int(record, KEPT), peek_int(record, ROW)
     n_loops, row_out, o = n_kept + peek_int(record, REDUCED), peek_int(record, ROW_OUT), peek_int(record, OUT)
     kept_at, at, strides, count = work, work + 8 * k, work + 16 * k, work + 24 * k
@@ -631,17 +560,10 @@ def contract_maximum(arena, record, work, offsets, buffer):  # type: ignore[no-u
 
 @compiled()
 def contract(arena, record, scratch):  # type: ignore[no-untyped-def]
-    """Run a contraction; returns the largest entry of its output (float64).
-
-    Parameters
-    ----------
-    arena : int64
-        Address of float64: cells of all tables.
-    record : int64
-        Address of int64: a record, see `records`.
-    scratch : int64
-        Address of `workspace.Scratch.block`.
-    """
+    """Run a contraction; returns the largest entry of its output (float64)."""
+    # arena: Address of float64: cells of all tables
+    # record: Address of int64: a record, see `records`
+    # scratch: Address of `workspace.Scratch.block`
     maximal = peek_int(record, MAXIMAL)
     if maximal == 0 and peek_int(record, LISTED) > 0:  # small: a call would take as long
         return _contract_listed(by_sum(), arena, record)

@@ -36,15 +36,9 @@ _fast = {"reassoc", "nsz", "contract"}
 
 @compiled(allocates=False, fastmath=_fast)
 def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
-    """Write the largest entry of each lane of a table to `top`.
-
-    Parameters
-    ----------
-    arena : float64
-    start, size, lanes : int64
-        First cell and cells of the table, all lanes included.
-    top : (L,) float64
-    """
+    """Write the largest entry of each lane of a table to `top`."""
+    # start, size, lanes: First cell and cells of the table, all lanes included
+    # top: (L,) float64
     for i in range(lanes):
         top[i] = 0.0
     for first in range(start, start + size, lanes):
@@ -55,26 +49,13 @@ def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Scale the lanes of a table whose largest entry is out of bounds; mark lanes of zeros as dead.
-
-    Parameters
-    ----------
-    arena : float64
-    start, size, lanes : int64
-        First cell and cells of the table, all lanes included.
-    top : (L,) float64
-        The largest entry of each lane.
-    dead : (L,) bool
-    exponent : (L,) int64
-        The table's.
-    limit : int64
-        See `sweep.run`.
-
-    Returns
-    -------
-    bool
-        Whether a lane was scaled.
-    """
+    """Scale the lanes of a table whose largest entry is out of bounds; mark lanes of zeros as dead."""
+    # start, size, lanes: First cell and cells of the table, all lanes included
+    # top: (L,) float64: The largest entry of each lane
+    # dead: (L,) bool
+    # exponent: (L,) int64: The table's
+    # limit: See `sweep.run`
+    # returns Whether a lane was scaled.
     lowest, highest = 2.0**-limit, 2.0**limit
     fine = True
     for i in range(lanes):
@@ -124,14 +105,8 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
 
 @inlined
 def _load_lanes(m, load):  # type: ignore[no-untyped-def]
-    """Copy a factor for every lane, restricted to the lane's states and weighed.
-
-    Parameters
-    ----------
-    m : Memory
-    load : int64
-        See `records`.
-    """
+    """Copy a factor for every lane, restricted to the lane's states and weighed."""
+    # load: See `records`
     lanes, to = len(m.dead), load[LOAD_OUT]
     _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[SCRATCH_FIELDS:])
     at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
@@ -170,15 +145,9 @@ def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
 
 @inlined
 def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
-    """Set the output's exponents to the sum of the inputs', lane by lane; only where one of them is not zero.
-
-    Parameters
-    ----------
-    record : int64
-    exponent : (E, L) int64
-    scaled : (E,) bool
-    lanes : int64
-    """
+    """Set the output's exponents to the sum of the inputs', lane by lane; only where one of them is not zero."""
+    # exponent: (E, L) int64
+    # scaled: (E,) bool
     out = record[OUT_EXP]
     scaled[out] = False
     for t in range(record[INPUTS]):
@@ -222,22 +191,10 @@ def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
-    """Make every table for one chunk of lanes.
-
-    Parameters
-    ----------
-    m : Memory
-    code : records.Records
-    limit : int64
-        See `sweep.run`.
-    first : bool
-        Whether tables that do not depend on the case are made, too.
-
-    Returns
-    -------
-    bool
-        Whether the model allows anything at all.
-    """
+    """Make every table for one chunk of lanes."""
+    # limit: See `sweep.run`
+    # first: Whether tables that do not depend on the case are made, too
+    # returns Whether the model allows anything at all.
     lanes = len(m.dead)
     _load_all_lanes(m, code, limit)
     for p in range(len(code.record_ptr) - 1):
@@ -262,19 +219,10 @@ def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
 
 @inlined
 def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyped-def]
-    """Write ln P(e) of n lanes; mark the dead ones.
-
-    Parameters
-    ----------
-    m : Memory
-    roots : (components, 3) int64
-        See `records.Records`.
-    cases : Cases
-    begin, n : int64
-        Places in ``cases.rows``.
-    possible : bool
-        Whether the model allows anything at all.
-    """
+    """Write ln P(e) of n lanes; mark the dead ones."""
+    # roots: (components, 3) int64: See `records.Records`
+    # begin, n: Places in ``cases.rows``
+    # possible: Whether the model allows anything at all
     for i in range(n):
         row = cases.rows[begin + i]
         m.dead[i] = m.dead[i] or not possible
@@ -319,18 +267,9 @@ def _write_observed(m, cases, out, begin, n):  # type: ignore[no-untyped-def]
 
 @inlined
 def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
-    """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead.
-
-    Parameters
-    ----------
-    m : Memory
-    answers : (targets, 3) int64
-        See `records.Records`.
-    cases : Cases
-    out : Posteriors
-    begin, n : int64
-        Places in ``cases.rows``.
-    """
+    """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead."""
+    # answers: (targets, 3) int64: See `records.Records`
+    # begin, n: Places in ``cases.rows``
     lanes, top = len(m.dead), m.top
     _write_observed(m, cases, out, begin, n)
     for j in range(len(answers)):
@@ -358,7 +297,6 @@ def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """See `run_lanes`."""
     lanes, possible = len(m.dead), True
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
@@ -370,41 +308,20 @@ def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-unty
 
 @compiled("Memory, Records, Cases, Posteriors, i8, i8, i8")
 def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """Posteriors of the cases ``cases.rows[first:last]``, as many at a time as there are lanes.
-
-    Parameters
-    ----------
-    m : Memory
-    code : records.Records
-        Lowered for that many lanes.
-    cases : Cases
-    out : Posteriors
-    limit : int64
-        See `sweep.run`.
-    first, last : int64
-    """
+    """Posteriors of the cases ``cases.rows[first:last]``, as many at a time as there are lanes."""
+    # code: Lowered for that many lanes
+    # limit: See `sweep.run`
     _run_lanes(m, code, cases, out, limit, first, last)
 
 
 @compiled(allocates=False)
 def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the distribution of one family in one case to the expected counts.
-
-    Parameters
-    ----------
-    arena : float64
-    store : int64
-        See `records`.
-    lanes, i : int64
-        Lanes of the arena's tables, and the case's.
-    states : (V,) int32
-        Observed states by rank.
-    weight : float64
-    cells : float64
-        See `Counting.cells`.
-    count : int64
-        Scratch memory, a number a loop.
-    """
+    """Add the distribution of one family in one case to the expected counts."""
+    # store: See `records`
+    # lanes, i: Lanes of the arena's tables, and the case's
+    # states: (V,) int32: Observed states by rank
+    # cells: See `Counting.cells`
+    # count: Scratch memory, a number a loop
     to, at = store[LOAD_FACTOR], LOAD_FIELDS
     for _ in range(store[LOAD_OBSERVED]):
         to += states[store[at]] * store[at + 1]
@@ -443,27 +360,16 @@ def _add_all(arena, code, lanes, i, states, weight, cells, count):  # type: igno
 
 @compiled("f8[:], Records, i4[:], f8, f8[:], i8[:]")
 def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-untyped-def]
-    """Add the distributions of all families in the one case that a program has run for to the expected counts.
-
-    Parameters
-    ----------
-    arena : float64
-    code : records.Records
-        Lowered for one lane.
-    states : (V,) int32
-        Observed states by rank.
-    weight : float64
-    cells : float64
-        See `Counting.cells`.
-    scratch : int64
-        `workspace.Scratch.block`.
-    """
+    """Add the distributions of all families in the one case that a program has run for to the expected counts."""
+    # code: Lowered for one lane
+    # states: (V,) int32: Observed states by rank
+    # cells: See `Counting.cells`
+    # scratch: `workspace.Scratch.block`
     _add_all(arena, code, 1, 0, states, weight, cells, scratch[SCRATCH_FIELDS:])
 
 
 @compiled(allocates=False)
 def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """See `count_lanes`."""
     lanes, possible = len(m.dead), True
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
@@ -478,12 +384,6 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
 
 @compiled("Memory, Records, Cases, Counting, i8, i8, i8")
 def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """`run_lanes` for expected counts, which are added in the order of the rows.
-
-    Parameters
-    ----------
-    m, code, cases, limit, first, last
-        See `run_lanes`.
-    out : Counting
-    """
+    """`run_lanes` for expected counts, which are added in the order of the rows."""
+    # m, code, cases, limit, first, last: See `run_lanes`
     _count_lanes(m, code, cases, out, limit, first, last)

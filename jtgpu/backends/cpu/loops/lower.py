@@ -138,25 +138,10 @@ def _write_observed(sk, seen, f, to, n):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
-    """Write the load of factor f at `to[n:]`, but for where it goes to.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    seen : (V+1,) uint8
-        `FREE`, `HARD` or `SOFT` by rank.
-    f : int64
-    s : _Tables
-    source : int64
-        First cell of the factor.
-    to : int64
-    n : int64
-
-    Returns
-    -------
-    int64
-        The load's end.
-    """
+    """Write the load of factor f at `to[n:]`, but for where it goes to."""
+    # seen: (V+1,) uint8: `FREE`, `HARD` or `SOFT` by rank
+    # source: First cell of the factor
+    # returns The load's end.
     to[n + LOAD_FACTOR], to[n + LOAD_FACTOR_EXP] = source, f
     at = _write_observed(sk, seen, f, to, n)
     inner, n_weights = 1, 0
@@ -203,27 +188,13 @@ def _measure_loads(sk, s):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _make_loads(sk, seen, s, source, places, at, loads, load_ptr):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Write the loads of the factors that are restricted or weighed; notes cell and exponent of every factor in `s`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    seen : (V+1,) uint8
-    s : _Tables
-    source : (F,) int64
-        First cell of each factor.
-    places : (F + T,) or (0,) int64
-        See `Layout.places`.
-    at : int64
-        First free cell.
-    loads, load_ptr : int64
-        Written; see `Records`.
-
-    Returns
-    -------
-    tuple of int64
-        Numbers of the loads, and the first free cell behind the copies.
-    """
+    """Write the loads of the factors that are restricted or weighed; notes cell and exponent of every factor in `s`."""
+    # seen: (V+1,) uint8
+    # source: (F,) int64: First cell of each factor
+    # places: (F + T,) or (0,) int64: See `Layout.places`
+    # at: First free cell
+    # loads, load_ptr: Written; see `Records`
+    # returns tuple of int64: Numbers of the loads, and the first free cell behind the copies.
     n_tables, n_factors, lanes = len(sk.table_ptr), len(source), sk.card[-1]
     n, n_loads = 0, 0
     load_ptr[0] = 0
@@ -313,20 +284,9 @@ def _write_terms(to, n, k, n_loops, terms, room):  # type: ignore[no-untyped-def
 
 @inlined
 def _merge_loops(sk, k, n_joint, room):  # type: ignore[no-untyped-def]
-    """The loops over the joint scope of a contraction, as few as possible, in `room.loops`; zeroes `room.strides`.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    k, n_joint : int64
-        Inputs, and variables of `room.joint`.
-    room : _Room
-
-    Returns
-    -------
-    tuple of int64
-        Loops and terms.
-    """
+    """The loops over the joint scope of a contraction, as few as possible, in `room.loops`; zeroes `room.strides`."""
+    # k, n_joint: Inputs, and variables of `room.joint`
+    # returns tuple of int64: Loops and terms.
     strides, loops = room.strides, room.loops
     n_loops, terms = 0, 1
     for j in range(n_joint):
@@ -350,19 +310,8 @@ def _merge_loops(sk, k, n_joint, room):  # type: ignore[no-untyped-def]
 
 @inlined
 def _write_loops(to, n, k, n_loops, room):  # type: ignore[no-untyped-def]
-    """Write the loops of a contraction of k inputs behind the fields at `to[n:]`.
-
-    Parameters
-    ----------
-    to : int64
-    n, k, n_loops : int64
-    room : _Room
-
-    Returns
-    -------
-    int64
-        The record's end.
-    """
+    """Write the loops of a contraction of k inputs behind the fields at `to[n:]`."""
+    # returns The record's end.
     loops, row = room.loops, n_loops - 1
     to[n + LISTED] = 0
     to[n + ROW], to[n + ROW_OUT] = loops[row, 0], loops[row, 1]
@@ -410,22 +359,8 @@ def _join(sk, i, s, room):  # type: ignore[no-untyped-def]
 
 @inlined
 def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
-    """Write the record of contraction i at `to[n:]`, whose output has its cell in `s` already.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    i : int64
-    s : _Tables
-    room : _Room
-    to : int64
-    n : int64
-
-    Returns
-    -------
-    tuple of int64
-        The record's end, and the terms that it accumulates.
-    """
+    """Write the record of contraction i at `to[n:]`, whose output has its cell in `s` already."""
+    # returns tuple of int64: The record's end, and the terms that it accumulates.
     out, n_tables, case = sk.op_out[i], len(sk.table_ptr), len(sk.card) - 1
     k, n_joint = _join(sk, i, s, room)
     to[n + MAXIMAL], to[n + ANSWER] = sk.op_maximal[i], sk.answers[i]
@@ -473,27 +408,12 @@ def _measure(sk, s):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _fill_records(sk, s, answer_cell, places, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Write the records of the contractions that are made.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    s : _Tables
-    answer_cell : (V,) int64
-        See `Layout.answer`.
-    places : (T,) or (0,) int64
-        See `Layout.places`, without the restricted factors.
-    at : int64
-        First free cell.
-    room : _Room
-    records, record_ptr, answers : int64
-        Written; see `Records`.
-
-    Returns
-    -------
-    tuple of int64
-        Numbers of the records, cells of the arena, most inputs, longest row, terms.
-    """
+    """Write the records of the contractions that are made."""
+    # answer_cell: (V,) int64: See `Layout.answer`
+    # places: (T,) or (0,) int64: See `Layout.places`, without the restricted factors
+    # at: First free cell
+    # records, record_ptr, answers: Written; see `Records`
+    # returns tuple of int64: Numbers of the records, cells of the arena, most inputs, longest row, terms.
     lanes = sk.card[-1]
     n, n_ops, most, longest, work, n_answers = 0, 0, 2, 1, 0, 0
     record_ptr[0] = 0
@@ -545,16 +465,9 @@ def _lowering_room(sk, most, widest):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _take_room(sk, most, widest, room):  # type: ignore[no-untyped-def]
-    """A `_Room` at the beginning of `room`, and where it ends.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    most, widest : int64
-        Inputs of a contraction, and variables of all its inputs, at most.
-    room : int64
-        The strides come first: they are zeros before and after every program.
-    """
+    """A `_Room` at the beginning of `room`, and where it ends."""
+    # most, widest: Inputs of a contraction, and variables of all its inputs, at most
+    # room: The strides come first: they are zeros before and after every program
     n_vars = len(sk.card)
     strides, at = part(room, 0, (most + 1) * n_vars)
     joint, at = part(room, at, widest)
@@ -576,16 +489,9 @@ def _take_room(sk, most, widest, room):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _reduce_pattern(sk, axis_rank, seen, soft, targets, room):  # type: ignore[no-untyped-def]
-    """`reduce_flat` of a pattern by number: what it leaves, and the pattern by rank.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    axis_rank, seen, soft, targets
-        See `specialise`.
-    room : int64
-        Scratch memory.
-    """
+    """`reduce_flat` of a pattern by number: what it leaves, and the pattern by rank."""
+    # axis_rank, seen, soft, targets: See `specialise`
+    # room: Scratch memory
     n_vars = len(sk.card)
     flags = room[: n_vars // 4 + 1].view(np.uint8)
     pattern, target = flags[:n_vars], flags[n_vars : 2 * n_vars]
@@ -604,21 +510,11 @@ def _reduce_pattern(sk, axis_rank, seen, soft, targets, room):  # type: ignore[n
 
 @inlined
 def _write_code(sk, pattern, s, layout, counts, loops, code):  # type: ignore[no-untyped-def]
-    """Write the code of what `reduce_flat` leaves; returns its length.
-
-    Parameters
-    ----------
-    sk : FlatProgram
-    pattern : (V+1,) uint8
-    s : _Tables
-    layout : tuple
-        The fields of a `Layout`, the first free cell last.
-    counts : tuple of int64
-        Loads, contractions, stores, posteriors.
-    loops : _Room
-    code : int64
-        Written; see `Records`.
-    """
+    """Write the code of what `reduce_flat` leaves; returns its length."""
+    # pattern: (V+1,) uint8
+    # layout: The fields of a `Layout`, the first free cell last
+    # counts: tuple of int64: Loads, contractions, stores, posteriors
+    # code: Written; see `Records`
     factor_cell, answer_cell, places, free = layout
     n_loads, n_ops, n_stores, n_answers = counts
     n_factors = len(factor_cell)
@@ -652,30 +548,17 @@ def _write_code(sk, pattern, s, layout, counts, loops, code):  # type: ignore[no
 def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     image, sizes, axis_rank, factor_cell, answer_cell, places, seen, soft, targets, room
 ):
-    """Write the code of a pattern at the end of the scratch memory.
-
-    Parameters
-    ----------
-    image : int64
-        A program, see `jtgpu.plans.specialise.pack`.
-    sizes : (4,) int64
-        Inputs of a contraction, variables of all its inputs, at most; first cell that the program may use; lanes.
-    axis_rank : (V,) int64
-    factor_cell, answer_cell, places : int64
-        See `Layout`.
-    seen : (V,) bool
-        Observed variables, by number.
-    soft, targets : int64
-        Variables with weights, and variables whose posteriors are wanted, by number; -1 for all variables.
-    room : int64
-        Scratch memory.
-
-    Returns
-    -------
-    tuple of int64
-        Where the code begins in `room` and where it ends. If the first is negative, nothing was written, and the
-        second is the size that `room` needs.
-    """
+    """Write the code of a pattern at the end of the scratch memory."""
+    # image: A program, see `jtgpu.plans.specialise.pack`
+    # sizes: (4,) int64: Inputs of a contraction, variables of all its inputs, at most; first cell that the program may
+    #     use; lanes
+    # axis_rank: (V,) int64
+    # factor_cell, answer_cell, places: See `Layout`
+    # seen: (V,) bool: Observed variables, by number
+    # soft, targets: Variables with weights, and variables whose posteriors are wanted, by number; -1 for all variables
+    # room: Scratch memory
+    # returns tuple of int64: Where the code begins in `room` and where it ends. If the first is negative, nothing was
+    #     written, and the second is the size that `room` needs.
     sk = unpack(image)
     most, widest, free, lanes = sizes[0], sizes[1], sizes[2], sizes[3]
     begin = _lowering_room(sk, most, widest) + shrink_room(sk) + len(sk.card) // 4 + 1

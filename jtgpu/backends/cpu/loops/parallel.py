@@ -87,19 +87,9 @@ def _ascending(level):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _axis(record, most):  # type: ignore[no-untyped-def]
-    """The loop along which a record is split: the first kept one that is long enough, else the longest.
-
-    Parameters
-    ----------
-    record : int64
-    most : int64
-        Parts that are wanted.
-
-    Returns
-    -------
-    tuple of int64
-        The loop (-1: the row, -2: none) and its extent.
-    """
+    """The loop along which a record is split: the first kept one that is long enough, else the longest."""
+    # most: Parts that are wanted
+    # returns tuple of int64: The loop (-1: the row, -2: none) and its extent.
     if record[LISTED] != 0:
         return -2, 1
     k = record[INPUTS]
@@ -138,16 +128,9 @@ def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _split(record, pieces, most, to):  # type: ignore[no-untyped-def]
-    """Write the parts of a record one after the other.
-
-    Parameters
-    ----------
-    record : int64
-    pieces, most : int64
-        Number of parts, and the largest number that is wanted of any record.
-    to : int64
-        Room for the parts.
-    """
+    """Write the parts of a record one after the other."""
+    # pieces, most: Number of parts, and the largest number that is wanted of any record
+    # to: Room for the parts
     n = len(record)
     if pieces == 1:
         to[:n] = record
@@ -163,14 +146,8 @@ def _split(record, pieces, most, to):  # type: ignore[no-untyped-def]
 
 @compiled("i8[:], i8[:], i8, i8, i8")
 def split_all(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-untyped-def]
-    """The fields of `Tasks` but the last two.
-
-    Parameters
-    ----------
-    records, record_ptr : int64
-    n_exponents, most, grain : int64
-        E of `sweep.run`; parts of a contraction at most; terms of a task.
-    """
+    """The fields of `Tasks` but the last two."""
+    # n_exponents, most, grain: E of `sweep.run`; parts of a contraction at most; terms of a task
     n = len(record_ptr) - 1
     order = _ascending(_levels(records, record_ptr, n_exponents))
     pieces = np.ones(n, np.int64)
@@ -276,24 +253,11 @@ def _run_task(job, tasks, t, limit, scratch):  # type: ignore[no-untyped-def]
 
 @compiled("Job, Tasks, i8[:], i8, i8[:]")
 def work(job, tasks, place, limit, scratch):  # type: ignore[no-untyped-def]
-    """Take tasks until there are no more, or until one has waited for long.
-
-    Parameters
-    ----------
-    job : _Job
-    tasks : Tasks
-    place : (2,) int64
-        The thread's task, and the next one in ``tasks.need`` that it waits for; -1 for none.
-    limit : int64
-        See `sweep.run`.
-    scratch : int64
-        The thread's `workspace.Scratch.block`.
-
-    Returns
-    -------
-    bool
-        Whether the thread still has a task.
-    """
+    """Take tasks until there are no more, or until one has waited for long."""
+    # place: (2,) int64: The thread's task, and the next one in ``tasks.need`` that it waits for; -1 for none
+    # limit: See `sweep.run`
+    # scratch: The thread's `workspace.Scratch.block`
+    # returns Whether the thread still has a task.
     while True:
         if place[0] < 0:
             t = atomics.add(job.control, NEXT, 1)

@@ -24,18 +24,10 @@ def _hashed(bits, row):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _find(table, bits, first, row):  # type: ignore[no-untyped-def]
-    """The place (int64) of a row's pattern in the hash table, or the free place where it belongs.
-
-    Parameters
-    ----------
-    table : int64
-        Groups by place, -1 for none; its length is a power of two.
-    bits : (n, words) uint64
-        Observed variables of each row.
-    first : int64
-        A row of each group.
-    row : int64
-    """
+    """The place (int64) of a row's pattern in the hash table, or the free place where it belongs."""
+    # table: Groups by place, -1 for none; its length is a power of two
+    # bits: (n, words) uint64: Observed variables of each row
+    # first: A row of each group
     mask = np.uint64(len(table) - 1)
     at = _hashed(bits, row) & mask
     while table[at] >= 0:
@@ -51,7 +43,6 @@ def _find(table, bits, first, row):  # type: ignore[no-untyped-def]
 
 @compiled("i4[:, :], b1[:]")
 def grouped(states, ignored):  # type: ignore[no-untyped-def]
-    """See `rows_by_pattern`."""
     n, n_vars = states.shape
     bits = np.zeros((n, (n_vars + 63) // 64), np.uint64)
     table, first = np.full(FIRST_TABLE, -1, np.int64), np.empty(FIRST_TABLE // 2, np.int64)

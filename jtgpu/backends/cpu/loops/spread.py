@@ -14,22 +14,13 @@ __all__ = ["score", "spread"]
 
 @compiled("f8[:], i8[:], i8[:], (i8[:], i8[:]), const(i8[:]), i4[:, :], f8[:]")
 def score(arena, exponent, cells, scopes, cards, configurations, logs):  # type: ignore[no-untyped-def]
-    """ln of the product of all factors at each configuration.
-
-    Parameters
-    ----------
-    arena : float64
-    exponent : (E,) int64
-        Of the factors first; see `workspace.Numbers`.
-    cells : (F,) int64
-        First cell of each factor.
-    scopes : tuple of int64
-        CSR arrays of the factors' variables, in axis order.
-    cards : (V,) int64
-    configurations : (n, V) int32
-    logs : (n,) float64
-        Written.
-    """
+    """ln of the product of all factors at each configuration."""
+    # exponent: (E,) int64: Of the factors first; see `workspace.Numbers`
+    # cells: (F,) int64: First cell of each factor
+    # scopes: tuple of int64: CSR arrays of the factors' variables, in axis order
+    # cards: (V,) int64
+    # configurations: (n, V) int32
+    # logs: (n,) float64: Written
     ptr, scope = scopes
     for row in range(len(configurations)):
         total = 0.0
@@ -44,24 +35,14 @@ def score(arena, exponent, cells, scopes, cards, configurations, logs):  # type:
 
 @compiled()
 def _spread_factor(arena, cell, observed, own_weights, cards, scope, stride, out):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Write the derivative of every entry of one factor.
-
-    Parameters
-    ----------
-    arena : float64
-    cell : int64
-        First cell of the derivatives' table.
-    observed : (V,) int32
-    own_weights : tuple
-        The likelihood vectors (float64), first number of each variable's (V,), the factor that has it (V,), and this
-        factor (int64).
-    cards : (V,) int64
-    scope : int64
-        Variables of the factor, in the order of the model's axes.
-    stride : (V,) int64
-        Of the derivatives' table.
-    out : float64
-    """
+    """Write the derivative of every entry of one factor."""
+    # cell: First cell of the derivatives' table
+    # observed: (V,) int32
+    # own_weights: The likelihood vectors (float64), first number of each variable's (V,), the factor that has it (V,),
+    #     and this factor (int64)
+    # cards: (V,) int64
+    # scope: Variables of the factor, in the order of the model's axes
+    # stride: (V,) int64: Of the derivatives' table
     weights, weight_ptr, weighed, f = own_weights
     count = np.zeros(64, np.int64)
     for i in range(len(out)):
@@ -87,25 +68,16 @@ def spread(arena, cell, observed, weighed, cards, scopes, derivative_scopes, fir
 
     A table of derivatives lacks what is observed and what no other factor mentions; entries that contradict an
     observation have derivative zero, and weights are factors of their own.
-
-    Parameters
-    ----------
-    arena : float64
-    cell : (F,) int64
-        First cell of each factor's table of derivatives.
-    observed : (V,) int32
-        -1 = not observed.
-    weighed : tuple
-        Likelihood vectors (float64), the first number of each variable's (V,) int64, and the factor into which they
-        are multiplied (V,) int64, -1 for none.
-    cards : (V,) int64
-    scopes, derivative_scopes : tuple of int64
-        CSR arrays of the variables of each factor, and of each table of derivatives.
-    first : (F+1,) int64
-        Place of each factor in `out`.
-    out : float64
-        Written.
     """
+    # cell: (F,) int64: First cell of each factor's table of derivatives
+    # observed: (V,) int32: -1 = not observed
+    # weighed: Likelihood vectors (float64), the first number of each variable's (V,) int64, and the factor into which
+    #     they are multiplied (V,) int64, -1 for none
+    # cards: (V,) int64
+    # scopes, derivative_scopes: tuple of int64: CSR arrays of the variables of each factor, and of each table of
+    #     derivatives
+    # first: (F+1,) int64: Place of each factor in `out`
+    # out: Written
     weights, weight_ptr, weighing = weighed
     ptr, scope = scopes
     derivative_ptr, derivative_scope = derivative_scopes

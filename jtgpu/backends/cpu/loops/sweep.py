@@ -50,22 +50,11 @@ LOG2 = math.log(2.0)
 
 @compiled()
 def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
-    """Divide a table by the power of two next to its largest entry.
-
-    Parameters
-    ----------
-    arena : int64
-        Address of float64.
-    start, size : int64
-        First cell of the table and its cells.
-    top : float64
-        Its largest entry, > 0.
-
-    Returns
-    -------
-    int64
-        The exponent.
-    """
+    """Divide a table by the power of two next to its largest entry."""
+    # arena: Address of float64
+    # start, size: First cell of the table and its cells
+    # top: Its largest entry, > 0
+    # returns The exponent.
     shift = math.frexp(top)[1]
     for i in range(start, start + size):
         poke(arena, i, math.ldexp(peek(arena, i), -shift))
@@ -105,28 +94,14 @@ def _copy_restricted(arena, load, states, count):  # type: ignore[no-untyped-def
 
 @compiled()
 def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Copy a factor, restricted to the observed states and multiplied with likelihood weights.
-
-    Parameters
-    ----------
-    arena : float64
-    load : int64
-        See `records`.
-    states : (V,) int32
-        Observed states by rank, -1 elsewhere.
-    weights, weight_ptr : float64, (V,) int64
-        See `workspace.scaled_weights`.
-    exponent : (E,) int64
-    lowest : float64
-        The table is scaled if its largest entry is below.
-    count : int64
-        Scratch memory, a number a loop.
-
-    Returns
-    -------
-    bool
-        Whether an entry is above 0.
-    """
+    """Copy a factor, restricted to the observed states and multiplied with likelihood weights."""
+    # load: See `records`
+    # states: (V,) int32: Observed states by rank, -1 elsewhere
+    # weights, weight_ptr: float64, (V,) int64: See `workspace.scaled_weights`
+    # exponent: (E,) int64
+    # lowest: The table is scaled if its largest entry is below
+    # count: Scratch memory, a number a loop
+    # returns Whether an entry is above 0.
     to, cells, n_weights = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_WEIGHTS]
     top = _copy_restricted(arena, load, states, count)
     if n_weights > 0:
@@ -148,22 +123,11 @@ def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, coun
 def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch
 ):
-    """Run every load.
-
-    Parameters
-    ----------
-    zeros : bool
-        Whether to continue where a table is zero everywhere.
-    scratch : int64
-        `workspace.Scratch.block`.
-    others
-        See `run`.
-
-    Returns
-    -------
-    bool
-        Whether the evidence is possible so far.
-    """
+    """Run every load."""
+    # zeros: Whether to continue where a table is zero everywhere
+    # scratch: `workspace.Scratch.block`
+    # others: See `run`
+    # returns Whether the evidence is possible so far.
     count, lowest = scratch[SCRATCH_FIELDS:], 2.0**-limit
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
@@ -175,15 +139,9 @@ def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 
 @compiled()
 def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-untyped-def]
-    """Normalise a distribution, scale another table whose largest entry is out of bounds; note its exponent.
-
-    Parameters
-    ----------
-    arena, record, exponent : int64
-        Addresses of float64, int64 and int64.
-    top, lowest, highest : float64
-        The table's largest entry and the bounds between which it is left as it is.
-    """
+    """Normalise a distribution, scale another table whose largest entry is out of bounds; note its exponent."""
+    # arena, record, exponent: Addresses of float64, int64 and int64
+    # top, lowest, highest: The table's largest entry and the bounds between which it is left as it is
     start, size = peek_int(record, OUT), peek_int(record, SIZE)
     shift = peek_int(exponent, peek_int(record, A_EXP)) + peek_int(exponent, peek_int(record, B_EXP))
     for t in range(2, peek_int(record, INPUTS)):
@@ -201,15 +159,9 @@ def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-un
 
 @compiled("f8[:], i8[:, :], i8[:]")
 def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
-    """ln of the product of the roots (float64); `IMPOSSIBLE` if it is zero.
-
-    Parameters
-    ----------
-    arena : float64
-    roots : (n, 3) int64
-        See `records.Records`.
-    exponent : (E,) int64
-    """
+    """ln of the product of the roots (float64); `IMPOSSIBLE` if it is zero."""
+    # roots: (n, 3) int64: See `records.Records`
+    # exponent: (E,) int64
     log_evidence = 0.0
     for r in range(len(roots)):
         value = arena[roots[r, 0]]
@@ -223,34 +175,17 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
 def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     code, arena, exponent, by_rank, state, weights, weight_ptr, limit, zeros, scratch
 ):
-    """Run a program: factors restricted to the states, every contraction, distributions normalised into their cells.
-
-    Parameters
-    ----------
-    code : int64
-        See `records`.
-    arena : float64
-        Cells of all tables; see `workspace.Numbers`.
-    exponent : (E,) int64
-        Of every table, see `workspace.Numbers`.
-    by_rank : (V,) int64
-        The variables' numbers by rank.
-    state : (V,) int32
-        Observed states by number, -1 elsewhere.
-    weights, weight_ptr : float64, (V,) int64
-        See `workspace.scaled_weights`.
-    limit : int64
-        A table whose largest entry leaves 2**-limit .. 2**limit is scaled.
-    zeros : bool
-        Whether to continue where a table is zero everywhere, as derivatives do.
-    scratch : int64
-        `workspace.Scratch.block`.
-
-    Returns
-    -------
-    float64
-        ln P(e); `IMPOSSIBLE` if it is zero.
-    """
+    """Run a program: factors restricted to the states, every contraction, distributions normalised into their cells."""
+    # code: See `records`
+    # arena: Cells of all tables; see `workspace.Numbers`
+    # exponent: (E,) int64: Of every table, see `workspace.Numbers`
+    # by_rank: (V,) int64: The variables' numbers by rank
+    # state: (V,) int32: Observed states by number, -1 elsewhere
+    # weights, weight_ptr: float64, (V,) int64: See `workspace.scaled_weights`
+    # limit: A table whose largest entry leaves 2**-limit .. 2**limit is scaled.
+    # zeros: Whether to continue where a table is zero everywhere, as derivatives do
+    # scratch: `workspace.Scratch.block`
+    # returns ln P(e); `IMPOSSIBLE` if it is zero.
     lowest, highest = 2.0**-limit, 2.0**limit
     loads, load_ptr = code[code[END_STORE_PTR] : code[END_LOADS]], code[code[END_ANSWERS] : code[END_LOAD_PTR]]
     states = np.empty(len(by_rank), np.int32)
@@ -274,14 +209,9 @@ def copy_posteriors(code, arena, by_rank, state, posterior_ptr):  # type: ignore
     """The posteriors (float64) that a program left in the arena, variable after variable, 0 for what is not a target.
 
     Observed variables have probability 1 in their states.
-
-    Parameters
-    ----------
-    posterior_ptr : (V+1,) int64
-        First cell of each variable in the result.
-    others
-        See `run`.
     """
+    # posterior_ptr: (V+1,) int64: First cell of each variable in the result
+    # others: See `run`
     posterior = np.zeros(posterior_ptr[-1])
     for a in range(code[FIRST_ANSWER], code[END_ANSWERS], 3):
         v, cell = by_rank[code[a]], code[a + 1]
@@ -343,21 +273,13 @@ def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, scratch,
     record_hash, load_hash, signature, bits, made,
 ):  # fmt: skip
-    """`run` that makes no table whose numbers are up to date.
-
-    Parameters
-    ----------
-    record_hash, load_hash : uint64
-        `hashes` of the program.
-    signature : (E,) uint64
-        One a table, as `exponent`; 0 for none. Belongs to the arena, whose cells must be the same in every program.
-    bits : uint64
-        The bits of `weights`.
-    made : (2,) int64
-        Gets the contractions that were made, and all.
-    others
-        See `run`.
-    """
+    """`run` that makes no table whose numbers are up to date."""
+    # record_hash, load_hash: `hashes` of the program
+    # signature: (E,) uint64: One a table, as `exponent`; 0 for none. Belongs to the arena, whose cells must be the same
+    #     in every program.
+    # bits: The bits of `weights`
+    # made: (2,) int64: Gets the contractions that were made, and all
+    # others: See `run`
     lowest, highest = 2.0**-limit, 2.0**limit
     made[0], made[1] = 0, len(record_ptr) - 1
     count = scratch[SCRATCH_FIELDS:]

@@ -57,17 +57,9 @@ class _Zeros(NamedTuple):
 
 @compiled()
 def _load_support(arena, load, cards, lanes):  # type: ignore[no-untyped-def]
-    """Restrict a factor to observed variables: 1 in the cells that are above 0 for some of their states.
-
-    Parameters
-    ----------
-    arena : float64
-    load : int64
-        See `records`.
-    cards : (V,) int64
-        Cardinalities by rank.
-    lanes : int64
-    """
+    """Restrict a factor to observed variables: 1 in the cells that are above 0 for some of their states."""
+    # load: See `records`
+    # cards: (V,) int64: Cardinalities by rank
     to, cells, n_observed, n_loops = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_OBSERVED], load[LOAD_LOOPS]
     loops = LOAD_FIELDS + 2 * n_observed
     for i in range(to, to + cells * lanes):
@@ -93,19 +85,10 @@ def _load_support(arena, load, cards, lanes):  # type: ignore[no-untyped-def]
 
 @compiled("f8[:], Records, i8[:], i8, i8[:]")
 def support(arena, code, cards, lanes, scratch):  # type: ignore[no-untyped-def]
-    """Run a program so that every cell is 1 where it can be above 0, else 0.
-
-    Parameters
-    ----------
-    arena : float64
-        Its factors are 1 where they are above 0.
-    code : records.Records
-    cards : (V,) int64
-        Cardinalities by rank.
-    lanes : int64
-    scratch : int64
-        `workspace.Scratch.block`.
-    """
+    """Run a program so that every cell is 1 where it can be above 0, else 0."""
+    # arena: Its factors are 1 where they are above 0
+    # cards: (V,) int64: Cardinalities by rank
+    # scratch: `workspace.Scratch.block`
     for p in range(len(code.load_ptr) - 1):
         _load_support(arena, code.loads[code.load_ptr[p] : code.load_ptr[p + 1]], cards, lanes)
     for p in range(len(code.record_ptr) - 1):
@@ -120,20 +103,11 @@ def _term_loops(record, lanes, loops):  # type: ignore[no-untyped-def]
     """The loops of a contraction of two tables with the row among them, without the cases.
 
     A kept row stands before the reduced loops, a reduced one behind them.
-
-    Parameters
-    ----------
-    record : int64
-    lanes : int64
-        Cases that the row has for each cell.
-    loops : (n, 4) int64
-        Written: extent, stride of the output, of A, of B.
-
-    Returns
-    -------
-    tuple of int64
-        Loops, the row's place among them, all terms, and the rounds of the reduced loops but the row.
     """
+    # lanes: Cases that the row has for each cell
+    # loops: (n, 4) int64: Written: extent, stride of the output, of A, of B
+    # returns tuple of int64: Loops, the row's place among them, all terms, and the rounds of the reduced loops but the
+    #     row.
     n_loops, n_kept = record[KEPT] + record[REDUCED], record[KEPT]
     last = n_loops if record[ROW_OUT] == 0 else n_kept
     terms, rows = 1, 1
@@ -152,23 +126,10 @@ def _term_loops(record, lanes, loops):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
-    """Write a contraction as a list of its terms that are structurally non-zero.
-
-    Parameters
-    ----------
-    z : _Zeros
-    record : int64
-    lanes : int64
-    share : float64
-        Of the terms that may remain at most.
-    at : int64
-        Where in ``z.to`` to write.
-
-    Returns
-    -------
-    int64
-        The record's end; `at` if it is better left as it is.
-    """
+    """Write a contraction as a list of its terms that are structurally non-zero."""
+    # share: Of the terms that may remain at most
+    # at: Where in ``z.to`` to write
+    # returns The record's end; `at` if it is better left as it is.
     to, loops, count = z.to, z.loops, z.rounds
     n_loops, last, terms, rounds = _term_loops(record, lanes, loops)
     reduced = record[ROW_OUT] == 0
@@ -219,25 +180,11 @@ def _can_be_sparse(record):  # type: ignore[no-untyped-def]
 
 @compiled("f8[:], i8[:], i8[:], i8, f8, f8, i8")
 def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes, fewest):  # type: ignore[no-untyped-def]
-    """The records with lists in place of loops where few terms remain.
-
-    Parameters
-    ----------
-    arena : float64
-        See `_Zeros`.
-    records, record_ptr : int64
-    lanes : int64
-    share, share_of_lanes : float64
-        Of the terms that may remain at most, of tables without and with cases.
-    fewest : int64
-        Terms of a contraction that may become a list.
-
-    Returns
-    -------
-    records, record_ptr : int64
-    changed : int64
-        Contractions that are lists now.
-    """
+    """The records with lists in place of loops where few terms remain."""
+    # arena: See `_Zeros`
+    # share, share_of_lanes: Of the terms that may remain at most, of tables without and with cases
+    # fewest: Terms of a contraction that may become a list
+    # returns changed: Contractions that are lists now
     room = len(records)
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]

@@ -41,15 +41,9 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     """Cases of each chunk of a GPU's n cases, and whether memory limits it.
 
     Kernels run over a whole chunk, however few cases are in it: so all chunks are of about the same size.
-
-    Parameters
-    ----------
-    n : int
-    fits : int
-        Cases of the largest chunk that there is memory for, a multiple of 32.
-    wave : int
-        Cases that the GPU runs at the same time; larger chunks are multiples of it.
     """
+    # fits: Cases of the largest chunk that there is memory for, a multiple of 32
+    # wave: Cases that the GPU runs at the same time; larger chunks are multiples of it
     even = max(-(-n // PIPELINE), LARGE)  # several chunks, so that copies overlap with kernels
     wanted = -(-min(n, even) // GROUP) * GROUP
     unit = wave if min(fits, wanted) >= wave else GROUP
@@ -62,18 +56,9 @@ class Buffers:
     """Chunks' memory, reused by calls of the same layout: allocating page-locked memory takes milliseconds.
 
     Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    streams : sequence
-        One a chunk in flight.
-
-    Attributes
-    ----------
-    size : int
-        Cases of a chunk.
     """
+    # streams: One a chunk in flight
+    # size: Cases of a chunk
 
     def __init__(self, device: Device, streams: Sequence[Any]):
         self.device, self.streams = device, list(streams)
@@ -85,13 +70,8 @@ class Buffers:
         self._memory: Memory | None = None
 
     def slots(self, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
-        """Slots for a table of which this GPU answers about n cases: the last call's if they fit.
-
-        Raises
-        ------
-        TableTooLarge
-            If not even 32 cases fit.
-        """
+        """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
+        # raises TableTooLarge: If not even 32 cases fit.
         layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
         key = np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
         is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size

@@ -37,13 +37,8 @@ class Kernel:
 
 
 class Scratch:
-    """Numbers that a later kernel reads, and their cells in the thread's scratch memory.
-
-    Parameters
-    ----------
-    made, read : mapping
-        Number to the kernel that computes it, and to the last one that reads it.
-    """
+    """Numbers that a later kernel reads, and their cells in the thread's scratch memory."""
+    # made, read: Number to the kernel that computes it, and to the last one that reads it
 
     def __init__(self, made: Mapping[str, int], read: Mapping[str, int]):
         self.cell: dict[str, int] = {}
@@ -264,23 +259,10 @@ def _components(plan: Plan, sparsity: Sparsity) -> list[int]:
 
 
 def generate_kernels(plan: Plan, sparsity: Sparsity, *, weights: bool, blocks: int) -> tuple[list[Kernel], int]:
-    """The kernels that answer a case.
-
-    Parameters
-    ----------
-    plan : Plan
-    sparsity : Sparsity
-    weights : bool
-        Whether some variables may have weights.
-    blocks : int
-        Blocks that an SM shall hold: bounds the registers of a thread.
-
-    Returns
-    -------
-    kernels : list of Kernel
-    cells : int
-        Scratch memory of a thread, in doubles.
-    """
+    """The kernels that answer a case."""
+    # weights: Whether some variables may have weights
+    # blocks: Blocks that an SM shall hold: bounds the registers of a thread
+    # returns cells: Scratch memory of a thread, in doubles
     roots = plan.root_table.tolist()
     home = dict(zip(plan.posterior_table.tolist(), _components(plan, sparsity), strict=True))
     return write_kernels(partial(Writer, plan, sparsity, weights=weights), sparsity, roots, home, blocks)
@@ -290,21 +272,12 @@ def write_kernels(
     make_writer: Callable[[Scratch, Sequence[int]], Writer], sparsity: Sparsity, roots: Sequence[int],
     home: Mapping[int, int], blocks: int,
 ) -> tuple[list[Kernel], int]:  # fmt: skip
-    """The kernels of some contractions, and the scratch memory of a thread, in doubles.
-
-    Parameters
-    ----------
-    make_writer : callable
-        Makes the writer of a kernel.
-    sparsity : Sparsity
-        Of the contractions.
-    roots : sequence of int
-        Tables of P(e), one a component.
-    home : mapping
-        The component of each table that is an answer.
-    blocks : int
-        See `generate_kernels`.
-    """
+    """The kernels of some contractions, and the scratch memory of a thread, in doubles."""
+    # make_writer: Makes the writer of a kernel
+    # sparsity: Of the contractions
+    # roots: sequence of int: Tables of P(e), one a component
+    # home: The component of each table that is an answer
+    # blocks: See `generate_kernels`
     parts = partition(sparsity, roots)
     scratch = _scratch(sparsity, parts, roots, home)
     made, has_total = [], False

@@ -39,27 +39,11 @@ COPIERS = 16  # threads that copy answers out of page-locked memory
 
 
 class BatchEngine:
-    """A plan and a model's numbers on one GPU, for tables of cases; reuses its chunks' memory from call to call.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    device : Device
-    real : {"float64", "float32"}
-        Type of the tables that kernels by records compute. Generated kernels scale nothing and always use float64.
-        Answers are float64.
-
-    Attributes
-    ----------
-    device_us : float
-        Microseconds that the kernels of the last call took, without copies.
-
-    Raises
-    ------
-    TableTooLarge
-        If the GPU has too little memory.
-    """
+    """A plan and a model's numbers on one GPU, for tables of cases; reuses its chunks' memory from call to call."""
+    # real: {"float64", "float32"}: Type of the tables that kernels by records compute. Generated kernels scale nothing
+    #     and always use float64. Answers are float64.
+    # device_us: Microseconds that the kernels of the last call took, without copies
+    # raises TableTooLarge: If the GPU has too little memory.
 
     def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, real: str = "float64"
@@ -102,13 +86,8 @@ class BatchEngine:
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`.
-
-        Raises
-        ------
-        TableTooLarge
-            If not even 32 cases fit the GPU's memory.
-        """
+        """See `jtgpu.backends.base.Backend.run_batch`."""
+        # raises TableTooLarge: If not even 32 cases fit the GPU's memory.
         table = self.row_table(states, likelihood, targets)
         self.answer(table, RowQueue(table.n))
         return table.result()
@@ -124,7 +103,6 @@ class BatchEngine:
     def run_device(
         self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Sequence[int] | None
     ) -> DeviceResult:
-        """See `jtgpu.backends.base.Backend.run_device`."""
         if self.real == "float32":
             return self._in_float64().run_device(states, likelihood, targets)
         with self.lock:
@@ -176,7 +154,6 @@ class BatchEngine:
             raise JtgpuError("this backend is closed")
 
     def answer(self, table: Table[Any], queue: RowQueue) -> None:
-        """See `jtgpu.backends.gpu.batch.table.TableWorker`."""
         if self.real == "float32" and self._smallest + table.weights.smallest < MIN_LOG2:
             self._in_float64().answer(table, queue)  # float32 cannot represent such weights
             return

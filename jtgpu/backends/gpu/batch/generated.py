@@ -38,23 +38,10 @@ def can_generate(sparsity: Sparsity) -> bool:
 
 
 class GeneratedProgram:
-    """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    plan : Plan
-    sparsity : Sparsity
-    device : Device
-    memory : Memory
-    stream
-    weights : bool
-        Whether some variables may have weights.
-
-    Raises
-    ------
-    BackendUnavailable
-        If nvcc is missing and the kernels are not in the cache, or if constant memory is too small.
-    """
+    """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``."""
+    # weights: Whether some variables may have weights
+    # raises BackendUnavailable: If nvcc is missing and the kernels are not in the cache, or if constant memory is too
+    #     small.
 
     kind = "lanes"
 
@@ -78,12 +65,10 @@ class GeneratedProgram:
 
     @property
     def case_bytes(self) -> int:
-        """See `Program.case_bytes`."""
         return 8 * self.cells
 
     @property
     def most_cases(self) -> int:
-        """See `Program.most_cases`."""
         return MOST_CASES
 
     @property
@@ -92,18 +77,15 @@ class GeneratedProgram:
         return self._multiprocessors * BLOCKS * LANE_THREADS
 
     def takes(self, smallest: float) -> bool:
-        """See `Program.takes`."""
         return self._lower + smallest > -RANGE
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        """See `Program.scratch`."""
         blocks = -(-size // LANE_THREADS)
         return memory.empty(8 * self.cells * blocks * LANE_THREADS), 0
 
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
-        """See `Program.bind`."""
         column = np.full(self.plan.n_variables, NONE, np.uint32)
         at = 0
         for v in targets:
@@ -115,7 +97,6 @@ class GeneratedProgram:
         return Bound(evidence, struct, chunk.size, len(targets), answers_to_rows(chunk, at))
 
     def queue(self, bound: Bound, stream: Any) -> None:
-        """See `Program.queue`."""
         bound.evidence.queue(self._transposing, stream)
         blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
         for kernel, made in zip(self.kernels, self._loaded, strict=True):
@@ -125,7 +106,6 @@ class GeneratedProgram:
             bound.rows.queue(self._transposing, stream)
 
     def close(self) -> None:
-        """See `Program.close`."""
         for made in (self._transposing, *self._loaded):
             made.close()
 

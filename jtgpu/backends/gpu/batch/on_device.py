@@ -52,16 +52,8 @@ class _Scratch:
 
 
 class OnDevice:
-    """Answers tables on the device. Used inside ``device.active()``, by one thread at a time.
-
-    Parameters
-    ----------
-    plan : Plan
-    device : Device
-    stream
-    program : callable
-        The kernels of a call; see `BatchEngine.program`.
-    """
+    """Answers tables on the device. Used inside ``device.active()``, by one thread at a time."""
+    # program: The kernels of a call; see `BatchEngine.program`
 
     def __init__(self, plan: Plan, device: Device, stream: Any, program: Callable[..., Program]):
         self.plan, self.device, self.stream = plan, device, stream
@@ -78,13 +70,8 @@ class OnDevice:
     def run(
         self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Targets
     ) -> DeviceResult:
-        """See `jtgpu.backends.base.Backend.run_device`.
-
-        Raises
-        ------
-        TableTooLarge
-            If the answers, or not even 32 cases, fit the memory.
-        """
+        """See `jtgpu.backends.base.Backend.run_device`."""
+        # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
         temporary = Memory(self.device)
         try:
             if device_of(states) is None:

@@ -152,13 +152,8 @@ def partition(sparsity: Sparsity, roots: Sequence[int]) -> list[Part]:
     """The contractions of each kernel.
 
     Messages to the roots end a kernel, so that ln P(e) alone costs nothing more.
-
-    Parameters
-    ----------
-    sparsity : Sparsity
-    roots : sequence of int
-        Tables of P(e), one a component.
     """
+    # roots: sequence of int: Tables of P(e), one a component
     order, n_up = step_order(sparsity, roots)
     lines = code_lines(sparsity)
     pieces = _pieces(sparsity, order, lines)

@@ -186,12 +186,10 @@ class RecordProgram:
 
     @property
     def case_bytes(self) -> int:
-        """See `Program.case_bytes`."""
         return self._cell_bytes * self.layout.n_cells + 8 * self.layout.places.n_tables
 
     @property
     def most_cases(self) -> int:
-        """See `Program.most_cases`."""
         most_tiles = max((n for _, n in self.layout.levels), default=1)
         return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
 
@@ -217,7 +215,6 @@ class RecordProgram:
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
-        """See `Program.bind`."""
         layout = self.layout
         answers, n_out = answers_of(self.plan, layout, targets)
         pristine, shared, tiles, steps, factors, known, roots, _ = self._records
@@ -231,7 +228,6 @@ class RecordProgram:
         return Bound(evidence, struct, chunk.size, len(answers), answers_to_rows(chunk, n_out))
 
     def queue(self, bound: Bound, stream: Any) -> None:
-        """See `Program.queue`."""
         groups, whole = bound.size // GROUP, Arguments(bound.struct)
 
         def call(name: str, warps: int) -> None:
@@ -254,5 +250,4 @@ class RecordProgram:
             bound.rows.queue(self._kernels, stream)
 
     def close(self) -> None:
-        """See `Program.close`."""
         self._kernels.close()

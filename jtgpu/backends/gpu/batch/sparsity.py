@@ -85,17 +85,9 @@ def find_sparsity(
     plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None,
     wanted: Sequence[int] | None = None,
 ) -> Sparsity:  # fmt: skip
-    """Find the entries that are used, one pass forward and one backward over all contractions.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    program : Binary, optional
-        Default: the plan's.
-    wanted : sequence of int, optional
-        Tables all of whose entries are answers. Default: the plan's posteriors and roots.
-    """
+    """Find the entries that are used, one pass forward and one backward over all contractions."""
+    # program: Default: the plan's
+    # wanted: sequence of int: Tables all of whose entries are answers. Default: the plan's posteriors and roots.
     program = binary_program(plan) if program is None else program
     loops = tuple(loops_of(plan, program.scopes, s) for s in program.steps)
     flat = flat_factors(plan, factors)

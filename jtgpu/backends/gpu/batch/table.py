@@ -68,15 +68,9 @@ class Weights(NamedTuple):
 def scale_weights(
     likelihood: Mapping[int, NDArray[np.float64]] | None, n: int, cardinality: NDArray[np.int64]
 ) -> Weights:
-    """Weights as the kernels read them.
-
-    Parameters
-    ----------
-    likelihood : mapping, optional
-        Variable to finite weights >= 0, (n, card).
-    n : int
-    cardinality : (V,)
-    """
+    """Weights as the kernels read them."""
+    # likelihood: Variable to finite weights >= 0, (n, card)
+    # cardinality: (V,)
     first = np.full(len(cardinality), NONE, np.uint32)
     log_scale, smallest, width = np.zeros(n), 0.0, 0
     parts: list[NDArray[np.float64]] = []
@@ -116,33 +110,18 @@ class Table(ABC, Generic[R]):
 
     Which kernels answer depends on the whole table, never on the GPU or on how rows are distributed, and each row is
     answered by itself: so results are bit-identical for any number of GPUs.
-
-    Attributes
-    ----------
-    n : int
-        Cases to answer: equal ones are one.
-    targets : Targets
-    weights : Weights
-    variables : (E,) uint32
-        Variables of the columns of states; empty if states come as rows.
-    width : int
-        Bytes of a state in a column; 0 if states come as rows.
-    log_evidence : (n,) float64
-        Written by the kernels; -inf or, if float32 lost it, NaN.
-    recompute : callable, optional
-        Answers a table in float64; given if the kernels' float32 may lose P(e).
     """
 
-    n: int
+    n: int  # cases to answer: equal ones are one
     targets: Targets
     weights: Weights
-    variables: NDArray[np.uint32]
-    width: int
-    log_evidence: NDArray[np.float64]
+    variables: NDArray[np.uint32]  # (E,) uint32: Variables of the columns of states; empty if states come as rows
+    width: int  # bytes of a state in a column; 0 if states come as rows
+    log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if float32 lost it, NaN
+    # Answers a table in float64; given if the kernels' float32 may lose P(e)
     recompute: Callable[[Table[Any]], None] | None = None
 
     def answer(self, worker: TableWorker, queue: RowQueue) -> None:
-        """See `jtgpu.backends.wrappers.devices.Shared.answer`."""
         worker.answer(self, queue)
 
     def result(self) -> R:
@@ -191,16 +170,9 @@ def _pinned(pinned: PinnedMemory, shape: tuple[int, int], dtype: Any) -> NDArray
 
 
 class RowTable(Table[BatchResult]):
-    """Cases by rows.
-
-    Parameters
-    ----------
-    states : (n, V) int32
-    weights : Weights
-    targets : Targets
-    kind : (B,) int64, optional
-        The row that answers each case. Default: its own.
-    """
+    """Cases by rows."""
+    # states: (n, V) int32
+    # kind: (B,) int64: The row that answers each case. Default: its own.
 
     width = 0
     variables = np.zeros(0, np.uint32)
@@ -234,11 +206,9 @@ class RowTable(Table[BatchResult]):
 
     @property
     def state_bytes(self) -> int:
-        """See `Table`."""
         return 4 * int(self.states.shape[1])
 
     def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
-        """See `Table`."""
         return HostChunk(
             _pinned(pinned, (size, self.states.shape[1]), np.int32),
             _pinned(pinned, (size, self.weights.values.shape[1]), np.float64),
@@ -247,14 +217,12 @@ class RowTable(Table[BatchResult]):
         )
 
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        """See `Table`."""
         n = last - first
         chunk.states[:n], chunk.states[n:used] = self.states[first:last], -1
         if chunk.weights.size:
             chunk.weights[:n], chunk.weights[n:used] = self.weights.values[first:last], 1.0
 
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        """See `Table`."""
         n, step = last - first, max(COPY // max(8 * self.targets.n_out, 1), 1)
 
         def copy(at: int) -> None:
@@ -265,17 +233,14 @@ class RowTable(Table[BatchResult]):
         return [partial(copy, at) for at in range(0, n, step)]
 
     def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowTable:
-        """See `Table`."""
         w = self.weights
         some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
         return RowTable(take_rows(self.states, rows), some, self.targets, kind)
 
     def replace(self, rows: NDArray[np.int64], other: RowTable) -> None:
-        """See `Table`."""
         self.posterior[rows], self.log_evidence[rows] = other.posterior, other.log_evidence
 
     def expanded(self) -> BatchResult:
-        """See `Table`."""
         posterior, log_evidence, kind = self.posterior, self.log_evidence, self.kind
         impossible = np.isneginf(log_evidence)
         posterior[impossible] = 0.0
@@ -288,17 +253,9 @@ class RowTable(Table[BatchResult]):
 
 
 class ColumnTable(Table[ColumnResult]):
-    """Cases by columns: each column of a frame is one piece of memory.
-
-    Parameters
-    ----------
-    variables : sequence of int
-    codes : (E, n) array of int
-    targets : Targets
-    n_variables : int
-    kind : (B,) int64, optional
-        The column of `codes` that answers each case. Default: its own.
-    """
+    """Cases by columns: each column of a frame is one piece of memory."""
+    # codes: (E, n) array of int
+    # kind: (B,) int64: The column of `codes` that answers each case. Default: its own.
 
     def __init__(
         self,
@@ -330,11 +287,9 @@ class ColumnTable(Table[ColumnResult]):
 
     @property
     def state_bytes(self) -> int:
-        """See `Table`."""
         return len(self.variables) * self.width
 
     def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
-        """See `Table`."""
         return HostChunk(
             _pinned(pinned, (len(self.variables), size), self.codes.dtype),
             np.zeros((size, 0)),
@@ -343,12 +298,10 @@ class ColumnTable(Table[ColumnResult]):
         )
 
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        """See `Table`."""
         n = last - first
         chunk.states[:, :n], chunk.states[:, n:used] = self.codes[:, first:last], -1
 
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        """See `Table`."""
         n = last - first
         step = max(COPY // (8 * n), 1)
 
@@ -363,17 +316,14 @@ class ColumnTable(Table[ColumnResult]):
         return [rest, *(partial(copy, at) for at in range(0, self.targets.n_out, step))]
 
     def subset(self, rows: NDArray[np.int64]) -> ColumnTable:
-        """See `Table`."""
         codes, n_variables = take_columns(self.codes, rows), len(self.weights.first)
         return ColumnTable(self.variables.tolist(), codes, self.targets, n_variables)
 
     def replace(self, rows: NDArray[np.int64], other: ColumnTable) -> None:
-        """See `Table`."""
         self.posterior[:, rows], self.log_evidence[rows] = other.posterior, other.log_evidence
         self.impossible[rows] = other.impossible
 
     def expanded(self) -> ColumnResult:
-        """See `Table`."""
         posterior, log_evidence, impossible, kind = self.posterior, self.log_evidence, self.impossible, self.kind
         if impossible.any():
             posterior[:, np.flatnonzero(impossible)] = 0.0

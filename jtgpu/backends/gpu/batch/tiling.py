@@ -62,17 +62,11 @@ class TileMaker:
     def tiles(
         self, loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None
     ) -> Tiles:
-        """The cheapest tiles of a contraction.
-
-        Parameters
-        ----------
-        loops : tuple of (extent, strides)
-            Its joint axes.
-        alone : bool
-            Whether there is no B.
-        used : three arrays of bool, optional
-            Cells of the output that are used, and those of A and B that are structurally non-zero. Default: all.
-        """
+        """The cheapest tiles of a contraction."""
+        # loops: tuple of (extent, strides): Its joint axes
+        # alone: Whether there is no B
+        # used: three arrays of bool: Cells of the output that are used, and those of A and B that are structurally
+        #     non-zero. Default: all.
         key = (loops, alone, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
         found = self._made.get(key)
         if found is None:

@@ -36,19 +36,8 @@ SCRATCH_BYTES = 8 << 30  # most scratch memory, if it holds a block of cases
 
 
 class CountEngine:
-    """A plan and a model's numbers on one GPU, for expected counts. Thread-safe.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    device : Device
-
-    Attributes
-    ----------
-    device_us : float
-        Microseconds that the last pass over the cases took on the device, without the first copy of the cases.
-    """
+    """A plan and a model's numbers on one GPU, for expected counts. Thread-safe."""
+    # device_us: Microseconds that the last pass over the cases took on the device, without the first copy of the cases
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device):
         self.plan, self.device = plan, device
@@ -123,13 +112,8 @@ class CountEngine:
         return next((k.kind for k in self._made.values()), "")
 
     def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:
-        """Scratch memory for chunks of n cases, or fewer if there is not enough memory.
-
-        Raises
-        ------
-        TableTooLarge
-            If not even a block of cases fits.
-        """
+        """Scratch memory for chunks of n cases, or fewer if there is not enough memory."""
+        # raises TableTooLarge: If not even a block of cases fits.
         block = self.block(kernels)
         found = self._scratch.pop(id(kernels), None)
         if found is not None and found.serves(min(n, kernels.most_cases), n_weights):

@@ -63,12 +63,8 @@ class GeneratedCounts:
 
     Numbers are not scaled. A case whose P(e) is so small that terms of it may have been lost gets NaN for ln P(e) and
     adds nothing; records count it.
-
-    Raises
-    ------
-    BackendUnavailable
-        If nvcc is missing and the kernels are not in the cache.
     """
+    # raises BackendUnavailable: If nvcc is missing and the kernels are not in the cache.
 
     kind = "lanes"
 
@@ -108,30 +104,24 @@ class GeneratedCounts:
         self._least = 2.0 ** min(LOWEST + DIGITS + self._upper, 0.0)
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
-        """See `CountKernels.reload`."""
         self._load(flat_factors(self.plan, factors), stream)
 
     @property
     def case_bytes(self) -> int:
-        """See `CountKernels.case_bytes`."""
         return 8 * (self.cells + self._n_out)
 
     @property
     def most_cases(self) -> int:
-        """See `CountKernels.most_cases`."""
         return MOST_CASES
 
     def takes(self, smallest: float) -> bool:
-        """See `CountKernels.takes`."""
         return smallest > LOWEST / 2 and self._upper <= HIGHEST
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        """See `CountKernels.scratch`."""
         blocks = -(-size // LANE_THREADS)
         return memory.empty(8 * self.cells * blocks * LANE_THREADS), memory.empty(8 * self._n_out * size)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
-        """See `CountKernels.queue`."""
         words = [scratch[0], 0, chunk.state, chunk.weight, chunk.weight_row, self._column, scratch[1]]
         lane = np.array([*words, chunk.log_evidence, chunk.size | self._n_out << 32], np.uint64)
         is_exact = self._lower + chunk.smallest > LOWEST + DIGITS  # nothing can be lost
@@ -147,6 +137,5 @@ class GeneratedCounts:
         fold(self._summing, chunk, counting, self._n_out, stream)
 
     def close(self) -> None:
-        """See `CountKernels.close`."""
         for made in (self._summing, *self._loaded):
             made.close()

@@ -153,7 +153,6 @@ class PartsOnDevice:
             self._widths = engine.generation_number
 
     def part_sums(self) -> dict[int, NDArray[np.float64]]:
-        """See `HeldParts.part_sums`."""
         engine = self._engine
         with engine.lock:
             engine.check_open()
@@ -236,7 +235,6 @@ class PartsOnDevice:
         return found
 
     def write_log_evidence(self, out: NDArray[np.float64]) -> None:
-        """See `HeldParts.write_log_evidence`."""
         engine = self._engine
         with engine.lock:
             engine.check_open()
@@ -247,7 +245,6 @@ class PartsOnDevice:
                         out[part.lost[0]] = part.lost[1]
 
     def close(self) -> None:
-        """See `HeldParts.close`."""
         with self._engine.lock:
             if self._memory is not None:
                 with self._engine.device.active():

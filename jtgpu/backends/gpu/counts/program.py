@@ -66,20 +66,10 @@ def count_program(plan: Plan, *, split: bool) -> CountProgram:
 
 class FamilyCells:
     """The cells of all families one after the other, axes in the plan's order, and those that may be other than zero.
-
-    Parameters
-    ----------
-    plan : Plan
-    support : sequence of (cells,) arrays of bool
-        Entries of each factor that are not zero.
-
-    Attributes
-    ----------
-    place : (K,) int64
-        Where each cell that may be other than zero is among all cells.
-    first : (F + 1,) int64
-        The first of the K cells of each family.
     """
+    # support: sequence of (cells,) arrays of bool: Entries of each factor that are not zero
+    # place: (K,) int64: Where each cell that may be other than zero is among all cells
+    # first: (F + 1,) int64: The first of the K cells of each family
 
     def __init__(self, plan: Plan, support: Sequence[NDArray[np.bool_]]):
         self.plan, self.support = plan, list(support)

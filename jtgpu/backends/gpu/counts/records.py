@@ -152,19 +152,16 @@ class RecordCounts:
         return np.append(pristine, 1.0), slots.astype(SLOT)
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
-        """See `CountKernels.reload`."""
         for address, array in zip(self._records, self._numbers(factors), strict=False):
             self.device.upload(address, np.ascontiguousarray(array), stream)
         stream.synchronize()
 
     @property
     def case_bytes(self) -> int:
-        """See `CountKernels.case_bytes`."""
         return 8 * (self.layout.n_cells + self.layout.places.n_tables)
 
     @property
     def most_cases(self) -> int:
-        """See `CountKernels.most_cases`."""
         most_tiles = max((n for _, n in self.layout.levels), default=1)
         return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
 
@@ -185,7 +182,6 @@ class RecordCounts:
         return tuple(found)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
-        """See `CountKernels.queue`."""
         layout, groups = self.layout, chunk.size // GROUP
         pristine, shared, tiles, steps, factors, known, roots, cells = self._records
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
@@ -212,6 +208,5 @@ class RecordCounts:
         fold(self._summing, chunk, counting, self._n_out, stream)
 
     def close(self) -> None:
-        """See `CountKernels.close`."""
         self._kernels.close()
         self._summing.close()

@@ -12,19 +12,9 @@ __all__ = ["Scratch"]
 
 
 class Scratch:
-    """Scratch memory for chunks of at most `size` cases. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    stream
-    kernels : CountKernels
-    size : int
-    numbers : (int, int, int)
-        Variables, weights of states a case, and sums of all blocks.
-    is_full : bool
-        Whether more cases would not have fitted.
-    """
+    """Scratch memory for chunks of at most `size` cases. Used inside ``device.active()``."""
+    # numbers: (int, int, int): Variables, weights of states a case, and sums of all blocks
+    # is_full: Whether more cases would not have fitted
 
     def __init__(
         self, device: Device, stream: Any, kernels: CountKernels, size: int, numbers: tuple[int, int, int], *,

@@ -28,16 +28,9 @@ def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], f
     answer with respect to an entry, is largest without evidence, since all of them are sums of products of factors'
     entries and of evidence's weights, which are at most 1. So one propagation and its derivatives bound how much such
     errors change an answer.
-
-    Parameters
-    ----------
-    plan : Plan
-    program : Binary
-    loops : sequence of tuples of Loop
-        Of every step.
-    factors : F flat arrays
-        In the axis order of the plan's tables.
     """
+    # loops: sequence of tuples of Loop: Of every step
+    # factors: In the axis order of the plan's tables
     sizes = [plan.size(s) for s in program.scopes]
     value: list[Table] = [np.asarray(x) for x in factors]
     value += [np.zeros(0)] * (len(sizes) - len(value))

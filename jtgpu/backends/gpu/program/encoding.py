@@ -23,23 +23,11 @@ LN2 = math.log(2.0)
 def write_evidence(
     evidence: Evidence, weight_cell: Sequence[int], state: NDArray[Any], weights: NDArray[np.float64]
 ) -> int:
-    """Fill `state` and `weights`; the power of two by which the weights were divided.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    weight_cell : (V,) sequence of int
-        First cell of each variable in `weights`; negative: its weights are left out.
-    state : (V,) array of int
-        Becomes the observed states, -1 = not observed, `WEIGHTS` = a vector of weights.
-    weights : float64 array
-        Becomes the weights, divided by a power of two so that the largest of a vector is between 1/2 and 1.
-
-    Raises
-    ------
-    ImpossibleEvidence
-        For a vector of zeros.
-    """
+    """Fill `state` and `weights`; the power of two by which the weights were divided."""
+    # weight_cell: (V,) sequence of int: First cell of each variable in `weights`; negative: its weights are left out
+    # state: (V,) array of int: Becomes the observed states, -1 = not observed, `WEIGHTS` = a vector of weights
+    # weights: Becomes the weights, divided by a power of two so that the largest of a vector is between 1/2 and 1
+    # raises ImpossibleEvidence: For a vector of zeros.
     state[:] = evidence.state
     exponent = 0
     for v, given in evidence.likelihood.items():
@@ -61,13 +49,8 @@ def write_evidence(
 
 
 def log_evidence(root: NDArray[np.float64], exponent: NDArray[np.int32], shift: int) -> float:
-    """ln P(e): ln(root) + exponent * ln 2 summed over the components, plus shift * ln 2.
-
-    Raises
-    ------
-    ImpossibleEvidence
-        When a component has probability 0.
-    """
+    """ln P(e): ln(root) + exponent * ln 2 summed over the components, plus shift * ln 2."""
+    # raises ImpossibleEvidence: When a component has probability 0.
     total = shift * LN2
     for value, e in zip(root.tolist(), exponent.tolist(), strict=True):
         if not value > 0:

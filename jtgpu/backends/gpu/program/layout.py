@@ -52,13 +52,8 @@ class Places:
 
 
 def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
-    """Places for the tables of a plan's contractions of two.
-
-    Raises
-    ------
-    TableTooLarge
-        If the cells cannot be numbered in 32 bits.
-    """
+    """Places for the tables of a plan's contractions of two."""
+    # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
     if real not in REALS:
         raise ValueError(f"tables of {real!r}; there are {' and '.join(REALS)}")
     sizes = [plan.size(s) for s in program.scopes] + [1]
@@ -152,12 +147,9 @@ def load_factors(
 
     A factor whose largest entry is far from 1 is divided by a power of two, which its slot stores. In float32 every
     factor is, so that as many small entries as possible are representable.
-
-    Returns
-    -------
-    pristine : (factor_cells,) float64 or float32
-    slots : (T,) SLOT
     """
+    # returns pristine: (factor_cells,) float64 or float32
+    # returns slots: (T,) SLOT
     pristine = np.zeros(places.factor_cells, places.real)
     slots = np.zeros(places.n_tables, SLOT)
     for f, (table, shift) in enumerate(scaled_factors(plan, factors)):

@@ -84,19 +84,11 @@ class RecordPool:
 def contraction_record(
     pool: RecordPool, loops: tuple[Loop, ...], tile: Tile, cells: Sequence[int], *, blocks: bool = False
 ) -> dict[str, int]:
-    """Fields of a contraction's OP record, but for those that only one engine has.
-
-    Parameters
-    ----------
-    pool : RecordPool
-    loops : tuple of Loop
-        Joint axes, slowest first.
-    tile : Tile
-    cells : (int, int, int)
-        First cells of A, B and the output in the arena.
-    blocks : bool
-        Whether the outputs of a tile's side are neighbours, as in blocks for the tensor cores, and not a stride apart.
-    """
+    """Fields of a contraction's OP record, but for those that only one engine has."""
+    # loops: tuple of Loop: Joint axes, slowest first
+    # cells: (int, int, int): First cells of A, B and the output in the arena
+    # blocks: Whether the outputs of a tile's side are neighbours, as in blocks for the tensor cores, and not a stride
+    #     apart
     sides = tile.sides
     places: dict[int, int] = {}
     digits: list[tuple[int, ...]] = []

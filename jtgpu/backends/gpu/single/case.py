@@ -48,15 +48,9 @@ class CaseEngine(Protocol):
         """Natural logarithm of the least P(e) of which the engine is sure to give a reliable answer."""
 
     def run(self, evidence: Evidence) -> Result | None:
-        """Propagate one case; None if the answer is not reliable, as for every P(e) = 0 and too small ones.
-
-        Raises
-        ------
-        ImpossibleEvidence
-            If P(e) = 0, where the engine is sure of it.
-        JtgpuError
-            If the engine is closed.
-        """
+        """Propagate one case; None if the answer is not reliable, as for every P(e) = 0 and too small ones."""
+        # raises ImpossibleEvidence: If P(e) = 0, where the engine is sure of it.
+        # raises JtgpuError: If the engine is closed.
 
     def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
         """Device microseconds of `runs` propagations; the cases take turns."""
@@ -72,19 +66,12 @@ class CaseIO:
     """Stream, memory, kernels and lock of an engine, and the page-locked arrays of a case and its answer.
 
     Made and released inside ``device.active()``.
-
-    Attributes
-    ----------
-    lock : Lock
-        Held while a case is on the device.
-    after : After, optional
-        A stream of the user whose work precedes every case.
-    weights : (W,) float64
-        The evidence's weight vectors; on the device at ``device_weights`` when `upload_weights` was called.
-    posterior : float64 array
-    root, exponent : (components,) float64, int32
-        P(e) of each component is ``root * 2^exponent``.
     """
+    # lock: Held while a case is on the device
+    # after: A stream of the user whose work precedes every case
+    # weights: (W,) float64: The evidence's weight vectors; on the device at ``device_weights`` when `upload_weights`
+    #     was called
+    # root, exponent: (components,) float64, int32: P(e) of each component is ``root * 2^exponent``
 
     def __init__(self, device: Device, plan: Plan, n_posterior: int, after: After | None):
         self.device, self.after = device, after
@@ -154,17 +141,10 @@ def device_times(
     """Device microseconds of propagations, by events.
 
     A kernel keeps the stream busy while each of them is queued, so that the host's part of a launch is not measured.
-
-    Parameters
-    ----------
-    io : CaseIO
-        Of the engine.
-    runs : int
-    cases : sequence of Evidence
-        They take turns.
-    write, launch : callable
-        Of the engine: put a case where the kernels read it; queue its propagation.
     """
+    # io: Of the engine
+    # cases: sequence of Evidence: They take turns
+    # write, launch: Of the engine: put a case where the kernels read it; queue its propagation
     device = io.device
     with io.lock, device.active():
         io.check_open()

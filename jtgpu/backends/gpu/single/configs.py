@@ -51,21 +51,13 @@ LAYOUTS = (  # those that were the quickest of some network on an H100: bench/re
 
 @dataclass(frozen=True)
 class Config:
-    """How single cases are computed.
+    """How single cases are computed."""
 
-    Attributes
-    ----------
-    engine : {"dataflow", "levels"}
-    price : float
-        Of balancing: at this price the plan is lowered again with fewer levels (`jtgpu.plans.lowering.relowered`).
-        0: the plan as it is.
-    layout : DataflowConfig
-        Of the dataflow engine.
-    """
-
-    engine: str
+    engine: str  # {"dataflow", "levels"}
+    # Of balancing: at this price the plan is lowered again with fewer levels (`jtgpu.plans.lowering.relowered`). 0: the
+    #     plan as it is.
     price: float = 0.0
-    layout: DataflowConfig = DEFAULT
+    layout: DataflowConfig = DEFAULT  # of the dataflow engine
 
     def __str__(self) -> str:
         words = [self.engine]
@@ -89,16 +81,9 @@ class Trial:
 def quickest(
     make: Callable[[Config], CaseEngine], n_variables: int, report: Callable[[str], None] = lambda _: None
 ) -> list[Trial]:
-    """Measure every configuration; the quickest first.
-
-    Parameters
-    ----------
-    make : callable
-        Makes an engine; raises `JtgpuError` for a configuration that is not supported.
-    n_variables : int
-    report : callable, optional
-        Called with what is being measured.
-    """
+    """Measure every configuration; the quickest first."""
+    # make: Makes an engine; raises `JtgpuError` for a configuration that is not supported
+    # report: Called with what is being measured
     nothing = [Evidence.none(n_variables)]
 
     def measured(config: Config) -> Trial:
@@ -169,13 +154,8 @@ def _is_valid(config: Config) -> bool:
 
 
 def save_config(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]], tried: Sequence[Trial]) -> Path:
-    """Save the first of the trials' configurations; the file's path.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Save the first of the trials' configurations; the file's path."""
+    # raises OSError: If it cannot be written.
     path = _folder(device) / f"{network_key(plan, factors)}.json"
     rows = [{"config": asdict(t.config), "microseconds": t.microseconds} for t in tried if t.microseconds < math.inf]
     data = {"version": FORMAT_VERSION, "device": device, "config": asdict(tried[0].config), "tried": rows}

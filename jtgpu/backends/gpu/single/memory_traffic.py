@@ -15,16 +15,9 @@ MIN_COST = 0.25  # of a load whose lanes all read the same sector
 
 
 def side_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -> int:
-    """The axis for a side of a tile: the one that wastes fewest elements, then the slowest; -1 if there is none.
-
-    Parameters
-    ----------
-    loops : sequence of Loop
-    inside, outside : int
-        The input that has the axis, and the one that does not.
-    elements : int
-        Outputs of the tile along the side.
-    """
+    """The axis for a side of a tile: the one that wastes fewest elements, then the slowest; -1 if there is none."""
+    # inside, outside: The input that has the axis, and the one that does not
+    # elements: Outputs of the tile along the side
     if elements == 1:
         return -1
     fits = [i for i, (_, s) in enumerate(loops) if s[OUT] and s[inside] and not s[outside]]
@@ -35,15 +28,8 @@ def side_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -
 def sectors(
     loops: tuple[Loop, ...], m: tuple[int, int], n: tuple[int, int], cell_bytes: int = 8
 ) -> tuple[tuple[float, float], ...]:
-    """Cost of a warp's load of A and of B, 1 for 32 neighbouring doubles, if 2^log lanes share a sum, log = 0..5.
-
-    Parameters
-    ----------
-    loops : tuple of Loop
-    m, n : (int, int)
-        Axis and elements of each side of a tile; axis -1: none.
-    cell_bytes : int
-    """
+    """Cost of a warp's load of A and of B, 1 for 32 neighbouring doubles, if 2^log lanes share a sum, log = 0..5."""
+    # m, n: (int, int): Axis and elements of each side of a tile; axis -1: none
     sides = dict((m, n))
     kept = [(-(-extent // sides.get(i, 1)), s) for i, (extent, s) in enumerate(loops) if s[OUT]]
     summed = [x for x in loops if not x[1][OUT]]

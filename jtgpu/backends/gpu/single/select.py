@@ -39,18 +39,9 @@ RestrictedSchedule = tuple[Plan, RestrictedFactors, Schedule]
 
 
 class EngineMaker:
-    """Makes engines for one plan on one device.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    device : Device
-    dtype : {"float64", "float32"}
-        float32 becomes float64 if it does not hold the factors' entries.
-    after : After, optional
-        A stream of the user whose work precedes every case.
-    """
+    """Makes engines for one plan on one device."""
+    # dtype: {"float64", "float32"}: float32 becomes float64 if it does not hold the factors' entries
+    # after: A stream of the user whose work precedes every case
 
     def __init__(
         self,
@@ -66,13 +57,8 @@ class EngineMaker:
             self.dtype = "float64"
 
     def chosen(self, engine: str | None = None) -> CaseEngine:
-        """The engine of this name, or the one of the saved configuration, or the one that should be quickest.
-
-        Raises
-        ------
-        JtgpuError
-            If the network or the GPU does not support the named engine.
-        """
+        """The engine of this name, or the one of the saved configuration, or the one that should be quickest."""
+        # raises JtgpuError: If the network or the GPU does not support the named engine.
         report("preparing the GPU engine")
         if self.dtype == "float32" or engine == "levels":
             return self.made(Config("levels", self._price()))
@@ -86,13 +72,8 @@ class EngineMaker:
         return self.made(Config("levels", self._price()))
 
     def made(self, config: Config) -> CaseEngine:
-        """The engine of a configuration.
-
-        Raises
-        ------
-        JtgpuError
-            If the network or the GPU does not support it.
-        """
+        """The engine of a configuration."""
+        # raises JtgpuError: If the network or the GPU does not support it.
         plan = self._lowered(config.price)
         if config.engine == "levels":
             schedule = make_level_schedule(plan, self.dtype, self.device.multiprocessors)
@@ -112,14 +93,9 @@ class EngineMaker:
     def restricted_schedule(
         self, plans: Sequence[Plan], observed: NDArray[np.bool_]
     ) -> RestrictedSchedule | None:
-        """The quickest schedule by the time model for cases that observe these variables; None if there is none.
-
-        Parameters
-        ----------
-        plans : sequence of Plan
-            Of the unobserved variables.
-        observed : (V,) bool
-        """
+        """The quickest schedule by the time model for cases that observe these variables; None if there is none."""
+        # plans: sequence of Plan: Of the unobserved variables
+        # observed: (V,) bool
         found: list[RestrictedSchedule] = []
         for plan in [*plans, *map(relowered, plans)]:
             restricted = RestrictedFactors(plan, self.factors, self.plan.factor_scopes, observed)
@@ -134,15 +110,9 @@ class EngineMaker:
         return DataflowEngine(plan, schedule, self.device, self.after, restricted)
 
     def tune(self) -> list[Trial]:
-        """Measure which configuration is quickest, and save it; the trials, the quickest first.
-
-        Raises
-        ------
-        JtgpuError
-            If no engine supports the network.
-        OSError
-            If the configuration cannot be saved.
-        """
+        """Measure which configuration is quickest, and save it; the trials, the quickest first."""
+        # raises JtgpuError: If no engine supports the network.
+        # raises OSError: If the configuration cannot be saved.
         found = quickest(self.made, self.plan.n_variables, report)
         if not found[0].microseconds < math.inf:
             raise JtgpuError(f"no engine can answer cases of this network on {self.device.name}")

@@ -17,20 +17,10 @@ assert SLOTS == 1 << 13
 
 @compiled("u1[:], u1, u1, u1[:]")
 def mark(data, delimiter, quote, marks):  # type: ignore[no-untyped-def]
-    """Mark delimiters, quotes and line ends.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    delimiter, quote : uint8
-    marks : (m,) uint8
-        Written: 1 for a special byte, else 0.
-
-    Returns
-    -------
-    int
-        Number of special bytes.
-    """
+    """Mark delimiters, quotes and line ends."""
+    # data: (m,) uint8
+    # marks: (m,) uint8: Written: 1 for a special byte, else 0
+    # returns Number of special bytes.
     for i in range(len(marks)):
         c = data[i]
         marks[i] = (c == delimiter) | (c == NEWLINE) | (c == RETURN) | (c == quote)
@@ -39,16 +29,10 @@ def mark(data, delimiter, quote, marks):  # type: ignore[no-untyped-def]
 
 @compiled("u1[:], u8[:], i4[:]")
 def list_marked(marks, words, positions):  # type: ignore[no-untyped-def]
-    """List the marked positions.
-
-    Parameters
-    ----------
-    marks : (m,) uint8
-    words : (m / 8,) uint64
-        The same memory, to skip eight bytes at a time.
-    positions : (k + 8,) int32
-        Written; needs room for eight more than are marked.
-    """
+    """List the marked positions."""
+    # marks: (m,) uint8
+    # words: (m / 8,) uint64: The same memory, to skip eight bytes at a time
+    # positions: (k + 8,) int32: Written; needs room for eight more than are marked
     n = 0
     for w in range(len(words)):
         if words[w] != 0:
@@ -72,24 +56,12 @@ def _slot_of(word, tail, size):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-untyped-def]
-    """Number of a text among those of a column, to which it is added if it is new.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    first, size : int
-        Position and length of the text.
-    word, tail : uint64
-        Its first and last eight bytes; of a text of up to eight bytes both are all of it.
-    e : int
-        Column of evidence.
-    texts : Texts
-
-    Returns
-    -------
-    int
-        -1 if the column has too many distinct texts.
-    """
+    """Number of a text among those of a column, to which it is added if it is new."""
+    # data: (m,) uint8
+    # first, size: Position and length of the text
+    # word, tail: Its first and last eight bytes; of a text of up to eight bytes both are all of it
+    # e: Column of evidence
+    # returns -1 if the column has too many distinct texts.
     entries, table = texts.entries, texts.table
     slot = _slot_of(word, tail, size)
     while table[e, slot] >= 0:
@@ -113,21 +85,10 @@ def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-un
 
 @compiled("Block, Wanted, Texts")
 def parse_rows(block, wanted, texts):  # type: ignore[no-untyped-def]
-    """Parse all rows of a block.
-
-    Parameters
-    ----------
-    block : Block
-    wanted : Wanted
-        Its arrays of cells are written.
-    texts : Texts
-        Empty; written.
-
-    Returns
-    -------
-    int
-        Number of rows, or `NOT_PLAIN`.
-    """
+    """Parse all rows of a block."""
+    # wanted: Its arrays of cells are written
+    # texts: Empty; written
+    # returns Number of rows, or `NOT_PLAIN`.
     # one loop without calls that take arrays: each call would count references, at three times the price of the rest
     data, words, special = block.data, block.words, block.special
     end, n_columns, quote, delimiter = block.end, block.n_columns, block.quote, block.delimiter
@@ -186,20 +147,11 @@ def parse_rows(block, wanted, texts):  # type: ignore[no-untyped-def]
 
 @compiled("u1[:], i8[:, :]")
 def gather(data, spans):  # type: ignore[no-untyped-def]
-    """Concatenate texts.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    spans : (n, 2) int64
-        Position and length of each text.
-
-    Returns
-    -------
-    text : (t,) uint8
-    offsets : (n + 1,) int32
-        Where each text begins.
-    """
+    """Concatenate texts."""
+    # data: (m,) uint8
+    # spans: (n, 2) int64: Position and length of each text
+    # returns text: (t,) uint8
+    # returns offsets: (n + 1,) int32: Where each text begins
     offsets = np.zeros(len(spans) + 1, np.int32)
     for i in range(len(spans)):
         offsets[i + 1] = offsets[i] + spans[i, 1]

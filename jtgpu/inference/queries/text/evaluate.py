@@ -27,15 +27,10 @@ __all__ = ["ask"]
 
 
 def ask(tree: CompiledModel, question: str | Question) -> Any:
-    """Answer a question; the result is that of the corresponding method of `jtgpu.JunctionTree`.
-
-    Raises
-    ------
-    EvidenceError, UnknownVariable, UnknownState
-        See `parse`.
-    ImpossibleEvidence
-        If the evidence has probability zero. An event of probability zero is not an error: its answer is 0, or -inf.
-    """
+    """Answer a question; the result is that of the corresponding method of `jtgpu.JunctionTree`."""
+    # raises EvidenceError, UnknownVariable, UnknownState: See `parse`.
+    # raises ImpossibleEvidence: If the evidence has probability zero. An event of probability zero is not an error: its
+    #     answer is 0, or -inf.
     if not isinstance(question, (str, Question)):
         raise EvidenceError(
             f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}"

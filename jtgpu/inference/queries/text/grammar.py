@@ -39,13 +39,8 @@ class Question:
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
 
     def also(self, model: DiscreteModel, evidence: dict[str, States]) -> Question:
-        """The same question with additional observations.
-
-        Raises
-        ------
-        EvidenceError
-            If the question already has evidence on one of the variables.
-        """
+        """The same question with additional observations."""
+        # raises EvidenceError: If the question already has evidence on one of the variables.
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):
                 raise EvidenceError(
@@ -57,15 +52,9 @@ class Question:
 
 
 def parse(model: DiscreteModel, text: str) -> Question:
-    """Parse a question; see `jtgpu.inference.queries.text` for the grammar.
-
-    Raises
-    ------
-    EvidenceError
-        If the text is not a question; the message shows it with a caret below the position.
-    UnknownVariable, UnknownState
-        If the model has no such name; the message suggests the closest ones.
-    """
+    """Parse a question; see `jtgpu.inference.queries.text` for the grammar."""
+    # raises EvidenceError: If the text is not a question; the message shows it with a caret below the position.
+    # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
     return _Parser(model, text).question()
 
 

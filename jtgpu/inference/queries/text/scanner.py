@@ -23,11 +23,6 @@ class Scanner:
 
     Names may contain any character, punctuation included, so there are no tokens: at each position, the names of the
     model are compared with the text.
-
-    Parameters
-    ----------
-    model : DiscreteModel
-    text : str
     """
 
     def __init__(self, model: DiscreteModel, text: str):

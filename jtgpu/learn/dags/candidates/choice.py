@@ -26,23 +26,12 @@ def select_candidates(
     The members of the best parent set are candidates. What replaces a member u if it is not available? The best set
     without u: its members come next, those of the best alternatives first. The rest is filled by the best weight of any
     set that contains a variable.
-
-    Parameters
-    ----------
-    log_weights : (M,) ndarray of float64
-        Weights of the parent sets; -inf: impossible.
-    members : (M, j) ndarray of int64
-        Members of the sets as numbers of variables, -1 where a set has fewer.
-    n, k : int
-        Number of variables, and of candidates.
-    required : (r,) ndarray of int64
-        Parents that are candidates in any case.
-
-    Returns
-    -------
-    (at most k,) ndarray of int64
-        Ascending. Fewer than k if no other variable is a possible parent.
     """
+    # log_weights: (M,) ndarray of float64: Weights of the parent sets; -inf: impossible
+    # members: (M, j) ndarray of int64: Members of the sets as numbers of variables, -1 where a set has fewer
+    # n, k: Number of variables, and of candidates
+    # required: (r,) ndarray of int64: Parents that are candidates in any case
+    # returns (at most k,) ndarray of int64: Ascending. Fewer than k if no other variable is a possible parent.
     order = np.argsort(-log_weights, kind="stable")
     order = order[np.isfinite(log_weights[order])]
     sets, weights = np.ascontiguousarray(members[order]), log_weights[order]

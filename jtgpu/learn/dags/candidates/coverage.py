@@ -29,20 +29,12 @@ def covered_shares(
     orders: NDArray[np.int64],
     threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,).
-
-    Parameters
-    ----------
-    log_weights : (n, M) ndarray of float64
-        Of the sets of at most `max_parents` parents, in the order of a `ScoreTable`.
-    max_parents : int
-    candidates : (n, k) ndarray of int64
-        -1 where there are fewer. All their sets are known.
-    outer : OuterSets or None
-        The known sets with other members.
-    orders : (D, n) ndarray of int64
-    threads : int, optional
-    """
+    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
+    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
+    #     `ScoreTable`
+    # candidates: (n, k) ndarray of int64: -1 where there are fewer. All their sets are known.
+    # outer: The known sets with other members
+    # orders: (D, n) ndarray of int64
     n = len(log_weights)
     others = np.arange(max(n - 1, 1))
     bits = np.zeros((n, -(-n // WORD)), np.uint64)  # of each squeezed number; the last is that of no member
@@ -69,16 +61,10 @@ def covered_shares(
 def _shares(
     log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
 ) -> NDArray[np.float64]:
-    """Posterior of each parent set of a variable, averaged over the orders.
-
-    Parameters
-    ----------
-    log_weights : (M,) ndarray of float64
-    sets : (M, W) ndarray of uint64
-        Bits of the squeezed numbers of their members.
-    before : (D, W) ndarray of uint64
-        The variables that precede this one in each order.
-    """
+    """Posterior of each parent set of a variable, averaged over the orders."""
+    # log_weights: (M,) ndarray of float64
+    # sets: (M, W) ndarray of uint64: Bits of the squeezed numbers of their members
+    # before: (D, W) ndarray of uint64: The variables that precede this one in each order
     found = np.zeros(len(sets))
     for own in before:
         allowed = np.flatnonzero(~(sets & ~own).any(axis=1))

@@ -32,23 +32,14 @@ MAX_RATIO = 60.0  # ln of the largest ratio of weights that is distinguished
 
 @dataclass(frozen=True, eq=False)
 class OuterSets:
-    """Parent sets with a member that is no candidate.
+    """Parent sets with a member that is no candidate."""
 
-    Attributes
-    ----------
-    parents : (n, m) ndarray of int64
-        Possible parents: the candidates, then others, each group ascending; -1 where there are fewer. Their position is
-        their bit.
-    masks : list of n ndarrays of int64
-        The sets of each variable, as bits.
-    log_weights : list of n ndarrays of float64
-    numbers : list of n ndarrays of int64
-        Their numbers in the order of a `ScoreTable`; empty if they are unknown.
-    """
-
+    # (n, m) ndarray of int64: Possible parents: the candidates, then others, each group ascending; -1 where there are
+    #     fewer. Their position is their bit.
     parents: NDArray[np.int64]
-    masks: list[NDArray[np.int64]]
+    masks: list[NDArray[np.int64]]  # list of n ndarrays of int64: The sets of each variable, as bits
     log_weights: list[NDArray[np.float64]]
+    # list of n ndarrays of int64: Their numbers in the order of a `ScoreTable`; empty if they are unknown
     numbers: list[NDArray[np.int64]] = field(default_factory=list)
 
 
@@ -59,16 +50,10 @@ def outer_sets(
 
     A chain sums the sets that have a member among some variables. So a set is left out if, for each of its members, the
     subsets with that member have 100,000 times its weight together.
-
-    Parameters
-    ----------
-    log_weights : (n, M) ndarray of float64
-        Of the sets of at most `max_parents` parents, in the order of a `ScoreTable`.
-    max_parents : int
-    candidates : (n, k) ndarray of int64
-        -1 where a variable has fewer.
-    threads : int, optional
     """
+    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
+    #     `ScoreTable`
+    # candidates: (n, k) ndarray of int64: -1 where a variable has fewer
     n, k = candidates.shape
     members = parent_members(n, max_parents)
     subsets, with_member = _subsets(members, n), _sets_with_member(members, n)

@@ -37,23 +37,14 @@ MAX_CANDIDATES = 16  # by default
 
 @dataclass(frozen=True, eq=False)
 class CandidateTables:
-    """Tables over the subsets of each variable's candidate parents.
+    """Tables over the subsets of each variable's candidate parents."""
 
-    Attributes
-    ----------
-    candidates : (n, k) ndarray of int64
-        Candidate parents, ascending; -1 where a variable has fewer. Their position is their bit.
-    bit_in : (n, n) ndarray of int64
-        [u, v]: 2**i if u is candidate number i of v, else 0.
-    masks : (M,) ndarray of int64
-        The parent sets, as bits.
-    log_weights : (n, M) ndarray of float64
-        ln weight of each parent set; -inf if a member is not a candidate, or the set is impossible.
-    """
-
+    # (n, k) ndarray of int64: Candidate parents, ascending; -1 where a variable has fewer. Their position is their bit.
     candidates: NDArray[np.int64]
-    bit_in: NDArray[np.int64]
-    masks: NDArray[np.int64]
+    bit_in: NDArray[np.int64]  # (n, n) ndarray of int64: [u, v]: 2**i if u is candidate number i of v, else 0
+    masks: NDArray[np.int64]  # (M,) ndarray of int64: The parent sets, as bits
+    # (n, M) ndarray of float64: ln weight of each parent set; -inf if a member is not a candidate, or the set is
+    #     impossible
     log_weights: NDArray[np.float64]
 
     def sums(self, threads: int | None = None) -> NDArray[np.float64]:
@@ -71,12 +62,8 @@ class CandidateTables:
         return found
 
     def hits(self, threads: int | None = None) -> NDArray[np.float64]:
-        """ln of the total weight of the parent sets that contain a candidate, within each set of the others.
-
-        Returns
-        -------
-        (n, k, 2**(k - 1)) ndarray
-        """
+        """ln of the total weight of the parent sets that contain a candidate, within each set of the others."""
+        # returns (n, k, 2**(k - 1)) ndarray
         n, k = self.candidates.shape
         found = np.empty((n, k, 1 << max(k - 1, 0)))
 
@@ -91,15 +78,9 @@ class CandidateTables:
 def choose_candidates(
     log_weights: NDArray[np.float64], max_parents: int, k: int, constraints: Constraints
 ) -> NDArray[np.int64]:
-    """Candidate parents of all variables, (n, k), from the weights of all small families.
-
-    Parameters
-    ----------
-    log_weights : (n, M) ndarray of float64
-        Of the sets of at most `max_parents` parents, in the order of a `ScoreTable`.
-    max_parents, k : int
-    constraints : Constraints
-    """
+    """Candidate parents of all variables, (n, k), from the weights of all small families."""
+    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
+    #     `ScoreTable`
     n = len(log_weights)
     members = parent_members(n, max_parents)
     found = np.full((n, min(k, n - 1)), -1, np.int64)
@@ -131,24 +112,10 @@ def candidate_tables(  # noqa: PLR0913
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> CandidateTables:
-    """Score every set of at most `max_parents` candidate parents.
-
-    Parameters
-    ----------
-    coded : CodedTable
-    rule, prior, constraints
-    candidates : (n, k) ndarray of int64
-        See `CandidateTables`.
-    max_parents : int
-    memory_limit, threads : int, optional
-
-    Raises
-    ------
-    TableTooLarge
-        If the tables exceed the memory limit: 80 % of the free memory by default.
-    NetworkError
-        If no set of parents of a variable is possible.
-    """
+    """Score every set of at most `max_parents` candidate parents."""
+    # candidates: (n, k) ndarray of int64: See `CandidateTables`
+    # raises TableTooLarge: If the tables exceed the memory limit: 80 % of the free memory by default.
+    # raises NetworkError: If no set of parents of a variable is possible.
     n, k = candidates.shape
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
     if 8 * n * 2**k > limit:

@@ -27,25 +27,14 @@ COMMON = ("betas",)  # arrays of states that all chains share
 
 
 class EngineSpec(NamedTuple):
-    """How to make an engine, here or on a worker.
+    """How to make an engine, here or on a worker."""
 
-    Attributes
-    ----------
-    kind : {"partitions", "orders", "tempered"}
-    tables : CandidateTables or None
-        Of ``"orders"``.
-    chain_tables : SetTables
-    seed, n_chains : int
-    replicas : int
-        Of ``"tempered"``.
-    """
-
-    kind: str
-    tables: CandidateTables | None
+    kind: str  # {"partitions", "orders", "tempered"}
+    tables: CandidateTables | None  # of ``"orders"``
     chain_tables: SetTables
     seed: int
     n_chains: int
-    replicas: int = 0
+    replicas: int = 0  # of ``"tempered"``
 
     def engine(self, threads: int | None, first_chain: int = 0) -> Engine:
         """The engine of the chains from a number on."""
@@ -90,13 +79,7 @@ def _writable(record: Any) -> Any:
 
 
 class ClusterEngine(Engine):
-    """An engine whose chains run on a cluster.
-
-    Parameters
-    ----------
-    spec : EngineSpec
-    cluster : str or jtgpu.cluster.Cluster
-    """
+    """An engine whose chains run on a cluster."""
 
     def __init__(self, spec: EngineSpec, cluster: Any):
         self._spec, self._cluster = spec, cluster
@@ -107,11 +90,9 @@ class ClusterEngine(Engine):
         self.confirmation = self._here.confirmation
 
     def start(self, first: Any) -> Any:
-        """See `Engine`."""
         return self._here.start(first)
 
     def run_blocks(self, state: Any, n_steps: int, n_blocks: int) -> tuple[Any, list[Block]]:
-        """See `Engine`."""
         if self._runner is None:
             key = uuid.uuid4().hex
             self._runner = doors.cluster().TaskRunner(self._cluster, _run_task, (key, self._spec))
@@ -125,15 +106,12 @@ class ClusterEngine(Engine):
         ]
 
     def graphs(self, state: Any) -> NDArray[np.int64]:
-        """See `Engine`."""
         return self._here.graphs(state)
 
     def restored(self, fields: dict[str, Any]) -> Any:
-        """See `Engine`."""
         return self._here.restored(fields)
 
     def after_round(self, state: Any, n_rounds: int) -> Any:
-        """See `Engine`."""
         return self._here.after_round(state, n_rounds)
 
     def release(self) -> None:

@@ -28,20 +28,11 @@ def standard_errors(means: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.float64]:
-    """R-hat of the indicators of arcs.
-
-    Parameters
-    ----------
-    means : (C, n, n) ndarray of float64
-        Probability of each arc in each chain.
-    n_samples : int
-        Of each chain.
-
-    Returns
-    -------
-    (n, n) ndarray of float64
-        1 for arcs with a probability close to 0 or 1, and infinite if chains are constant at different values.
-    """
+    """R-hat of the indicators of arcs."""
+    # means: (C, n, n) ndarray of float64: Probability of each arc in each chain
+    # n_samples: Of each chain
+    # returns (n, n) ndarray of float64: 1 for arcs with a probability close to 0 or 1, and infinite if chains are
+    #     constant at different values.
     found, p = np.ones(means.shape[1:]), means.mean(axis=0)
     if len(means) < 2:
         return found
@@ -56,18 +47,10 @@ def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.floa
 
 
 def r_hat(traces: NDArray[np.float64]) -> float:
-    """Split R-hat of rank-normalised values (Vehtari et al. 2021).
-
-    Parameters
-    ----------
-    traces : (C, T) ndarray of float64
-
-    Returns
-    -------
-    float
-        NaN never occurs: 1 if all values are equal or there are fewer than four, infinite if chains are constant at
-        different values.
-    """
+    """Split R-hat of rank-normalised values (Vehtari et al. 2021)."""
+    # traces: (C, T) ndarray of float64
+    # returns NaN never occurs: 1 if all values are equal or there are fewer than four, infinite if chains are constant
+    #     at different values.
     half = traces.shape[1] // 2
     if half < 2:
         return 1.0
@@ -82,19 +65,10 @@ def r_hat(traces: NDArray[np.float64]) -> float:
 
 
 def nested_r_hat(values: NDArray[np.float64]) -> float:
-    """Nested R-hat of rank-normalised values (Margossian et al., 2024), for superchains: chains with a common start.
-
-    Parameters
-    ----------
-    values : (K, M, T) ndarray of float64
-        T values of each of M chains in K superchains.
-
-    Returns
-    -------
-    float
-        1 if all values are equal or there are fewer than two superchains or values of a chain, infinite if chains are
-        constant at different values.
-    """
+    """Nested R-hat of rank-normalised values (Margossian et al., 2024), for superchains: chains with a common start."""
+    # values: (K, M, T) ndarray of float64: T values of each of M chains in K superchains
+    # returns 1 if all values are equal or there are fewer than two superchains or values of a chain, infinite if chains
+    #     are constant at different values.
     n_super, _, length = values.shape
     if n_super < 2 or length < 2 or (values == values.flat[0]).all():
         return 1.0
@@ -144,12 +118,8 @@ def _normal_quantiles(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def effective_samples(traces: NDArray[np.float64]) -> float:
-    """Effective sample size of C chains, by Geyer's initial monotone sequence of autocorrelations.
-
-    Parameters
-    ----------
-    traces : (C, T) ndarray of float64
-    """
+    """Effective sample size of C chains, by Geyer's initial monotone sequence of autocorrelations."""
+    # traces: (C, T) ndarray of float64
     n_chains, length = traces.shape
     if length < 4 or (traces == traces.flat[0]).all():
         return float(n_chains * length)

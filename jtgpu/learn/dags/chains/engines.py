@@ -30,45 +30,24 @@ def first_rounds(n: int, least: int = FIRST_ROUNDS) -> int:
 
 
 class Block(NamedTuple):
-    """What C chains found in some steps.
+    """What C chains found in some steps."""
 
-    Attributes
-    ----------
-    graphs : (C, n) ndarray of int64
-        The graph of each chain at the end, as bits of the possible parents.
-    trace : (C,) ndarray of float64
-        ln weight at the last sample.
-    best : (..., n) ndarray of int64
-        Graphs of high weight.
-    weights : (...,) ndarray of float64
-        Their ln weights; -inf where there is none.
-    """
-
+    # (C, n) ndarray of int64: The graph of each chain at the end, as bits of the possible parents
     graphs: NDArray[np.int64]
-    trace: NDArray[np.float64]
-    best: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    trace: NDArray[np.float64]  # (C,) ndarray of float64: ln weight at the last sample
+    best: NDArray[np.int64]  # (..., n) ndarray of int64: Graphs of high weight
+    weights: NDArray[np.float64]  # (...,) ndarray of float64: Their ln weights; -inf where there is none
 
 
 class Engine:
-    """The base class of engines.
-
-    Attributes
-    ----------
-    name : str
-        What users see as the method.
-    thin : int
-        Steps between two samples.
-    block_steps : int
-        Of a block, at least.
-    first_rounds : int
-        Number of rounds before the first check whether estimates are precise.
-    confirmation : float
-        Factor of the rounds after which estimates were precise, at the end of which they must still be: the first
-        round whose errors look small enough is one of many, and its errors tend to be too small.
-    counts_moves : bool
-        Whether states have proposals and acceptances of the moves of partitions.
-    """
+    """The base class of engines."""
+    # name: What users see as the method
+    # thin: Steps between two samples
+    # block_steps: Of a block, at least
+    # first_rounds: Number of rounds before the first check whether estimates are precise
+    # confirmation: Factor of the rounds after which estimates were precise, at the end of which they must still be: the
+    #     first round whose errors look small enough is one of many, and its errors tend to be too small
+    # counts_moves: Whether states have proposals and acceptances of the moves of partitions
 
     name = ""
     thin = 1
@@ -123,7 +102,6 @@ class PartitionEngine(Engine):
         self.first_rounds = first_rounds(n)
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """See `Engine`."""
         state, info = partitions.run_chains(self._sampler, state, n_steps, self.thin, threads=self._threads)
         return state, info.trace[:, -1], info.best, info.best_weight
 
@@ -150,7 +128,6 @@ class TemperedEngine(PartitionEngine):
         return tempering.start_tempered(first, self.replicas)
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """See `Engine`."""
         state, info = tempering.run_tempered(self._sampler, state, n_steps, self.thin, threads=self._threads)
         return state, info.trace[:, -1], info.best, info.best_weight
 
@@ -159,26 +136,15 @@ class TemperedEngine(PartitionEngine):
         return np.asarray(state.parents[np.arange(len(state.levels)), state.levels.argmin(axis=1)], np.int64)
 
     def restored(self, fields: dict[str, Any]) -> Any:
-        """See `Engine`."""
         return tempering.TemperedChains(**fields)
 
     def after_round(self, state: Any, n_rounds: int) -> Any:
-        """See `Engine`."""
         return tempering.tuned(state) if n_rounds <= self.tuning_rounds else state
 
 
 class OrderEngine(Engine):
-    """Chains over orders; see `jtgpu.learn.dags.chains.orders`.
-
-    Parameters
-    ----------
-    tables : CandidateTables
-    chain_tables : SetTables
-    seed : int
-    threads : int or None
-    first_chain, n_chains : int, optional
-        Number of the first chain, and of all chains, where others run elsewhere.
-    """
+    """Chains over orders; see `jtgpu.learn.dags.chains.orders`."""
+    # first_chain, n_chains: Number of the first chain, and of all chains, where others run elsewhere
 
     name = "order MCMC"
     confirmation = 1.5
@@ -212,5 +178,4 @@ class OrderEngine(Engine):
         return orders.graphs_of_orders(self._tables, state.order, self._seed, state.n_steps, self._threads, self._among)
 
     def restored(self, fields: dict[str, Any]) -> Any:
-        """See `Engine`."""
         return orders.OrderChains(**fields)

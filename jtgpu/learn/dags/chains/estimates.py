@@ -17,44 +17,21 @@ MAX_R_HAT = 1.05
 
 
 class Estimate(NamedTuple):
-    """What the chains say after the burn-in.
+    """What the chains say after the burn-in."""
 
-    Attributes
-    ----------
-    arcs : (n, n) ndarray of float64
-        Probability of each arc [parent, child].
-    errors : (n, n) ndarray of float64
-        Their standard errors.
-    r_hat : float
-        The largest: of the weights, and of the arcs.
-    r_hats : (n, n) ndarray of float64
-        Of the arcs.
-    max_difference : float
-        Largest difference of a probability between the two halves of the chains.
-    n_samples : int
-        Of all chains.
-    """
-
-    arcs: NDArray[np.float64]
-    errors: NDArray[np.float64]
-    r_hat: float
-    r_hats: NDArray[np.float64]
-    max_difference: float
-    n_samples: int
+    arcs: NDArray[np.float64]  # (n, n) ndarray of float64: Probability of each arc [parent, child]
+    errors: NDArray[np.float64]  # (n, n) ndarray of float64: Their standard errors
+    r_hat: float  # the largest: of the weights, and of the arcs
+    r_hats: NDArray[np.float64]  # (n, n) ndarray of float64: Of the arcs
+    max_difference: float  # largest difference of a probability between the two halves of the chains
+    n_samples: int  # of all chains
 
 
 def estimate_of(means: NDArray[np.float64], n_samples: int, traces: NDArray[np.float64]) -> Estimate:
-    """The estimate of C chains.
-
-    Parameters
-    ----------
-    means : (C, n, n) ndarray of float64
-        Probability of each arc in each chain.
-    n_samples : int
-        Of each chain.
-    traces : (C, T) ndarray of float64
-        ln weights.
-    """
+    """The estimate of C chains."""
+    # means: (C, n, n) ndarray of float64: Probability of each arc in each chain
+    # n_samples: Of each chain
+    # traces: (C, T) ndarray of float64: ln weights
     r_hats = diagnostics.r_hat_of_arcs(means, n_samples)
     half = len(means) // 2
     difference = float(np.abs(means[:half].mean(axis=0) - means[half:].mean(axis=0)).max()) if half else np.inf

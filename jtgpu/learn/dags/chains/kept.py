@@ -22,30 +22,18 @@ ONE = 2.0**32
 
 
 class Kept(NamedTuple):
-    """The present state of chains, and what they visited. Immutable: each round creates a new one.
-
-    Attributes
-    ----------
-    state : PartitionChains, TemperedChains or OrderChains
-    n_rounds : int
-    best, best_weight : (n,) ndarray of int64, float
-        The best graph that was drawn; -inf if there is none.
-    snapshots : dict
-        Sums of arcs and number of samples after 1, 2, 4, 8, ... rounds.
-    numbers : tuple of int
-        Of the blocks whose graphs and weights are kept.
-    stride : int
-        Number of blocks for each that is kept.
-    of_graphs, of_traces : tuple of (C, n) ndarray of int64, and of (C,) ndarray of float64
-    """
+    """The present state of chains, and what they visited. Immutable: each round creates a new one."""
 
     state: Any
     n_rounds: int
+    # best, best_weight: (n,) ndarray of int64, float: The best graph that was drawn; -inf if there is none
     best: NDArray[np.int64]
     best_weight: float
+    # Sums of arcs and number of samples after 1, 2, 4, 8, ... rounds.
     snapshots: dict[int, tuple[NDArray[np.uint64], int]]
-    numbers: tuple[int, ...] = ()
-    stride: int = 1
+    numbers: tuple[int, ...] = ()  # tuple of int: Of the blocks whose graphs and weights are kept
+    stride: int = 1  # number of blocks for each that is kept
+    # of_graphs, of_traces: tuple of (C, n) ndarray of int64, and of (C,) ndarray of float64
     of_graphs: tuple[NDArray[np.int64], ...] = ()
     of_traces: tuple[NDArray[np.float64], ...] = ()
 
@@ -118,20 +106,9 @@ def written(kept: Kept) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def read(engine: Engine, like: Any, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any]) -> Kept:
-    """What `written` returned.
-
-    Parameters
-    ----------
-    engine : Engine
-    like : NamedTuple
-        A state of the same chains: arrays must have the same types and shapes.
-    arrays, numbers
-
-    Raises
-    ------
-    KeyError, ValueError or TypeError
-        If that is not so: compiled loops do not check.
-    """
+    """What `written` returned."""
+    # like: A state of the same chains: arrays must have the same types and shapes
+    # raises KeyError, ValueError or TypeError: If that is not so: compiled loops do not check.
     fields = {name[6:]: array for name, array in arrays.items() if name.startswith("state_")}
     best_weight = -np.inf if numbers["best_weight"] is None else numbers["best_weight"]
     kept = Kept(

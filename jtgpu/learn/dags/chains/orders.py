@@ -40,44 +40,25 @@ SHARE_OF_FULL = 4  # variables for each that is relocated by the full weights be
 
 
 class OrderSampler(NamedTuple):
-    """What all chains share.
-
-    Attributes
-    ----------
-    tables : CandidateTables
-    sums : (n, 2**k) ndarray of float64
-        ``tables.sums()``
-    hits : (n, k, 2**(k - 1)) ndarray of float64
-        ``tables.hits()``; with an empty last axis, no arcs are counted.
-    seed : int
-    share_of_swaps : float
-        Share of the steps that swap neighbours; the others relocate a variable.
-    first_chain : int
-        Number of the first chain, where others run elsewhere.
-    """
+    """What all chains share."""
 
     tables: CandidateTables
-    sums: NDArray[np.float64]
+    sums: NDArray[np.float64]  # (n, 2**k) ndarray of float64: ``tables.sums()``
+    # (n, k, 2**(k - 1)) ndarray of float64: ``tables.hits()``; with an empty last axis, no arcs are counted
     hits: NDArray[np.float64]
     seed: int = 0
-    share_of_swaps: float = 0.5
-    first_chain: int = 0
+    share_of_swaps: float = 0.5  # share of the steps that swap neighbours; the others relocate a variable
+    first_chain: int = 0  # number of the first chain, where others run elsewhere
 
 
 class OrderChains(NamedTuple):
-    """The state of C chains.
+    """The state of C chains."""
 
-    Attributes
-    ----------
-    order : (C, n) ndarray of int64
-    arcs : (C, n, n) ndarray of uint64
-        Sums over the samples of the probability of each arc [parent, child], in units of 2**-32.
-    n_steps, n_samples : int
-        Of each chain.
-    """
-
-    order: NDArray[np.int64]
+    order: NDArray[np.int64]  # (C, n) ndarray of int64
+    # (C, n, n) ndarray of uint64: Sums over the samples of the probability of each arc [parent, child], in units of
+    #     2**-32
     arcs: NDArray[np.uint64]
+    # n_steps, n_samples: Of each chain
     n_steps: int
     n_samples: int
 
@@ -104,19 +85,11 @@ def run_chains(
 
     The chains of two calls are those of one call with the sum of their steps, bit for bit, if `thin` divides the steps
     of the first.
-
-    Parameters
-    ----------
-    sampler : OrderSampler
-    state : OrderChains
-        Not changed.
-    n_steps : int
-        Of each chain.
-    thin : int
-        A sample is taken after every `thin` steps.
-    threads : int, optional
-        The result does not depend on it.
     """
+    # state: Not changed
+    # n_steps: Of each chain
+    # thin: A sample is taken after every `thin` steps
+    # threads: The result does not depend on it
     n_chains, n = state.order.shape
     order, arcs, tables = state.order.copy(), state.arcs.copy(), sampler.tables
     trace, best = np.empty((n_chains, n_steps // thin)), np.empty((n_chains, n), np.int64)
@@ -141,14 +114,8 @@ def run_chains(
 def run_corrected_chains(
     sampler: OrderSampler, tables: SetTables, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
 ) -> tuple[OrderChains, NDArray[np.float64]]:
-    """Continue chains whose weights include outer sets; the trace is (C, samples).
-
-    Parameters
-    ----------
-    sampler, state, n_steps, thin, threads
-        See `run_chains`; here `thin` must divide the number of steps.
-    tables : SetTables
-    """
+    """Continue chains whose weights include outer sets; the trace is (C, samples)."""
+    # sampler, state, n_steps, thin, threads: See `run_chains`; here `thin` must divide the number of steps
     n_chains, n_samples = len(state.order), n_steps // thin
     order, arcs = state.order.copy(), state.arcs.copy()
     trace, settings = np.empty((n_chains, n_samples)), np.array([1.0, 1.0, sampler.share_of_swaps])
@@ -182,23 +149,11 @@ def graphs_of_orders(
     threads: int | None = None,
     among: tuple[int, int] | None = None,
 ) -> NDArray[np.int64]:
-    """A graph that each order allows, drawn by its weight.
-
-    Parameters
-    ----------
-    tables : SetTables
-    order : (C, n) ndarray of int64
-    seed, number : int
-        The random numbers are a function of both.
-    threads : int, optional
-    among : (int, int), optional
-        Number of the first chain, and of all chains, where others are elsewhere.
-
-    Returns
-    -------
-    (C, n) ndarray of int64
-        Bits of the possible parents.
-    """
+    """A graph that each order allows, drawn by its weight."""
+    # order: (C, n) ndarray of int64
+    # seed, number: The random numbers are a function of both
+    # among: (int, int): Number of the first chain, and of all chains, where others are elsewhere
+    # returns (C, n) ndarray of int64: Bits of the possible parents.
     n_chains, n = order.shape
     first, n_all = among or (0, n_chains)
     before, totals = np.empty((n_chains, n), np.int64), np.empty((n_chains, n))

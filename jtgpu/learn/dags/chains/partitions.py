@@ -35,58 +35,35 @@ NOT_DRAWN = -1  # in place of a parent set
 
 
 class PartitionSampler(NamedTuple):
-    """What all chains share.
-
-    Attributes
-    ----------
-    tables : SetTables
-    seed : int
-    shares : tuple of float
-        Shares of the moves, in the order of `MOVES`; the last one is what is left.
-    first_chain : int
-        Number of the first chain, where others run elsewhere.
-    """
+    """What all chains share."""
 
     tables: SetTables
     seed: int = 0
+    # tuple of float: Shares of the moves, in the order of `MOVES`; the last one is what is left
     shares: tuple[float, float, float] = (0.6, 0.13, 0.13)
-    first_chain: int = 0
+    first_chain: int = 0  # number of the first chain, where others run elsewhere
 
 
 class PartitionChains(NamedTuple):
-    """The state of C chains.
+    """The state of C chains."""
 
-    Attributes
-    ----------
-    part : (C, n) ndarray of int64
-        Part of each variable.
-    parents : (C, n) ndarray of int64
-        Parents of each variable in the present graph, as bits of its candidates; -1 where they are not drawn.
-    arcs : (C, n, n) ndarray of uint64
-        Sums over the samples of the probability of each arc [parent, child], in units of 2**-32.
-    moves : (C, 4, 2) ndarray of int64
-        Proposals and acceptances of each kind of move.
-    n_steps, n_samples : int
-        Of each chain.
-    """
-
-    part: NDArray[np.int64]
+    part: NDArray[np.int64]  # (C, n) ndarray of int64: Part of each variable
+    # (C, n) ndarray of int64: Parents of each variable in the present graph, as bits of its candidates; -1 where they
+    #     are not drawn
     parents: NDArray[np.int64]
+    # (C, n, n) ndarray of uint64: Sums over the samples of the probability of each arc [parent, child], in units of
+    #     2**-32
     arcs: NDArray[np.uint64]
-    moves: NDArray[np.int64]
+    moves: NDArray[np.int64]  # (C, 4, 2) ndarray of int64: Proposals and acceptances of each kind of move
+    # n_steps, n_samples: Of each chain
     n_steps: int
     n_samples: int
 
 
 def parts_of(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The part of each variable: the length of the longest path from a root.
-
-    Parameters
-    ----------
-    parents : (n,) ndarray of int64
-        Bits of the candidates.
-    candidates : (n, k) ndarray of int64
-    """
+    """The part of each variable: the length of the longest path from a root."""
+    # parents: (n,) ndarray of int64: Bits of the candidates
+    # candidates: (n, k) ndarray of int64
     n = len(parents)
     sets = [[int(u) for j, u in enumerate(candidates[v]) if parents[v] >> j & 1] for v in range(n)]
     part = np.zeros(n, np.int64)
@@ -114,19 +91,11 @@ def run_chains(
 
     The chains of two calls are those of one call with the sum of their steps, bit for bit, if `thin` divides the steps
     of the first.
-
-    Parameters
-    ----------
-    sampler : PartitionSampler
-    state : PartitionChains
-        Not changed.
-    n_steps : int
-        Of each chain.
-    thin : int
-        A graph is drawn after every `thin` steps.
-    threads : int, optional
-        The result does not depend on it.
     """
+    # state: Not changed
+    # n_steps: Of each chain
+    # thin: A graph is drawn after every `thin` steps
+    # threads: The result does not depend on it
     part, parents, arcs, moves = state.part.copy(), state.parents.copy(), state.arcs.copy(), state.moves.copy()
     alone = Ladder(np.ones(1), np.zeros(1, np.int64), np.empty((0, 2)), 1)
     chains = [

@@ -25,27 +25,17 @@ INTERVAL = 30.0  # seconds between two writes
 
 
 class RunFile:
-    """The file of a run.
-
-    Parameters
-    ----------
-    path : path
-    options : dict of str
-        What the run depends on: data, options and candidates, by name.
-    """
+    """The file of a run."""
+    # options: dict of str: What the run depends on: data, options and candidates, by name
 
     def __init__(self, path: str | Path, options: dict[str, str]):
         self._path, self._options = Path(path), options
         self._written, self._failed = -np.inf, False
 
     def resume(self, run: ChainRun) -> bool:
-        """Continue from the file, if it exists.
-
-        Raises
-        ------
-        JtgpuError
-            If the file cannot be read, or is that of a run with other data or options, which are named.
-        """
+        """Continue from the file, if it exists."""
+        # raises JtgpuError: If the file cannot be read, or is that of a run with other data or options, which are
+        #     named.
         if not self._path.exists():
             return False
         try:
@@ -70,8 +60,6 @@ class RunFile:
     def write(self, run: ChainRun, complete: bool) -> None:
         """Write the file, unless that was done less than 30 seconds ago and the run goes on.
 
-        Warns
-        -----
         UserWarning
             Once, if the file cannot be written, as on a full disk. The older file stays as it was, and the run goes on.
         """

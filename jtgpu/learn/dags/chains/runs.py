@@ -28,21 +28,11 @@ FIRST_DECISION = 4  # rounds before chains may become tempered
 
 
 class Stop(NamedTuple):
-    """When to stop.
+    """When to stop."""
 
-    Attributes
-    ----------
-    tolerance : float
-        Largest standard error of the probability of an arc.
-    steps : int
-        Of each chain in all, at most.
-    seconds : float
-        Of this call, at most.
-    """
-
-    tolerance: float
-    steps: int = MAX_STEPS
-    seconds: float = float("inf")
+    tolerance: float  # largest standard error of the probability of an arc
+    steps: int = MAX_STEPS  # of each chain in all, at most
+    seconds: float = float("inf")  # of this call, at most
 
     def quarter_is_done(self, steps: int, seconds: float, error: float) -> bool:
         """Whether a quarter of the run is done; the error shrinks like the square root of the steps."""
@@ -51,24 +41,10 @@ class Stop(NamedTuple):
 
 
 class ChainRun:
-    """Chains, and what is kept of them.
-
-    Parameters
-    ----------
-    engine : Engine
-    state : PartitionChains, TemperedChains or OrderChains
-    tempered : Engine, optional
-        Takes the chains over if they do not mix: if nested R-hat exceeds 1.05 after a quarter of the run.
-
-    Attributes
-    ----------
-    engine : Engine
-    kept : Kept
-    interrupted : bool
-        Whether Ctrl-C ended the last call of `advance`.
-    notes : tuple of str
-        What users should know about the run.
-    """
+    """Chains, and what is kept of them."""
+    # tempered: Takes the chains over if they do not mix: if nested R-hat exceeds 1.05 after a quarter of the run
+    # interrupted: Whether Ctrl-C ended the last call of `advance`
+    # notes: tuple of str: What users should know about the run
 
     def __init__(self, engine: Engine, state: Any, tempered: Engine | None = None):
         self.engine, self.kept = engine, records.start(state)
@@ -135,18 +111,10 @@ class ChainRun:
         """Run rounds until the estimates are precise or a limit is reached.
 
         After Ctrl-C, the estimates are those of the rounds that were complete.
-
-        Parameters
-        ----------
-        stop : Stop
-        after_round : callable, optional
-            Is called with this object, the present estimate, and whether the run is complete.
-
-        Returns
-        -------
-        (Estimate, bool)
-            Whether the chains have converged: standard errors within the tolerance, and R-hat at most 1.05.
         """
+        # after_round: Is called with this object, the present estimate, and whether the run is complete
+        # returns (Estimate, bool): Whether the chains have converged: standard errors within the tolerance, and R-hat
+        #     at most 1.05.
         self.interrupted = False
         try:
             self._run_rounds(stop, after_round)

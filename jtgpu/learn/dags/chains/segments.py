@@ -36,18 +36,10 @@ def _log_total(logs: NDArray[np.float64]) -> float:
 def segments(
     masks: Sequence[NDArray[np.int64]], log_weights: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Sort the sets of each variable by descending weight, and divide them into segments of similar weights.
-
-    Parameters
-    ----------
-    masks, log_weights : n ndarrays of int64 and float64
-        Finite ln weights.
-
-    Returns
-    -------
-    masks, counts, ends, units, totals : ndarray
-        See ``outer_masks`` and so on of `jtgpu.learn.dags.chain_records.SetTables`.
-    """
+    """Sort the sets of each variable by descending weight, and divide them into segments of similar weights."""
+    # masks, log_weights: n ndarrays of int64 and float64: Finite ln weights
+    # returns masks, counts, ends, units, totals: See ``outer_masks`` and so on of
+    #     `jtgpu.learn.dags.chain_records.SetTables`
     of_masks, of_counts, of_ends, of_units, of_totals = [], [], [], [], []
     for own, weights in zip(masks, log_weights, strict=True):
         order = np.argsort(-weights, kind="stable")

@@ -39,20 +39,9 @@ def set_tables(
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> SetTables:
-    """Compute the tables of sums.
-
-    Parameters
-    ----------
-    tables : CandidateTables
-    outer : OuterSets, optional
-        Of the same candidates. Default: only candidates are possible parents.
-    memory_limit, threads : int, optional
-
-    Raises
-    ------
-    TableTooLarge
-        If they exceed the memory limit; the message says how many candidates fit.
-    """
+    """Compute the tables of sums."""
+    # outer: Of the same candidates. Default: only candidates are possible parents.
+    # raises TableTooLarge: If they exceed the memory limit; the message says how many candidates fit.
     n, k = tables.candidates.shape
     if memory_limit is not None and table_bytes(n, k) > memory_limit:
         fits = k
@@ -80,13 +69,8 @@ def set_tables(
 def sorted_sets(
     tables: CandidateTables, outer: OuterSets | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The parent sets of each variable as bits of its possible parents, by descending weight, and the ln weights.
-
-    Returns
-    -------
-    masks, weights : (n, M) ndarray
-        -inf where a variable has fewer sets.
-    """
+    """The parent sets of each variable as bits of its possible parents, by descending weight, and the ln weights."""
+    # returns masks, weights: (n, M) ndarray: -inf where a variable has fewer sets
     masks, weights = np.broadcast_to(tables.masks, tables.log_weights.shape), tables.log_weights
     if outer is not None:
         masks = np.concatenate([masks, padded(outer.masks, 0)], axis=1)
@@ -104,24 +88,13 @@ def draw_sets(
     u: NDArray[np.float64],
     threads: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw parent sets of all variables.
-
-    Parameters
-    ----------
-    masks, weights : (n, M) ndarray
-        See `sorted_sets`.
-    before, met : (n, D) ndarray of int64
-        Each set is within the candidates `before` of its variable and has a member in `met`, unless that is `ANY`.
-    log_totals : (n, D) ndarray of float64
-        ln of the total weight of these sets.
-    u : (n, D) ndarray of float64
-        Uniform random numbers.
-
-    Returns
-    -------
-    (n, D) ndarray of int64
-        Bits of the candidates.
-    """
+    """Draw parent sets of all variables."""
+    # masks, weights: (n, M) ndarray: See `sorted_sets`
+    # before, met: (n, D) ndarray of int64: Each set is within the candidates `before` of its variable and has a member
+    #     in `met`, unless that is `ANY`
+    # log_totals: (n, D) ndarray of float64: ln of the total weight of these sets
+    # u: (n, D) ndarray of float64: Uniform random numbers
+    # returns (n, D) ndarray of int64: Bits of the candidates.
     found = np.empty_like(before)
 
     def draw(v: int) -> None:

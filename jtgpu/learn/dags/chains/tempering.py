@@ -33,27 +33,18 @@ NOT_DRAWN = -1
 
 
 class TemperedChains(NamedTuple):
-    """The state of C chains of R replicas.
+    """The state of C chains of R replicas."""
 
-    Attributes
-    ----------
-    part, parents : (C, R, n) ndarray of int64
-        Of each replica; see `PartitionChains`. Graphs are those of the first level.
-    levels : (C, R) ndarray of int64
-        Level of each replica.
-    betas : (R,) ndarray of float64
-        The ladder.
-    swaps : (C, R - 1, 2) ndarray of float64
-        Attempts to exchange each pair of levels since the ladder was tuned, and the sum of their probabilities.
-    arcs, moves, n_steps, n_samples
-        Of the first level; see `PartitionChains`.
-    """
-
+    # part, parents: (C, R, n) ndarray of int64: Of each replica; see `PartitionChains`. Graphs are those of the first
+    #     level.
     part: NDArray[np.int64]
     parents: NDArray[np.int64]
-    levels: NDArray[np.int64]
-    betas: NDArray[np.float64]
+    levels: NDArray[np.int64]  # (C, R) ndarray of int64: Level of each replica
+    betas: NDArray[np.float64]  # (R,) ndarray of float64: The ladder
+    # (C, R - 1, 2) ndarray of float64: Attempts to exchange each pair of levels since the ladder was tuned, and the sum
+    #     of their probabilities
     swaps: NDArray[np.float64]
+    # arcs, moves, n_steps, n_samples: Of the first level; see `PartitionChains`
     arcs: NDArray[np.uint64]
     moves: NDArray[np.int64]
     n_steps: int
@@ -108,14 +99,9 @@ def even_ladder(betas: NDArray[np.float64], rejected: NDArray[np.float64]) -> ND
     """A ladder of as many levels whose pairs are rejected equally often: 65 % of the attempts, if that is possible.
 
     The cumulative rejection along the ladder is interpolated linearly in ln beta, and divided into equal parts.
-
-    Parameters
-    ----------
-    betas : (R,) ndarray of float64
-        Descending from 1.
-    rejected : (R - 1,) ndarray of float64
-        Share of the attempts to exchange each pair of levels.
     """
+    # betas: (R,) ndarray of float64: Descending from 1
+    # rejected: (R - 1,) ndarray of float64: Share of the attempts to exchange each pair of levels
     depths = -logs(betas)
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejected, 1e-3))])
     wanted = REJECTED * (len(betas) - 1)

@@ -31,22 +31,10 @@ ZERO_EXPONENT = -(1 << 40)  # of zeros in the loops
 def draw_by_orders(
     tables: CandidateTables, exact: ExactPosterior, n_draws: int, seed: int, threads: int | None = None
 ) -> NDArray[np.int64]:
-    """Draw graphs from the posterior that `exact_by_orders` computed.
-
-    Parameters
-    ----------
-    tables : CandidateTables
-        All other variables are candidates, ascending.
-    exact : ExactPosterior
-    n_draws, seed : int
-    threads : int, optional
-        The graphs do not depend on it.
-
-    Returns
-    -------
-    (n_draws, n) ndarray of int64
-        Parents of each variable as bits of its candidates.
-    """
+    """Draw graphs from the posterior that `exact_by_orders` computed."""
+    # tables: All other variables are candidates, ascending
+    # threads: The graphs do not depend on it
+    # returns (n_draws, n) ndarray of int64: Parents of each variable as bits of its candidates.
     sums, forward = exact.set_sums, exact.order_sums
     assert sums is not None
     assert forward is not None
@@ -115,13 +103,8 @@ def draw_by_partitions(
 
 
 def meeting_totals(tables: SetTables, before: NDArray[np.int64], met: NDArray[np.int64]) -> NDArray[np.float64]:
-    """ln of the total weight of the parent sets within `before` that have a member in `met`, unless that is `ANY`.
-
-    Parameters
-    ----------
-    tables : SetTables
-    before, met : (n, D) ndarray of int64
-    """
+    """ln of the total weight of the parent sets within `before` that have a member in `met`, unless that is `ANY`."""
+    # before, met: (n, D) ndarray of int64
     n, k = tables.candidates.shape
     found = np.take_along_axis(tables.sums, before, axis=1)
     for v in range(n):

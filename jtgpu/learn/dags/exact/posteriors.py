@@ -25,22 +25,15 @@ MAX_BY_ORDERS, MAX_BY_PARTITIONS = 24, 15  # variables: seconds or minutes
 
 
 class ExactPosterior(NamedTuple):
-    """The posterior of every family.
+    """The posterior of every family."""
 
-    Attributes
-    ----------
-    families : (n, M) ndarray of float64
-        Probability of each parent set of each variable, in the order of a `ScoreTable`.
-    log_evidence : float
-        ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised.
-    set_sums, order_sums : ndarray of float64, optional
-        Of `exact_by_orders`, for `jtgpu.learn.dags.exact.draws`: ln of the total weight of the parent sets of each
-        variable within each set of the others, (n, 2**(n-1)), relative to the largest weight; and of the orders of
-        each set of variables, (2**n,).
-    """
-
+    # (n, M) ndarray of float64: Probability of each parent set of each variable, in the order of a `ScoreTable`
     families: NDArray[np.float64]
+    # ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised
     log_evidence: float
+    # set_sums, order_sums: ndarray of float64: Of `exact_by_orders`, for `jtgpu.learn.dags.exact.draws`: ln of the
+    #     total weight of the parent sets of each variable within each set of the others, (n, 2**(n-1)), relative to the
+    #     largest weight; and of the orders of each set of variables, (2**n,)
     set_sums: NDArray[np.float64] | None = None
     order_sums: NDArray[np.float64] | None = None
 
@@ -55,25 +48,13 @@ def exact_by_orders(
     """The posterior under the order-modular prior: each graph counts once for each order that it allows.
 
     The algorithm of Koivisto and Sood (2004), in n^2 2^n additions of logarithmic numbers.
-
-    Parameters
-    ----------
-    log_weights : (n, M) ndarray of float64
-        ln weight of each parent set of each variable.
-    masks : (M,) ndarray of int64
-        The parent sets as bits; bits above the child are squeezed down by one.
-    memory_limit : int, optional
-        In bytes. Default: 80 % of the free memory.
-    threads : int, optional
-        The result does not depend on it.
-
-    Raises
-    ------
-    TableTooLarge
-        If there are too many variables, or they need too much memory.
-    NetworkError
-        If no graph has a weight above 0.
     """
+    # log_weights: (n, M) ndarray of float64: ln weight of each parent set of each variable
+    # masks: (M,) ndarray of int64: The parent sets as bits; bits above the child are squeezed down by one
+    # memory_limit: In bytes. Default: 80 % of the free memory.
+    # threads: The result does not depend on it
+    # raises TableTooLarge: If there are too many variables, or they need too much memory.
+    # raises NetworkError: If no graph has a weight above 0.
     n = len(log_weights)
     half = 1 << max(n - 1, 0)
     threads = threads or cores()

@@ -56,24 +56,14 @@ def score_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 
     A score is the log-likelihood of the rows in which the whole set is known, times the number of all cases by that of
     these rows, minus the penalty.
-
-    Parameters
-    ----------
-    size, begin, end : int64
-        `size` >= 1.
-    codes, card : (n, N) uint8, (n,) int64
-        255: missing.
-    weights : (N,) int64
-        Empty if all are 1.
-    binomials : (n + 1, L) int64
-        L > size.
-    n_cases, penalty : float64
-        Number of cases; what is subtracted for each free parameter.
-    max_cells : int64
-        Values of larger tables are -inf, like those of sets that are never known.
-    values : (size, C(n, size)) float64, output
-        [i, rank]: with the i-th member, ascending, as the child.
     """
+    # size, begin, end: `size` >= 1
+    # codes, card: (n, N) uint8, (n,) int64: 255: missing
+    # weights: (N,) int64: Empty if all are 1
+    # binomials: (n + 1, L) int64: L > size
+    # n_cases, penalty: Number of cases; what is subtracted for each free parameter
+    # max_cells: Values of larger tables are -inf, like those of sets that are never known
+    # values: (size, C(n, size)) float64, output: [i, rank]: with the i-th member, ascending, as the child
     members, row_cell = np.empty(size, np.int64), np.empty(codes.shape[1], np.int64)
     cells = np.empty(max_cells, np.int64)
     _unrank(begin, size, binomials, members)

@@ -13,21 +13,12 @@ __all__ = ["best_order"]
 
 @compiled("f8[:, :], f8[:], i8[:]")
 def best_order(best_sets, highest, order):  # type: ignore[no-untyped-def]
-    """The order of the variables whose best graph has the highest weight.
-
-    Parameters
-    ----------
-    best_sets : (n, 2**(n-1)) float64
-        The largest weight of the parent sets of each variable within each set of the others, as squeezed bits.
-    highest : (2**n,) float64
-        Scratch memory: the highest weight of a graph over each set of variables.
-    order : (n,) int64, output
-
-    Returns
-    -------
-    float64
-        The highest weight; -inf if no graph is possible.
-    """
+    """The order of the variables whose best graph has the highest weight."""
+    # best_sets: (n, 2**(n-1)) float64: The largest weight of the parent sets of each variable within each set of the
+    #     others, as squeezed bits
+    # highest: (2**n,) float64: Scratch memory: the highest weight of a graph over each set of variables
+    # order: (n,) int64, output
+    # returns The highest weight; -inf if no graph is possible.
     n = best_sets.shape[0]
     last = np.zeros(len(highest), np.uint8)
     highest[0] = 0.0

@@ -40,21 +40,12 @@ def _is_known(excluded, sets_excluded, n):  # type: ignore[no-untyped-def]
 
 @compiled("i8[:, :], i8, i8, u1[:], u1[:, :], i8[:]")
 def search_exclusions(sets, n_chosen, k, chosen, excluded, found):  # type: ignore[no-untyped-def]
-    """Choose the members of the best set, then those of the best sets without one of them, and so on.
-
-    Parameters
-    ----------
-    sets : (M, j) int64
-        Parent sets by descending weight: members, or -1.
-    n_chosen, k : int64
-        Number of variables that are chosen at first, and at most at last.
-    chosen : (n,) uint8
-        The chosen variables, which are updated. Those that are chosen at first are never excluded.
-    excluded : (E, n) uint8
-        Scratch memory: the exclusions that were tried, of which there are at most E.
-    found : (E,) int64
-        Scratch memory: the best set without each of them; -1 once it was used.
-    """
+    """Choose the members of the best set, then those of the best sets without one of them, and so on."""
+    # sets: (M, j) int64: Parent sets by descending weight: members, or -1
+    # n_chosen, k: Number of variables that are chosen at first, and at most at last
+    # chosen: (n,) uint8: The chosen variables, which are updated. Those that are chosen at first are never excluded.
+    # excluded: (E, n) uint8: Scratch memory: the exclusions that were tried, of which there are at most E
+    # found: (E,) int64: Scratch memory: the best set without each of them; -1 once it was used
     fixed = chosen.copy()
     n_entries = 1
     for u in range(len(chosen)):

@@ -52,17 +52,10 @@ def count_function(x, count):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _sum_of_cells(cells, first, n, shape, function):  # type: ignore[no-untyped-def]
-    """Sum of a function of n cells.
-
-    Parameters
-    ----------
-    cells : (..) int32
-    first, n : int64
-    shape : float64
-        See `count_function`.
-    function : (G,) float64
-        Its values for the counts 0 to G - 1.
-    """
+    """Sum of a function of n cells."""
+    # cells: (..) int32
+    # shape: See `count_function`
+    # function: (G,) float64: Its values for the counts 0 to G - 1
     a = b = 0.0
     limit = len(function)
     for i in range(first, first + n - 1, 2):
@@ -77,18 +70,10 @@ def _sum_of_cells(cells, first, n, shape, function):  # type: ignore[no-untyped-
 
 @compiled(allocates=False)
 def _family_score(cells, first, n, parents, parents_first, n_parents, r, ess):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """BDs score of a family: the prior's weight is divided among the parent configurations that occur.
-
-    Parameters
-    ----------
-    cells, first, n : (..) int32, int64, int64
-        Table of the family.
-    parents, parents_first, n_parents : (..) int32, int64, int64
-        Table of the parents.
-    r : int64
-        Number of states of the child.
-    ess : float64
-    """
+    """BDs score of a family: the prior's weight is divided among the parent configurations that occur."""
+    # cells, first, n: (..) int32, int64, int64: Table of the family
+    # parents, parents_first, n_parents: (..) int32, int64, int64: Table of the parents
+    # r: Number of states of the child
     occurring = 0
     for i in range(parents_first, parents_first + n_parents):
         occurring += parents[i] > 0
@@ -132,24 +117,14 @@ def _advance(members, size):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _refresh_ands(top, n_prefix, members, card, planes, plane_ptr, ands, n_ands, place, stride):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Compute the ANDs of planes of a prefix again, from its member number `top` down.
-
-    Parameters
-    ----------
-    top, n_prefix : int64
-    members : (L,) int64
-        The prefix, ascending.
-    card, planes, plane_ptr
-        See `count_sets`.
-    ands : (L + 1, C, W) uint64
-        ``ands[t]``: of the members t, t + 1, ..., one row for each combination of their states but the last.
-    n_ands : (L + 1,) int64
-        Number of these combinations; 0 if there are too many.
-    place : (L + 1, C) int64
-        Cell of each combination in the table of these members.
-    stride : (L + 1,) int64
-        Cells of the table of the members after t.
-    """
+    """Compute the ANDs of planes of a prefix again, from its member number `top` down."""
+    # members: (L,) int64: The prefix, ascending
+    # card, planes, plane_ptr: See `count_sets`
+    # ands: (L + 1, C, W) uint64: ``ands[t]``: of the members t, t + 1, ..., one row for each combination of their
+    #     states but the last
+    # n_ands: (L + 1,) int64: Number of these combinations; 0 if there are too many
+    # place: (L + 1, C) int64: Cell of each combination in the table of these members
+    # stride: (L + 1,) int64: Cells of the table of the members after t
     width = planes.shape[1]
     for t in range(top, -1, -1):
         v = members[t]
@@ -172,16 +147,10 @@ def _list_last_states(n_prefix, members, card, stride, to, source, ptr):  # type
 
     Each cell belongs to the largest variable that is in its last state: its value is a marginal without that variable,
     minus the cells of the other states.
-
-    Parameters
-    ----------
-    n_prefix, members, card, stride
-        See `_refresh_ands`.
-    to, source : (cells,) int64
-        The cell, and the cell of the marginal, variable by variable.
-    ptr : (L + 1,) int64
-        First entry of each variable.
     """
+    # n_prefix, members, card, stride: See `_refresh_ands`
+    # to, source: (cells,) int64: The cell, and the cell of the marginal, variable by variable
+    # ptr: (L + 1,) int64: First entry of each variable
     at = 0
     for t in range(n_prefix):
         ptr[t] = at
@@ -219,23 +188,13 @@ def _count_ands(ands, n_ands, planes, row, n_rows, place, q, cells, first):  # t
 
 @compiled(allocates=False)
 def _fill_cells(r, q, n_ands, below, first_below, prefix, cells, first):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Fill in the cells in which a variable has its last state.
-
-    Parameters
-    ----------
-    r, q : int64
-        States of the smallest variable, cells of the prefix's table.
-    n_ands : int64
-        Number of combinations of the prefix's states but the last ones.
-    below : (..) int32
-        Tables of the sets that are smaller by one.
-    first_below : int64
-        First cell of the prefix's table in it.
-    prefix : _Prefix
-        With ``first_of``: first cell in `below` of the table without each variable of the prefix.
-    cells, first : (..) int32, int64
-        The table.
-    """
+    """Fill in the cells in which a variable has its last state."""
+    # r, q: States of the smallest variable, cells of the prefix's table
+    # n_ands: Number of combinations of the prefix's states but the last ones
+    # below: (..) int32: Tables of the sets that are smaller by one
+    # first_below: First cell of the prefix's table in it
+    # prefix: With ``first_of``: first cell in `below` of the table without each variable of the prefix
+    # cells, first: (..) int32, int64: The table
     to, source, ptr, stride = prefix.to, prefix.source, prefix.ptr, prefix.stride
     for c in range(n_ands):
         at = prefix.place[0, c]
@@ -322,13 +281,8 @@ def _make_prefix(n_prefix, card, width, n_rows, max_cells, has_own):  # type: ig
 
 @compiled(allocates=False)
 def _enter_prefix(prefix, top, codes, card, planes, plane_ptr, binomials):  # type: ignore[no-untyped-def]
-    """Prepare a prefix whose members up to number `top` are new: ANDs or cells of rows, lists, and ranks.
-
-    Returns
-    -------
-    int64
-        Rank of the set with this prefix whose smallest member is variable 0.
-    """
+    """Prepare a prefix whose members up to number `top` are new: ANDs or cells of rows, lists, and ranks."""
+    # returns Rank of the set with this prefix whose smallest member is variable 0.
     n_prefix, members, stride = len(prefix.cards), prefix.members, prefix.stride
     rank = 0
     for t in range(n_prefix - 1, -1, -1):
@@ -390,33 +344,21 @@ def count_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     size, begin, end, codes, weights, card, planes, plane_ptr, binomials, below, below_ptr, own, own_ptr, mode, shapes,
     functions, products, ess, max_cells, values
 ):  # fmt: skip
-    """Count the sets of one size whose prefixes have the ranks begin to end - 1.
-
-    Parameters
-    ----------
-    size, begin, end : int64
-        Members of a set; range of ranks of sets of ``size - 1`` variables.
-    codes, card : (n, N) uint8, (n,) int64
-    weights : (N,) int64
-        Empty if all are 1.
-    planes, plane_ptr : (P, W) uint64, (n,) int64
-        Bit planes, and the first one of each variable. No planes if there are weights.
-    binomials : (n + 1, L) int64
-        L > size.
-    below, below_ptr : (..) int32, (C(n, size - 1) + 1,) int64
-        Tables of the sets of ``size - 1`` variables, by rank; those without cells were too large.
-    own, own_ptr : (..) int32, (C(n, size) + 1,) int64
-        Tables of these sets; `own` is empty if they are not stored.
-    mode : int64
-        `BY_CELLS`: one value, by the function whose entry of `products` is the number of cells. `BY_ROWS`: one value
-        by each function. `BY_FAMILY`: BDs scores with each member as the child.
-    shapes, functions, products : (G,) float64, (G, F) float64, (G,) int64
-        Functions of a count, see `_sum_of_cells`.
-    ess : float64
-    max_cells : int64
-        Values of larger tables are -inf.
-    values : (K, C(n, size)) float64
-    """
+    """Count the sets of one size whose prefixes have the ranks begin to end - 1."""
+    # size, begin, end: Members of a set; range of ranks of sets of ``size - 1`` variables
+    # codes, card: (n, N) uint8, (n,) int64
+    # weights: (N,) int64: Empty if all are 1
+    # planes, plane_ptr: (P, W) uint64, (n,) int64: Bit planes, and the first one of each variable. No planes if there
+    #     are weights.
+    # binomials: (n + 1, L) int64: L > size
+    # below, below_ptr: (..) int32, (C(n, size - 1) + 1,) int64: Tables of the sets of ``size - 1`` variables, by rank;
+    #     those without cells were too large
+    # own, own_ptr: (..) int32, (C(n, size) + 1,) int64: Tables of these sets; `own` is empty if they are not stored
+    # mode: `BY_CELLS`: one value, by the function whose entry of `products` is the number of cells. `BY_ROWS`: one
+    #     value by each function. `BY_FAMILY`: BDs scores with each member as the child.
+    # shapes, functions, products: (G,) float64, (G, F) float64, (G,) int64: Functions of a count, see `_sum_of_cells`
+    # max_cells: Values of larger tables are -inf
+    # values: (K, C(n, size)) float64
     prefix = _make_prefix(size - 1, card, planes.shape[1], codes.shape[1], max_cells, len(own) > 0)
     cells = own if len(own) else prefix.cells
     if size > 1:
@@ -458,15 +400,9 @@ def count_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 
 @compiled("f8[:], i8, f8[:, :]")
 def tabulate(shapes, first, functions):  # type: ignore[no-untyped-def]
-    """Tabulate the functions of a count, see `count_function`.
-
-    Parameters
-    ----------
-    shapes : (G,) float64
-    first : int64
-    functions : (G, F) float64, output
-        Of the counts from `first` on.
-    """
+    """Tabulate the functions of a count, see `count_function`."""
+    # shapes: (G,) float64
+    # functions: (G, F) float64, output: Of the counts from `first` on
     for g in range(len(shapes)):
         for c in range(functions.shape[1]):
             functions[g, c] = count_function(shapes[g], first + c)
@@ -474,20 +410,12 @@ def tabulate(shapes, first, functions):  # type: ignore[no-untyped-def]
 
 @compiled("i8, i8, i8[:], i8[:, :], f8[:, :], f8[:, :], i8, f8, f8[:]")
 def fill_scores(v, size, card, binomials, families, parents, parent_row, penalty, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Scores of a variable with every parent set of one size, in colexicographic order.
-
-    Parameters
-    ----------
-    v, size : int64
-    card, binomials : (n,) int64, (n + 1, L) int64
-    families, parents : (K, C(n, size + 1)) float64, (K, C(n, size)) float64
-        Values of `count_sets`.
-    parent_row : int64
-        Row of `parents` to subtract; -1: `families` has the scores, by the position of the child.
-    penalty : float64
-        Subtracted for each free parameter.
-    scores : (C(n - 1, size),) float64, output
-    """
+    """Scores of a variable with every parent set of one size, in colexicographic order."""
+    # card, binomials: (n,) int64, (n + 1, L) int64
+    # families, parents: (K, C(n, size + 1)) float64, (K, C(n, size)) float64: Values of `count_sets`
+    # parent_row: Row of `parents` to subtract; -1: `families` has the scores, by the position of the child
+    # penalty: Subtracted for each free parameter
+    # scores: (C(n - 1, size),) float64, output
     members = np.empty(size + 1, np.int64)
     for t in range(size + 1):
         members[t] = t

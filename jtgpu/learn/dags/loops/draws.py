@@ -31,19 +31,11 @@ def squeezed(mask, bit):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def draw_set(masks, weights, before, met, log_total, u):  # type: ignore[no-untyped-def]
-    """Number of a parent set within `before` that has a member in `met`, drawn by the weights.
-
-    Parameters
-    ----------
-    masks, weights : (M,) int64, (M,) float64
-        By descending weight.
-    before, met : int64
-        `met` is `ANY` if no member is required.
-    log_total : float64
-        ln of the total weight of these sets.
-    u : float64
-        A uniform random number.
-    """
+    """Number of a parent set within `before` that has a member in `met`, drawn by the weights."""
+    # masks, weights: (M,) int64, (M,) float64: By descending weight
+    # before, met: `met` is `ANY` if no member is required
+    # log_total: ln of the total weight of these sets
+    # u: A uniform random number
     found, left, absent = 0, u, ~before
     begin, end = 0, min(FIRST, len(masks))
     while begin < len(masks):
@@ -67,14 +59,9 @@ def draw_set(masks, weights, before, met, log_total, u):  # type: ignore[no-unty
 
 @compiled("i8[:], f8[:], i8[:], i8[:], f8[:], f8[:], i8[:]", allocates=False)
 def draw_sets(masks, weights, before, met, log_totals, u, found):  # type: ignore[no-untyped-def]
-    """Draw several parent sets of a variable; see `draw_set`.
-
-    Parameters
-    ----------
-    masks, weights : (M,) int64, (M,) float64
-    before, met, log_totals, u : (D,) int64, int64, float64, float64
-    found : (D,) int64, output
-        The sets, as bits.
-    """
+    """Draw several parent sets of a variable; see `draw_set`."""
+    # masks, weights: (M,) int64, (M,) float64
+    # before, met, log_totals, u: (D,) int64, int64, float64, float64
+    # found: (D,) int64, output: The sets, as bits
     for d in range(len(u)):
         found[d] = masks[draw_set(masks, weights, before[d], met[d], log_totals[d], u[d])]

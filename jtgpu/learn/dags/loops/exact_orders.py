@@ -21,14 +21,9 @@ def squeeze(mask, v):  # type: ignore[no-untyped-def]
 
 @compiled("f8[:, :], f8[:], f8[:]")
 def order_sums(log_sums, forward, backward):  # type: ignore[no-untyped-def]
-    """Total weights of the orders of every set of variables, as the first ones and as the last ones.
-
-    Parameters
-    ----------
-    log_sums : (n, 2**(n-1)) float64
-        See `set_sums.log_sums_of_subsets`; the bits of predecessors are squeezed.
-    forward, backward : (2**n,) float64, output
-    """
+    """Total weights of the orders of every set of variables, as the first ones and as the last ones."""
+    # log_sums: (n, 2**(n-1)) float64: See `set_sums.log_sums_of_subsets`; the bits of predecessors are squeezed
+    # forward, backward: (2**n,) float64, output
     n = log_sums.shape[0]
     every = (1 << n) - 1
     terms = np.empty((2, n))
@@ -54,17 +49,10 @@ def order_sums(log_sums, forward, backward):  # type: ignore[no-untyped-def]
 
 @compiled("i8, f8[:], i8[:], f8[:], f8[:], f8[:]")
 def set_posteriors(v, log_weights, masks, forward, backward, posteriors):  # type: ignore[no-untyped-def]
-    """Posterior probabilities of a child's parent sets.
-
-    Parameters
-    ----------
-    v : int64
-    log_weights, masks
-        See `set_sums.log_sums_of_subsets`.
-    forward, backward : (2**n,) float64
-        See `order_sums`.
-    posteriors : (M,) float64, output
-    """
+    """Posterior probabilities of a child's parent sets."""
+    # log_weights, masks: See `set_sums.log_sums_of_subsets`
+    # forward, backward: (2**n,) float64: See `order_sums`
+    # posteriors: (M,) float64, output
     size = len(forward) // 2
     every = len(forward) - 1
     mantissas, exponents = np.empty(size), np.empty(size, np.int64)

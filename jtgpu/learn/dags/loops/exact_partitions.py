@@ -94,16 +94,10 @@ def _add_to_hits(sums, v, before, last, mantissa, exponent):  # type: ignore[no-
 
 @compiled(allocates=False)
 def _products(hits, before, last, others, sums, products):  # type: ignore[no-untyped-def]
-    """For every subset of `others`, the product of its members' `_meeting_sums`.
-
-    Parameters
-    ----------
-    hits : tuple
-    before, last, others : int64
-        Sets; `others` are the variables that are not in `before`.
-    sums, products : tuple of float64 and int64 arrays, output
-        Of each member of `others`; of each subset, (2**len(others),).
-    """
+    """For every subset of `others`, the product of its members' `_meeting_sums`."""
+    # before, last, others: Sets; `others` are the variables that are not in `before`
+    # sums, products: tuple of float64 and int64 arrays, output: Of each member of `others`; of each subset,
+    #     (2**len(others),)
     m, e = products
     m[0], e[0] = 1.0, 0
     n = 0
@@ -157,15 +151,9 @@ def _forward(log_weights, hits, ptr, f_m, f_e):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _fold(m, e, n, totals):  # type: ignore[no-untyped-def]
-    """Sum the values of all subsets of n members, and of those that contain each member.
-
-    Parameters
-    ----------
-    m, e : (2**n,) float64, (2**n,) int64
-        The total is in cell 0 afterwards.
-    n : int64
-    totals : tuple of (n,) float64, (n,) int64, output
-    """
+    """Sum the values of all subsets of n members, and of those that contain each member."""
+    # m, e: (2**n,) float64, (2**n,) int64: The total is in cell 0 afterwards
+    # totals: tuple of (n,) float64, (n,) int64, output
     for c in range(n - 1, -1, -1):
         half = 1 << c
         total_m, total_e = np.float64(0.0), np.int64(ZERO)
@@ -219,21 +207,11 @@ def _backward(hits, ptr, f_m, f_e, b_m, b_e, of_hits):  # type: ignore[no-untype
 
 @compiled("f8[:, :], i8[:], f8[:, :]")
 def partition_posteriors(log_weights, masks, posteriors):  # type: ignore[no-untyped-def]
-    """Posterior probabilities of all parent sets.
-
-    Parameters
-    ----------
-    log_weights : (n, M) float64
-        Weights of the parent sets of each variable; the empty set is the first.
-    masks : (M,) int64
-        The parent sets as bits; bits above the child are squeezed down by one.
-    posteriors : (n, M) float64, output
-
-    Returns
-    -------
-    float
-        ln of the total weight of all graphs; -inf if no graph is possible.
-    """
+    """Posterior probabilities of all parent sets."""
+    # log_weights: (n, M) float64: Weights of the parent sets of each variable; the empty set is the first
+    # masks: (M,) int64: The parent sets as bits; bits above the child are squeezed down by one
+    # posteriors: (n, M) float64, output
+    # returns ln of the total weight of all graphs; -inf if no graph is possible.
     n = log_weights.shape[0]
     ptr = np.zeros((1 << n) + 1, np.int64)
     for u in range(1 << n):
@@ -282,19 +260,11 @@ def partition_posteriors(log_weights, masks, posteriors):  # type: ignore[no-unt
 
 @compiled("f8[:, :], i8[:], f8[:, :, :], i8[:, :, :], i8[:], f8[:], i8[:]")
 def partition_sums(log_weights, masks, hits_m, hits_e, ptr, f_m, f_e):  # type: ignore[no-untyped-def]
-    """Fill in what `draw_parts` needs.
-
-    Parameters
-    ----------
-    log_weights, masks
-        See `partition_posteriors`.
-    hits_m, hits_e : (n, n, 2**n) float64 and int64, output
-        Zeros at first: mantissas 0 and exponents ZERO.
-    ptr : (2**n + 1,) int64
-        Where the rows of F begin: 2**(n - |U|) cells for U.
-    f_m, f_e : (3**n,) float64 and int64, output
-        Zeros at first.
-    """
+    """Fill in what `draw_parts` needs."""
+    # log_weights, masks: See `partition_posteriors`
+    # hits_m, hits_e: (n, n, 2**n) float64 and int64, output: Zeros at first: mantissas 0 and exponents ZERO
+    # ptr: (2**n + 1,) int64: Where the rows of F begin: 2**(n - |U|) cells for U
+    # f_m, f_e: (3**n,) float64 and int64, output: Zeros at first
     hits = hits_m, hits_e
     _hit_sums(log_weights, masks, log_weights.shape[0], hits)
     _forward(log_weights, hits, ptr, f_m, f_e)
@@ -302,19 +272,11 @@ def partition_sums(log_weights, masks, hits_m, hits_e, ptr, f_m, f_e):  # type: 
 
 @compiled("f8[:, :, :], i8[:, :, :], i8[:], f8[:], i8[:], i8, i8, f8[:], i8[:]", allocates=False)
 def draw_parts(hits_m, hits_e, ptr, f_m, f_e, before, last, u, found):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Draw the part before a part.
-
-    Parameters
-    ----------
-    hits_m, hits_e, ptr, f_m, f_e
-        See `partition_sums`.
-    before, last : int64
-        The part, and all variables before it, of which there is at least one.
-    u : (D,) float64
-        Uniform random numbers, ascending.
-    found : (D,) int64, output
-        The part before `last`, a subset of `before`.
-    """
+    """Draw the part before a part."""
+    # hits_m, hits_e, ptr, f_m, f_e: See `partition_sums`
+    # before, last: The part, and all variables before it, of which there is at least one
+    # u: (D,) float64: Uniform random numbers, ascending
+    # found: (D,) int64, output: The part before `last`, a subset of `before`
     n = hits_m.shape[0]
     every = (1 << n) - 1
     at = ptr[before] + _compress(last, every & ~before)

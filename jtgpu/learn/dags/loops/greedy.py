@@ -59,26 +59,14 @@ def _weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells
 
 @compiled("i8, i8[:], i8, u1[:, :], i8[:], i8[:], i8, f8, f8, i4[:]")
 def family_weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Score of a family, counted row by row.
-
-    Parameters
-    ----------
-    v, parents, n_parents : int64, (n,) int64, int64
-    codes, weights, card : (n, N) uint8, (N,) int64, (n,) int64
-        `weights` is empty if all are 1.
-    kind : int64
-        0: Dirichlet, ``a`` divided among all cells; 1: among the configurations that occur; 2: ``a`` for each cell;
-        3: likelihood.
-    a, penalty : float64
-        `penalty` is subtracted for each free parameter.
-    cells : (max_cells,) int32
-        Scratch memory.
-
-    Returns
-    -------
-    float64
-        -inf if the table has more cells than the scratch memory.
-    """
+    """Score of a family, counted row by row."""
+    # v, parents, n_parents: int64, (n,) int64, int64
+    # codes, weights, card: (n, N) uint8, (N,) int64, (n,) int64: `weights` is empty if all are 1
+    # kind: 0: Dirichlet, ``a`` divided among all cells; 1: among the configurations that occur; 2: ``a`` for each cell;
+    #     3: likelihood
+    # a, penalty: `penalty` is subtracted for each free parameter
+    # cells: (max_cells,) int32: Scratch memory
+    # returns -inf if the table has more cells than the scratch memory.
     return _weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells)
 
 
@@ -214,30 +202,16 @@ def climb(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arcs, forbidden, required, limits, codes, weights, card, kind, a, penalty, of_size, of_arc, n_tabu, patience, marks,
     cells
 ):  # fmt: skip
-    """Take the best of all moves until no move improves the graph, or `patience` moves have not.
-
-    Parameters
-    ----------
-    arcs : (n, n) uint8
-        [parent, child]. At first the start graph, at last the best one found.
-    forbidden, required, limits : (n, n) uint8, (n, n) uint8, (n,) int64
-        Arcs that are not added, and not deleted; the largest numbers of parents.
-    codes, weights, card, kind, a, penalty
-        See `family_weight`.
-    of_size, of_arc : (n,) float64, (n, n) float64
-        ln prior weights of the number of parents, and of each arc.
-    n_tabu, patience : int64
-        The last `n_tabu` graphs are not visited again. 0, 0: hill climbing.
-    marks : (n, n) uint64
-        A random number for each arc: a graph is known by the exclusive or of those of its arcs.
-    cells : (max_cells,) int32
-        Scratch memory.
-
-    Returns
-    -------
-    int64
-        Number of moves.
-    """
+    """Take the best of all moves until no move improves the graph, or `patience` moves have not."""
+    # arcs: (n, n) uint8: [parent, child]. At first the start graph, at last the best one found.
+    # forbidden, required, limits: (n, n) uint8, (n, n) uint8, (n,) int64: Arcs that are not added, and not deleted; the
+    #     largest numbers of parents
+    # codes, weights, card, kind, a, penalty: See `family_weight`
+    # of_size, of_arc: (n,) float64, (n, n) float64: ln prior weights of the number of parents, and of each arc
+    # n_tabu, patience: The last `n_tabu` graphs are not visited again. 0, 0: hill climbing.
+    # marks: (n, n) uint64: A random number for each arc: a graph is known by the exclusive or of those of its arcs
+    # cells: (max_cells,) int32: Scratch memory
+    # returns Number of moves.
     n = len(arcs)
     data, prior = (codes, weights, card, kind, a, penalty), (of_size, of_arc)
     parents, waiting, seen = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8)

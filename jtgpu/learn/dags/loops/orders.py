@@ -24,17 +24,11 @@ NEGLIGIBLE = -700.0  # logarithm of a share that is never drawn, and still a nor
 
 @compiled("i8[:], i8[:, :], f8[:, :], i8[:], i8[:], f8[:]", allocates=False)
 def start_order(order, bit_in, table, position, masks, values):  # type: ignore[no-untyped-def]
-    """Compute the state of an order.
-
-    Parameters
-    ----------
-    order : (n,) int64
-    bit_in : (n, n) int64
-        [u, v]: 2**i if u is candidate parent number i of v, else 0.
-    table : (n, 2**k) float64
-        Weight of each variable by its candidate parents that precede it.
-    position, masks, values : (n,) int64, (n,) int64, (n,) float64, output
-    """
+    """Compute the state of an order."""
+    # order: (n,) int64
+    # bit_in: (n, n) int64: [u, v]: 2**i if u is candidate parent number i of v, else 0
+    # table: (n, 2**k) float64: Weight of each variable by its candidate parents that precede it
+    # position, masks, values: (n,) int64, (n,) int64, (n,) float64, output
     for i in range(len(order)):
         v = order[i]
         position[v], masks[v] = i, 0
@@ -45,17 +39,9 @@ def start_order(order, bit_in, table, position, masks, values):  # type: ignore[
 
 @compiled("i8, f8, f8, i8[:], i8[:], i8[:], f8[:], i8[:, :], f8[:, :]", allocates=False)
 def swap(i, u, beta, order, position, masks, values, bit_in, table):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Exchange the variables at positions i and i + 1, or leave them; returns whether they were exchanged.
-
-    Parameters
-    ----------
-    i : int64
-    u : float64
-        A uniform random number.
-    beta : float64
-    order, position, masks, values, bit_in, table
-        See `start_order`.
-    """
+    """Exchange the variables at positions i and i + 1, or leave them; returns whether they were exchanged."""
+    # u: A uniform random number
+    # order, position, masks, values, bit_in, table: See `start_order`
     a, b = order[i], order[i + 1]
     in_a, in_b = bit_in[b, a], bit_in[a, b]
     new_a, new_b = table[a, masks[a] | in_a], table[b, masks[b] & ~in_b]
@@ -71,21 +57,10 @@ def swap(i, u, beta, order, position, masks, values, bit_in, table):  # type: ig
 
 @compiled("i8, f8, f8, i8[:], i8[:], i8[:], f8[:], i8[:, :], f8[:, :], f8[:, :]", allocates=False)
 def relocate(v, u, beta, order, position, masks, values, bit_in, table, scratch):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Move a variable to a position that is drawn from all positions by their weights.
-
-    Parameters
-    ----------
-    v : int64
-    u, beta, order, position, masks, values, bit_in, table
-        See `swap`.
-    scratch : (3, n) float64
-        Afterwards, row 0 has the weights of all positions.
-
-    Returns
-    -------
-    float64
-        The weight of the new order.
-    """
+    """Move a variable to a position that is drawn from all positions by their weights."""
+    # u, beta, order, position, masks, values, bit_in, table: See `swap`
+    # scratch: (3, n) float64: Afterwards, row 0 has the weights of all positions
+    # returns The weight of the new order.
     n, now = len(order), position[v]
     weights, other, gain = scratch[0], scratch[1], scratch[2]
     base = 0.0  # sum of the values of the others if all follow v
@@ -172,33 +147,18 @@ def order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     n_steps, first, thin, chain, seed, settings, order, position, masks, values, bit_in, table, candidates, hits, sums,
     trace, best
 ):  # fmt: skip
-    """Run a chain.
-
-    Parameters
-    ----------
-    n_steps, first : int64
-        Number of steps, and the number of the first one: the same numbers are the same random numbers.
-    thin : int64
-        After every `thin` steps the arcs are added to `sums`, and the weight to `trace`.
-    chain, seed : int64, uint64
-    settings : (3,) float64
-        beta of the first and of the last step, between which it grows geometrically; share of swaps.
-    order, position, masks, values, bit_in, table
-        See `start_order`; the state is updated.
-    candidates : (n, k) int64
-        Candidate parents of each variable, in the order of their bits.
-    hits : (n, k, 2**(k - 1)) float64
-        See `set_sums.log_sums_with_member`; of shape (n, k, 0) if no arcs are counted.
-    sums : (n, n) uint64
-    trace : (n_steps // thin,) float64, output
-    best : (n,) int64
-        The order of the highest weight since the call; at first that of the state.
-
-    Returns
-    -------
-    float64
-        The weight of `best`.
-    """
+    """Run a chain."""
+    # n_steps, first: Number of steps, and the number of the first one: the same numbers are the same random numbers
+    # thin: After every `thin` steps the arcs are added to `sums`, and the weight to `trace`
+    # settings: (3,) float64: beta of the first and of the last step, between which it grows geometrically; share of
+    #     swaps
+    # order, position, masks, values, bit_in, table: See `start_order`; the state is updated
+    # candidates: (n, k) int64: Candidate parents of each variable, in the order of their bits
+    # hits: (n, k, 2**(k - 1)) float64: See `set_sums.log_sums_with_member`; of shape (n, k, 0) if no arcs are counted
+    # sums: (n, n) uint64
+    # trace: (n_steps // thin,) float64, output
+    # best: (n,) int64: The order of the highest weight since the call; at first that of the state
+    # returns The weight of `best`.
     n = len(order)
     scratch = np.empty((3, n))
     beta, share = settings[0], settings[2]

@@ -41,16 +41,10 @@ def with_outer(tables, v, before, met, total):  # type: ignore[no-untyped-def]
 
 @compiled("i8[:], SetTables, i8[:], f8[:]", allocates=False)
 def totals_of_order(order, tables, before, totals):  # type: ignore[no-untyped-def]
-    """ln of the total weight of the parent sets of each variable that an order allows.
-
-    Parameters
-    ----------
-    order : (n,) int64
-    tables : SetTables
-    before : (n,) int64, output
-        The possible parents of each variable that precede it, as bits.
-    totals : (n,) float64, output
-    """
+    """ln of the total weight of the parent sets of each variable that an order allows."""
+    # order: (n,) int64
+    # before: (n,) int64, output: The possible parents of each variable that precede it, as bits
+    # totals: (n,) float64, output
     inner = (1 << tables.hits.shape[1]) - 1
     for v in range(len(order)):
         before[v] = 0
@@ -157,28 +151,13 @@ def corrected_order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     the outer sets, or the old one restored (surrogate transitions, Liu, 2001): `thin` steps, each of which is one of
     several moves at random, are a move in balance with the weight without outer sets. Then `n_full` variables are
     relocated by the full weights, so that the chain moves also where most of the weight is that of outer sets.
-
-    Parameters
-    ----------
-    n_samples : int64
-    n_full : int64
-    first, thin, chain, seed, settings
-        See `jtgpu.learn.dags.loops.orders.order_steps`.
-    tables : SetTables
-    bit_in : (n, n) int64
-        [u, v]: 2**i if u is candidate parent number i of v, else 0.
-    order : (n,) int64
-        The state, updated.
-    arcs : (n, n) uint64
-        Sums over the samples, in units of 2**-32; updated.
-    trace : (n_samples,) float64, output
-        Weight of each sample.
-
-    Returns
-    -------
-    int64
-        How many of the new orders were accepted.
     """
+    # first, thin, chain, seed, settings: See `jtgpu.learn.dags.loops.orders.order_steps`
+    # bit_in: (n, n) int64: [u, v]: 2**i if u is candidate parent number i of v, else 0
+    # order: (n,) int64: The state, updated
+    # arcs: (n, n) uint64: Sums over the samples, in units of 2**-32; updated
+    # trace: (n_samples,) float64, output: Weight of each sample
+    # returns How many of the new orders were accepted.
     n, m = len(order), tables.candidates.shape[1]
     position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     before, totals, old, best = np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)

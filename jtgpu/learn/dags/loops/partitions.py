@@ -321,12 +321,9 @@ def _change_partition(tables, chain, m, kind, beta, random):  # type: ignore[no-
     """Propose another partition, and accept or reject it.
 
     Proposals that the rough weights reject need no exact ones (delayed acceptance, Christen and Fox, 2005).
-
-    Returns
-    -------
-    (int64, float64, bool)
-        The number of parts, ln of the probability of acceptance (or more, if that is 1), and whether it was accepted.
     """
+    # returns (int64, float64, bool): The number of parts, ln of the probability of acceptance (or more, if that is 1),
+    #     and whether it was accepted.
     part, new = chain.part, chain.new
     for v in range(len(part)):
         new[0, v] = part[v]
@@ -532,13 +529,8 @@ def _take_sample(tables, chain, random, arcs, best, highest):  # type: ignore[no
 
 @compiled(allocates=False)
 def _step(tables, chain, m, shares, beta, random):  # type: ignore[no-untyped-def]
-    """A move of a kind that is drawn by the shares; reversals, which change the graph, only if beta is 1.
-
-    Returns
-    -------
-    (int64, int64, float64, bool)
-        The kind, and the results of `_change_partition`.
-    """
+    """A move of a kind that is drawn by the shares; reversals, which change the graph, only if beta is 1."""
+    # returns (int64, int64, float64, bool): The kind, and the results of `_change_partition`.
     u = uniform(_word(random, KIND))
     x = u - shares[0] if beta == 1.0 else u * (1.0 - shares[0])
     if x < 0.0:
@@ -587,39 +579,21 @@ def _exchange(ladder, weights, seed, step, chain, parents):  # type: ignore[no-u
 def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     n_steps, first, thin, chain, seed, shares, tables, ladder, part, parents, arcs, trace, best, counts, script, ratios
 ):  # fmt: skip
-    """Run a chain of R replicas, each at a level of the ladder; the first level has the posterior.
-
-    Parameters
-    ----------
-    n_steps, first : int64
-        Number of steps, and the number of the first one: the same numbers are the same random numbers.
-    thin : int64
-        After every `thin` steps a graph is drawn; its arcs are added to `arcs`, the partition's weight to `trace`.
-    chain, seed : int64, uint64
-    shares : (3,) float64
-        Of reversals, of splits and merges, and of swaps. The other steps relocate a variable.
-    tables : SetTables
-    ladder : Ladder
-        `levels` and `swaps` are updated.
-    part, parents : (R, n) int64
-        The state, updated: the part of each variable, and its parents as bits, or -1 where they are not drawn.
-    arcs : (n, n) uint64
-        Sums over the samples of the first level, in units of 2**-32.
-    trace : (n_steps // thin,) float64, output
-    best : (n,) int64, output
-        Parents in the drawn graph of the highest weight.
-    counts : (8,) int64
-        Proposals and acceptances of each kind of move at the first level, in the order of `shares`; updated.
-    script : (n_steps, W) uint64
-        Random words for each step, for tests; none: they are functions of the counters.
-    ratios : (n_steps,) float64, output
-        With a script: ln of the ratio by which each step was accepted or rejected.
-
-    Returns
-    -------
-    float64
-        The weight of `best`; -inf if no graph was drawn.
-    """
+    """Run a chain of R replicas, each at a level of the ladder; the first level has the posterior."""
+    # n_steps, first: Number of steps, and the number of the first one: the same numbers are the same random numbers
+    # thin: After every `thin` steps a graph is drawn; its arcs are added to `arcs`, the partition's weight to `trace`
+    # shares: (3,) float64: Of reversals, of splits and merges, and of swaps. The other steps relocate a variable.
+    # ladder: `levels` and `swaps` are updated
+    # part, parents: (R, n) int64: The state, updated: the part of each variable, and its parents as bits, or -1 where
+    #     they are not drawn
+    # arcs: (n, n) uint64: Sums over the samples of the first level, in units of 2**-32
+    # trace: (n_steps // thin,) float64, output
+    # best: (n,) int64, output: Parents in the drawn graph of the highest weight
+    # counts: (8,) int64: Proposals and acceptances of each kind of move at the first level, in the order of `shares`;
+    #     updated
+    # script: (n_steps, W) uint64: Random words for each step, for tests; none: they are functions of the counters
+    # ratios: (n_steps,) float64, output: With a script: ln of the ratio by which each step was accepted or rejected
+    # returns The weight of `best`; -inf if no graph was drawn.
     n_replicas, n = part.shape
     replicas = _Replicas(
         part, parents, np.full((n_replicas, n), -2), np.full((n_replicas, n), -2), np.zeros((n_replicas, n)),

@@ -19,17 +19,10 @@ _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 @compiled(allocates=False)
 def philox(seed, step, chain, draw):  # type: ignore[no-untyped-def]
-    """Four words of 32 bits, as uint64.
-
-    Parameters
-    ----------
-    seed : uint64
-        The key.
-    step : uint64
-        Words 0 and 1 of the counter.
-    chain, draw : uint64
-        Words 2 and 3 of the counter, below 2**32.
-    """
+    """Four words of 32 bits, as uint64."""
+    # seed: The key
+    # step: Words 0 and 1 of the counter
+    # chain, draw: Words 2 and 3 of the counter, below 2**32
     k0, k1 = seed & _LOW, seed >> _32
     c0, c1, c2, c3 = step & _LOW, step >> _32, chain & _LOW, draw & _LOW
     for _ in range(10):

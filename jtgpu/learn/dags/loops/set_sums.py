@@ -14,15 +14,10 @@ __all__ = ["best_of_subsets", "log_sums_of_subsets", "log_sums_with_member"]
 
 @compiled("f8[:], i8[:], f8[:]")
 def log_sums_of_subsets(log_weights, masks, log_sums):  # type: ignore[no-untyped-def]
-    """ln of the total weight of the parent sets within each set of candidates.
-
-    Parameters
-    ----------
-    log_weights : (M,) float64
-    masks : (M,) int64
-        The parent sets, as bits.
-    log_sums : (2**k,) float64, output
-    """
+    """ln of the total weight of the parent sets within each set of candidates."""
+    # log_weights: (M,) float64
+    # masks: (M,) int64: The parent sets, as bits
+    # log_sums: (2**k,) float64, output
     size = len(log_sums)
     mantissas, exponents = np.zeros(size), np.full(size, np.int64(ZERO))
     for i in range(len(masks)):
@@ -34,16 +29,10 @@ def log_sums_of_subsets(log_weights, masks, log_sums):  # type: ignore[no-untype
 
 @compiled("f8[:], i8[:], i8, f8[:]")
 def log_sums_with_member(log_weights, masks, bit, log_sums):  # type: ignore[no-untyped-def]
-    """ln of the total weight of the parent sets that contain a candidate, within each set of the other candidates.
-
-    Parameters
-    ----------
-    log_weights, masks
-        See `log_sums_of_subsets`.
-    bit : int64
-        The candidate; its bit is squeezed out of the sets.
-    log_sums : (2**(k - 1),) float64, output
-    """
+    """ln of the total weight of the parent sets that contain a candidate, within each set of the other candidates."""
+    # log_weights, masks: See `log_sums_of_subsets`
+    # bit: The candidate; its bit is squeezed out of the sets
+    # log_sums: (2**(k - 1),) float64, output
     size = len(log_sums)
     mantissas, exponents = np.zeros(size), np.full(size, np.int64(ZERO))
     low = (1 << bit) - 1

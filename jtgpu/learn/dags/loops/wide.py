@@ -74,13 +74,8 @@ def add_to(mantissas, exponents, i, mantissa, exponent):  # type: ignore[no-unty
 
 @compiled(allocates=False)
 def subset_sums(mantissas, exponents):  # type: ignore[no-untyped-def]
-    """Replace the value of each set by the sum over its subsets (zeta transform).
-
-    Parameters
-    ----------
-    mantissas, exponents : (2**k,) float64, (2**k,) int64
-        By set, as a number of k bits.
-    """
+    """Replace the value of each set by the sum over its subsets (zeta transform)."""
+    # mantissas, exponents: (2**k,) float64, (2**k,) int64: By set, as a number of k bits
     half = 1
     while half < len(mantissas):
         for base in range(0, len(mantissas), 2 * half):

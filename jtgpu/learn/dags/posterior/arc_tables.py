@@ -20,12 +20,7 @@ __all__ = ["Arc", "ArcTable", "ParentSet", "ParentSets", "variable_number"]
 
 
 def variable_number(names: Sequence[str], name: str | int) -> int:
-    """Number of a variable.
-
-    Raises
-    ------
-    UnknownVariable
-    """
+    """Number of a variable."""
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < len(names):
         return int(name)
     if name in names:

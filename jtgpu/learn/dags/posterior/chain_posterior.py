@@ -37,20 +37,10 @@ MAX_FIRST_STEPS = 200_000
 
 
 class ChainOptions(NamedTuple):
-    """How many chains run, and how.
-
-    Attributes
-    ----------
-    number : int
-    replicas : int or "auto"
-        0: not tempered.
-    cluster : str, jtgpu.cluster.Cluster or None
-    checkpoint : path or None
-    progress : callable or None
-    """
+    """How many chains run, and how."""
 
     number: int
-    replicas: int | str
+    replicas: int | str  # 0: not tempered
     cluster: Any
     checkpoint: str | Path | None
     progress: Callable[[str], None] | None
@@ -150,14 +140,8 @@ def _first_orders(problem: Problem, tables: CandidateTables, n_chains: int) -> o
 
 
 def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float, made: tuple[int, float]) -> str:
-    """What is known after a round; the error shrinks like the square root of the steps.
-
-    Parameters
-    ----------
-    run, estimate, tolerance
-    made : (int, float)
-        Steps of each chain, and seconds, since the chains began.
-    """
+    """What is known after a round; the error shrinks like the square root of the steps."""
+    # made: (int, float): Steps of each chain, and seconds, since the chains began
     error, done, n_chains = float(estimate.errors.max()), run.state.n_steps, len(run.state.arcs)
     rate = made[0] / max(made[1], 1e-9)
     left = done * ((error / tolerance) ** 2 - 1.0) / max(rate, 1e-9)

@@ -33,26 +33,15 @@ MAX_CANDIDATES = 12  # by default; of the search for the best graph: 16
 
 @dataclass(frozen=True)
 class ChainSets:
-    """Parent sets of chains.
-
-    Attributes
-    ----------
-    tables : CandidateTables
-    best : BestGraph
-    chain_tables : SetTables
-    coverage : callable
-        Returns the shares of the posterior of each variable's parents that are summed, (n,), given some orders; None if
-        all sets are.
-    by_lists : bool
-        Whether the candidates were given by name, so that other parents are impossible.
-    notes : tuple of str
-    """
+    """Parent sets of chains."""
 
     tables: CandidateTables
     best: BestGraph
     chain_tables: SetTables
+    # Returns the shares of the posterior of each variable's parents that are summed, (n,), given some orders; None if
+    #     all sets are
     coverage: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None
-    by_lists: bool
+    by_lists: bool  # whether the candidates were given by name, so that other parents are impossible
     notes: tuple[str, ...]
 
 

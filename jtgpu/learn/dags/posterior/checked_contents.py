@@ -121,14 +121,8 @@ def _check_parent_sets(every: Any, n: int) -> None:
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[str]]) -> None:
-    """Raise a `ValueError` that names an array that is absent or wrong.
-
-    Parameters
-    ----------
-    arrays : mapping
-    states : sequence of sequences of str
-        Of the n variables.
-    """
+    """Raise a `ValueError` that names an array that is absent or wrong."""
+    # states: sequence of sequences of str: Of the n variables
     n = len(states)
     for name, (kind, ndim) in ARRAYS.items():
         if name not in arrays:

@@ -15,14 +15,8 @@ MAX_EXACT = 14  # variables on cycles of probable arcs, whose orders are compare
 
 
 def most_probable_first(p: NDArray[np.float64], threshold: float) -> NDArray[np.bool_]:
-    """The arcs above a probability, the most probable first, each unless it closes a cycle.
-
-    Parameters
-    ----------
-    p : (n, n) ndarray of float64
-        [parent, child].
-    threshold : float
-    """
+    """The arcs above a probability, the most probable first, each unless it closes a cycle."""
+    # p: (n, n) ndarray of float64: [parent, child]
     n = len(p)
     arcs, reach = np.zeros((n, n), np.bool_), np.eye(n, dtype=np.bool_)
     found = [(u, v) for u, v in np.argwhere(p > threshold).tolist() if u != v]

@@ -30,26 +30,7 @@ class Source(Protocol):
 
 
 class Facts(NamedTuple):
-    """What is known about the computation of a posterior.
-
-    Attributes
-    ----------
-    method : str
-    prior : str
-    log_evidence : float or None
-    converged : bool
-    rhat, ess_samples, max_difference : float
-    n_steps, n_chains, n_samples : int
-    coverage : float or None
-    low_coverage : str
-    candidates : dict or None
-    moves : dict
-    notes : tuple of str
-    shortfall : tuple of str
-        The criteria of convergence that chains do not meet.
-    betas, swap_rates : list of float
-        Levels of tempered chains, and the shares of accepted exchanges of neighbouring levels; else empty.
-    """
+    """What is known about the computation of a posterior."""
 
     method: str
     prior: str
@@ -66,9 +47,11 @@ class Facts(NamedTuple):
     candidates: dict[str, list[str]] | None = None
     moves: dict[str, float] | None = None
     notes: tuple[str, ...] = ()
+    # betas, swap_rates: list of float: Levels of tempered chains, and the shares of accepted exchanges of neighbouring
+    #     levels; else empty
     betas: Sequence[float] = ()
     swap_rates: Sequence[float] = ()
-    shortfall: Sequence[str] = ()
+    shortfall: Sequence[str] = ()  # tuple of str: The criteria of convergence that chains do not meet
 
     def summary(self, largest_error: float) -> str:
         """How precise the posterior is, in one line."""

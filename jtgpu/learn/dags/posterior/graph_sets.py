@@ -25,15 +25,9 @@ DIGITS = 12  # of shares of graphs: 0.9685, not 0.9684999999999999
 
 
 def arcs_of(graphs: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Adjacency matrices [..., parent, child] of graphs.
-
-    Parameters
-    ----------
-    graphs : (..., n) ndarray of int64
-        Parents as bits of the candidates.
-    candidates : (n, k) ndarray of int64
-        -1 where there are fewer.
-    """
+    """Adjacency matrices [..., parent, child] of graphs."""
+    # graphs: (..., n) ndarray of int64: Parents as bits of the candidates
+    # candidates: (n, k) ndarray of int64: -1 where there are fewer
     n, k = candidates.shape
     found = np.zeros((*graphs.shape[:-1], n, n), np.bool_)
     for v in range(n):
@@ -60,14 +54,9 @@ def reachable(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def path_probabilities(
     graphs: NDArray[np.int64], candidates: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Probability that a path leads from one variable to another, and its standard error, (n, n) each.
-
-    Parameters
-    ----------
-    graphs : (T, C, n) ndarray of int64
-        T graphs of each of C chains.
-    candidates : (n, k) ndarray of int64
-    """
+    """Probability that a path leads from one variable to another, and its standard error, (n, n) each."""
+    # graphs: (T, C, n) ndarray of int64: T graphs of each of C chains
+    # candidates: (n, k) ndarray of int64
     length, n_chains, n = graphs.shape
     rows = evenly(length, int(MAX_WORK / (n_chains * n**3 * max(n.bit_length(), 1))))
     means = np.zeros((n_chains, n, n))
@@ -155,12 +144,8 @@ def _common_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def distinct(graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Distinct graphs, the most frequent first, and their shares.
-
-    Parameters
-    ----------
-    graphs : (D, n) ndarray of int64
-    """
+    """Distinct graphs, the most frequent first, and their shares."""
+    # graphs: (D, n) ndarray of int64
     found, counts = np.unique(graphs, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return found[order], counts[order] / len(graphs)

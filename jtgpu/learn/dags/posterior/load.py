@@ -33,15 +33,12 @@ class SavedSource:
         self._graphs, self._parent_sets, self._properties = graphs, parent_sets, properties
 
     def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         return self._properties[name]
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         return self._graphs
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         if self._parent_sets is None:
             return None
         return [(tuple(members), p, 0.0) for members, p in self._parent_sets[v]]

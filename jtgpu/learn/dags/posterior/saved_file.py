@@ -33,17 +33,10 @@ def file_contents(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
 
 
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of a file.
-
-    Raises
-    ------
-    ArgumentError
-        If `path` is no path.
-    FormatError
-        If it is no file of a posterior, of another version, or damaged.
-    FileError
-        If it cannot be read.
-    """
+    """Header and arrays of a file."""
+    # raises ArgumentError: If `path` is no path.
+    # raises FormatError: If it is no file of a posterior, of another version, or damaged.
+    # raises FileError: If it cannot be read.
     path = file_path("path", path)
     require_file(path)
     try:

@@ -35,51 +35,26 @@ MAX_SETS = 1000  # parent sets of a variable that are listed
 
 
 class Given(NamedTuple):
-    """What a posterior belongs to.
-
-    Attributes
-    ----------
-    table : CodedTable
-    tables : CandidateTables
-    best : Structure
-        The graph of the highest weight.
-    structure_of : callable
-        Makes a `Structure` of another graph.
-    prior : str
-    ess : float
-        Equivalent sample size of CPTs.
-    seed : int
-    threads : int or None
-    notes : tuple of str
-    """
+    """What a posterior belongs to."""
 
     table: CodedTable
     tables: CandidateTables
-    best: Structure
-    structure_of: Callable[[BestGraph], Structure]
+    best: Structure  # the graph of the highest weight
+    structure_of: Callable[[BestGraph], Structure]  # makes a `Structure` of another graph
     prior: str
-    ess: float
+    ess: float  # equivalent sample size of CPTs
     seed: int
     threads: int | None
     notes: tuple[str, ...] = ()
 
 
 class Covered(NamedTuple):
-    """Parent sets that chains sum.
+    """Parent sets that chains sum."""
 
-    Attributes
-    ----------
-    parents : (n, m) ndarray of int64
-        Possible parents; -1 where there are fewer.
-    shares : (n,) ndarray of float64 or None
-        Shares of the posterior of each variable's parents that are summed; None: 1.
-    by_lists : bool
-        Whether other parents are impossible.
-    """
-
-    parents: NDArray[np.int64]
+    parents: NDArray[np.int64]  # (n, m) ndarray of int64: Possible parents; -1 where there are fewer
+    # (n,) ndarray of float64 or None: Shares of the posterior of each variable's parents that are summed; None: 1
     shares: NDArray[np.float64] | None
-    by_lists: bool
+    by_lists: bool  # whether other parents are impossible
 
     def summary(self, names: Sequence[str]) -> tuple[float | None, str]:
         """The least share, and a warning if it is low."""
@@ -96,19 +71,10 @@ class Covered(NamedTuple):
 
 
 class ExactSource:
-    """Graphs are drawn independently when they are needed; parent sets are exact.
-
-    Parameters
-    ----------
-    given : Given
-    exact : ExactPosterior
-    draw : callable
-        Draws a number of graphs, (D, n) bits of the candidates.
-    by_orders : bool
-        Whether graphs weigh more, the more orders they allow.
-    drawn : (DRAWS, n) ndarray of int64, optional
-        What it returned for `DRAWS`.
-    """
+    """Graphs are drawn independently when they are needed; parent sets are exact."""
+    # draw: Draws a number of graphs, (D, n) bits of the candidates
+    # by_orders: Whether graphs weigh more, the more orders they allow
+    # drawn: (DRAWS, n) ndarray of int64: What it returned for `DRAWS`
 
     def __init__(
         self, given: Given, exact: ExactPosterior, draw: Callable[[int], NDArray[np.int64]], by_orders: bool,
@@ -119,7 +85,6 @@ class ExactSource:
         self._drawn = (np.empty((0, n), np.int64) if drawn is None else drawn).reshape(-1, GROUPS, n)
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         wanted = -(-max(n or 0, DRAWS) // GROUPS)
         if len(self._drawn) != wanted:
             self._drawn = self._draw(wanted * GROUPS).reshape(wanted, GROUPS, -1)
@@ -135,7 +100,6 @@ class ExactSource:
         return PROPERTIES[name](graphs, tables.candidates)
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         p, own = self._exact.families[v], self._given.tables.candidates[v]
         first = np.argsort(-p, kind="stable")[:MAX_SETS].tolist()
         masks = self._given.tables.masks
@@ -173,11 +137,9 @@ class ChainSource:
         self._after_round = after_round
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         return self._run.kept_graphs()
 
     def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         return PROPERTIES[name](self.graphs(), self._covered.parents)
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:

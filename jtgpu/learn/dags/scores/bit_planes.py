@@ -15,28 +15,18 @@ ALIGNMENT = 4  # words of a plane are a multiple of this
 
 
 class BitPlanes(NamedTuple):
-    """Bit planes of a table.
+    """Bit planes of a table."""
 
-    Attributes
-    ----------
-    words : (P, W) ndarray of uint64
-        Bit t % 64 of word t // 64 is set if row t is in the plane's state. Bits beyond the last row are 0.
-    ptr : (n,) ndarray of int64
-        First plane of each variable.
-    """
-
+    # (P, W) ndarray of uint64: Bit t % 64 of word t // 64 is set if row t is in the plane's state. Bits beyond the last
+    #     row are 0.
     words: NDArray[np.uint64]
-    ptr: NDArray[np.int64]
+    ptr: NDArray[np.int64]  # (n,) ndarray of int64: First plane of each variable
 
 
 def bit_planes(codes: NDArray[np.uint8], card: NDArray[np.int64]) -> BitPlanes:
-    """Make the bit planes of a table.
-
-    Parameters
-    ----------
-    codes : (n, N) ndarray of uint8
-    card : (n,) ndarray of int64
-    """
+    """Make the bit planes of a table."""
+    # codes: (n, N) ndarray of uint8
+    # card: (n,) ndarray of int64
     ptr = np.concatenate([[0], np.cumsum(card - 1)])
     n_bytes = -(-codes.shape[1] // (64 * ALIGNMENT)) * 8 * ALIGNMENT
     packed = np.zeros((int(ptr[-1]), n_bytes), np.uint8)

@@ -38,29 +38,15 @@ MAX_SHOWN = 40  # characters of a cell in a message
 
 @dataclass(frozen=True)
 class CodedTable:
-    """A table of discrete data.
+    """A table of discrete data."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the n variables, in the order of the columns.
-    states : tuple of tuple of str
-        Names of the states of each variable, at least two and at most 255.
-    codes : (n, N) ndarray of uint8
-        State of each variable in each row; 255: missing.
-    weights : (N,) ndarray of int64, optional
-        How often each row occurs. None: once.
-    dropped : int
-        Number of rows that were left out, because cells are missing.
-    missing : MissingReport
-        Missing cells of the table, before rows were left out.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # tuple of str: Names of the n variables, in the order of the columns
+    # tuple of tuple of str: Names of the states of each variable, at least two and at most 255
     states: tuple[tuple[str, ...], ...]
-    codes: NDArray[np.uint8]
-    weights: NDArray[np.int64] | None = None
-    dropped: int = 0
+    codes: NDArray[np.uint8]  # (n, N) ndarray of uint8: State of each variable in each row; 255: missing
+    weights: NDArray[np.int64] | None = None  # (N,) ndarray of int64: How often each row occurs. None: once.
+    dropped: int = 0  # number of rows that were left out, because cells are missing
+    # Missing cells of the table, before rows were left out
     missing: MissingReport = field(default_factory=MissingReport)
 
     @cached_property
@@ -101,29 +87,17 @@ def code_table(
     na_values: Any = None,
     dialect: CsvDialect | None = None,
 ) -> CodedTable:
-    """Convert a table to state numbers.
-
-    Parameters
-    ----------
-    data : data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or CodedTable
-        The columns of an array are named ``x0``, ``x1``, ...
-    states : mapping or network, optional
-        The states of variables, in order. If it is a network, its variables must be columns, and only they are used.
-        Default: the categories of a categorical column, otherwise the distinct values, sorted.
-    missing : {"error", "drop", "available"}
-        How to treat rows with missing cells: refuse them, leave them out, or keep them unless all cells are missing.
-    weights : (N,) array_like of int, optional
-        How often each row occurs.
-    na_values : str or iterable of str, optional
-        See `jtgpu.learn.structure`.
-    dialect : CsvDialect, optional
-
-    Raises
-    ------
-    DataError
-        If the table is empty or ragged, a cell is missing or not a declared state, or a column cannot be learned from:
-        one value only, more than 255 values, numbers that are not whole, or values that all differ.
-    """
+    """Convert a table to state numbers."""
+    # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
+    #     CodedTable: The columns of an array are named ``x0``, ``x1``,
+    # states: The states of variables, in order. If it is a network, its variables must be columns, and only they are
+    #     used. Default: the categories of a categorical column, otherwise the distinct values, sorted.
+    # missing: {"error", "drop", "available"}: How to treat rows with missing cells: refuse them, leave them out, or
+    #     keep them unless all cells are missing
+    # weights: (N,) array_like of int: How often each row occurs
+    # na_values: str or iterable of str: See `jtgpu.learn.structure`
+    # raises DataError: If the table is empty or ragged, a cell is missing or not a declared state, or a column cannot
+    #     be learned from: one value only, more than 255 values, numbers that are not whole, or values that all differ.
     choice("missing", missing, MISSING_CHOICES)
     if isinstance(data, CodedTable):
         if states is not None or weights is not None:
@@ -284,13 +258,8 @@ def _complete_rows(
 
 
 def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
-    """Weights as integers.
-
-    Raises
-    ------
-    DataError
-        If they are not whole: a Dirichlet prior scores counts of cases.
-    """
+    """Weights as integers."""
+    # raises DataError: If they are not whole: a Dirichlet prior scores counts of cases.
     if weights is None:
         return None
     given = np.asarray(weights)

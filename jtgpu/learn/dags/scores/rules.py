@@ -33,26 +33,16 @@ class CellFunctions:
     """Functions of a count that are summed over the cells of a table.
 
     A function is ln Gamma(shape + count) - ln Gamma(shape), or count ln count if its shape is 0.
-
-    Attributes
-    ----------
-    mode : int
-        One of `jtgpu.learn.dags.count_modes`, or `AVAILABLE`.
-    shapes : (G,) float64
-    products : (G,) int64
-        Mode `BY_CELLS`: the number of cells of the tables that use a function, ascending.
-    arities : (A,) int64
-        For k2 and bdj: function 0 is that of the family's cells, function 1 + i that of a parent configuration of a
-        child with ``arities[i]`` states.
-    values : (G, F) float64
-        The functions of the counts 0 to F - 1.
     """
 
-    mode: int
-    shapes: NDArray[np.float64]
+    mode: int  # one of `jtgpu.learn.dags.count_modes`, or `AVAILABLE`
+    shapes: NDArray[np.float64]  # (G,) float64
+    # (G,) int64: Mode `BY_CELLS`: the number of cells of the tables that use a function, ascending
     products: NDArray[np.int64]
+    # (A,) int64: For k2 and bdj: function 0 is that of the family's cells, function 1 + i that of a parent
+    #     configuration of a child with ``arities[i]`` states
     arities: NDArray[np.int64]
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  # (G, F) float64: The functions of the counts 0 to F - 1
 
     def parent_row(self, r: int) -> int:
         """Which function of the parents' table is subtracted for a child of r states; -1 for a score by family."""

@@ -46,39 +46,19 @@ def set_values(  # noqa: PLR0913
     only_last: bool = False,
     prefixes: tuple[int, int] | None = None,
 ) -> list[NDArray[np.float64]]:
-    """Count the sets of at most ``max_parents + 1`` variables.
-
-    Parameters
-    ----------
-    table : CodedTable
-    functions : CellFunctions
-        Made for these variables, or more.
-    max_parents : int
-    ess : float
-        Of BDs scores.
-    max_cells : int
-        Larger tables are left out; their values are -inf.
-    memory_limit : int, optional
-        In bytes. Default: 80 % of the free memory.
-    threads : int, optional
-        Default: the number of cores. The result does not depend on it.
-    only_last : bool
-        Of the largest sets, only those with the last variable are counted; the values of the others are undefined.
-    prefixes : (int, int), optional
-        Of the largest sets, only those are counted whose larger members, all but the smallest, have these ranks; only
-        their values are returned.
-
-    Returns
-    -------
-    list of (K, C(n, l)) ndarray of float64
-        Sums over the cells of the tables of the sets of l = 0, 1, ..., ``max_parents + 1`` variables, by rank; see
-        `jtgpu.learn.dags.loops.counts.count_sets`.
-
-    Raises
-    ------
-    TableTooLarge
-        If the tables and values need more memory.
-    """
+    """Count the sets of at most ``max_parents + 1`` variables."""
+    # functions: Made for these variables, or more
+    # ess: Of BDs scores
+    # max_cells: Larger tables are left out; their values are -inf
+    # memory_limit: In bytes. Default: 80 % of the free memory.
+    # threads: Default: the number of cores. The result does not depend on it.
+    # only_last: Of the largest sets, only those with the last variable are counted; the values of the others are
+    #     undefined
+    # prefixes: (int, int): Of the largest sets, only those are counted whose larger members, all but the smallest, have
+    #     these ranks; only their values are returned
+    # returns list of (K, C(n, l)) ndarray of float64: Sums over the cells of the tables of the sets of l = 0, 1, ...,
+    #     ``max_parents + 1`` variables, by rank; see `jtgpu.learn.dags.loops.counts.count_sets`.
+    # raises TableTooLarge: If the tables and values need more memory.
     if functions.mode == AVAILABLE:
         return _available_values(table, functions, max_parents, max_cells, memory_limit, threads, only_last, prefixes)
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1

@@ -45,14 +45,9 @@ def set_values_on(  # noqa: PLR0913
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> list[NDArray[np.float64]]:
-    """`set_values`, bit-identical: the sets of ``max_parents + 1`` variables are counted on a cluster.
-
-    Parameters
-    ----------
-    cluster : str or jtgpu.cluster.Cluster
-    table, functions, max_parents, ess, max_cells, memory_limit, threads
-        See `set_values`; the last two are those of this process, which counts the smaller sets.
-    """
+    """`set_values`, bit-identical: the sets of ``max_parents + 1`` variables are counted on a cluster."""
+    # table, functions, max_parents, ess, max_cells, memory_limit, threads: See `set_values`; the last two are those of
+    #     this process, which counts the smaller sets
     options: dict[str, Any] = {
         "ess": ess, "max_cells": max_cells, "memory_limit": memory_limit, "threads": threads,
     }  # fmt: skip

@@ -23,35 +23,20 @@ __all__ = ["ColumnValues", "read_columns"]
 
 
 class ColumnValues(NamedTuple):
-    """A column as distinct values and indices.
+    """A column as distinct values and indices."""
 
-    Attributes
-    ----------
-    indices : (N,) ndarray of int64
-        -1: missing.
-    values : list
-        Python values, of which some may not occur.
-    has_order : bool
-        Whether `values` are the categories of a categorical column, in the user's order.
-    """
-
-    indices: NDArray[np.int64]
-    values: list[Any]
-    has_order: bool
+    indices: NDArray[np.int64]  # (N,) ndarray of int64: -1: missing
+    values: list[Any]  # python values, of which some may not occur
+    has_order: bool  # whether `values` are the categories of a categorical column, in the user's order
 
 
 def read_columns(
     data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
 ) -> tuple[list[str], list[ColumnValues], frozenset[str]]:
     """Names and columns of a table, and the words that mean a missing cell; columns of a CSV file in `states` are text.
-
-    Raises
-    ------
-    DataError
-        If it is not a table, two columns have the same name, or columns differ in length.
-    JtgpuError
-        If a file cannot be opened or read.
     """
+    # raises DataError: If it is not a table, two columns have the same name, or columns differ in length.
+    # raises JtgpuError: If a file cannot be opened or read.
     is_file = isinstance(data, (str, Path))
     words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
     if is_file:

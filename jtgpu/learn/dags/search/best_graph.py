@@ -31,23 +31,12 @@ STEPS = 1600  # of a restart, for each variable
 
 
 class BestGraph(NamedTuple):
-    """A graph, and an order of its variables.
+    """A graph, and an order of its variables."""
 
-    Attributes
-    ----------
-    parents : list of list of int
-        Ascending.
-    order : (n,) ndarray of int64
-    weight : float
-        Sum of the weights of its families.
-    n_steps : int
-        Steps of the search.
-    """
-
-    parents: list[list[int]]
-    order: NDArray[np.int64]
-    weight: float
-    n_steps: int = 0
+    parents: list[list[int]]  # list of list of int: Ascending
+    order: NDArray[np.int64]  # (n,) ndarray of int64
+    weight: float  # sum of the weights of its families
+    n_steps: int = 0  # steps of the search
 
 
 def exact_best(
@@ -57,22 +46,11 @@ def exact_best(
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> BestGraph:
-    """The graph of the highest weight (Silander and Myllymaki, 2006); time and memory grow like n 2^n.
-
-    Parameters
-    ----------
-    log_weights : (n, M) ndarray of float64
-    masks : (M,) ndarray of int64
-        The parent sets as bits; bits above the child are squeezed down by one.
-    memory_limit, threads : int, optional
-
-    Raises
-    ------
-    TableTooLarge
-        If there are more than 24 variables, or they need too much memory.
-    NetworkError
-        If no graph is possible.
-    """
+    """The graph of the highest weight (Silander and Myllymaki, 2006); time and memory grow like n 2^n."""
+    # log_weights: (n, M) ndarray of float64
+    # masks: (M,) ndarray of int64: The parent sets as bits; bits above the child are squeezed down by one
+    # raises TableTooLarge: If there are more than 24 variables, or they need too much memory.
+    # raises NetworkError: If no graph is possible.
     n = len(log_weights)
     half = 1 << max(n - 1, 0)
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
@@ -116,23 +94,13 @@ def best_by_orders(
     threads: int | None = None,
     first: NDArray[np.int64] | None = None,
 ) -> BestGraph:
-    """A graph of high weight: the best of the orders that annealed chains of relocations visit.
-
-    Parameters
-    ----------
-    tables : CandidateTables
-    constraints : Constraints
-        Start orders satisfy the required arcs.
-    seed : int
-    restarts : int
-        Number of chains. The first starts from the order of the variables, the others from random ones.
-    steps : int, optional
-        Of each chain. Default: 1,600 for each variable.
-    threads : int, optional
-        The result does not depend on it.
-    first : (n,) ndarray of int64, optional
-        Order from which the first chain starts. No graph that it allows is better than the result.
-    """
+    """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
+    # constraints: Start orders satisfy the required arcs
+    # restarts: Number of chains. The first starts from the order of the variables, the others from random ones.
+    # steps: Of each chain. Default: 1,600 for each variable.
+    # threads: The result does not depend on it
+    # first: (n,) ndarray of int64: Order from which the first chain starts. No graph that it allows is better than the
+    #     result.
     n = len(tables.candidates)
     steps = STEPS * n if steps is None else steps
     best_sets = tables.best(threads)

@@ -42,27 +42,14 @@ def climb(  # noqa: PLR0913
     restarts: int = 0,
     seed: int = 0,
 ) -> BestGraph:
-    """A local optimum of the weight.
-
-    Parameters
-    ----------
-    coded : CodedTable
-    rule, prior, constraints
-    tabu : bool
-        Whether to go on from a local optimum, to the best graph that is not among the last 100, until 100 moves have
-        not found a better one.
-    start : (n, n) ndarray of bool, optional
-        The first graph, [parent, child]. Default: that of the required arcs.
-    restarts : int
-        How often to climb again, from the best graph after some random moves: one for every two variables, at least 5.
-    seed : int
-        Of these moves.
-
-    Raises
-    ------
-    NetworkError
-        If the table of a family of required arcs has more than 1e6 cells.
-    """
+    """A local optimum of the weight."""
+    # tabu: Whether to go on from a local optimum, to the best graph that is not among the last 100, until 100 moves
+    #     have not found a better one
+    # start: (n, n) ndarray of bool: The first graph, [parent, child]. Default: that of the required arcs.
+    # restarts: How often to climb again, from the best graph after some random moves: one for every two variables, at
+    #     least 5
+    # seed: Of these moves
+    # raises NetworkError: If the table of a family of required arcs has more than 1e6 cells.
     n, card = len(coded.names), coded.cardinality
     first = (constraints.required if start is None else start).astype(np.uint8)
     kind, a = 0, float(rule.ess)

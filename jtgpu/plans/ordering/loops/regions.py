@@ -22,17 +22,10 @@ LN10, LN20 = 2.302585092994046, 2.995732273553991
 
 @compiled()
 def _rebuild(adjacent, parent, later):
-    """Compute every vertex's later neighbours in a forest.
-
-    Parameters
-    ----------
-    adjacent : (n, W) uint64
-        The graph.
-    parent : (n,) int64
-        The forest, -1 at roots.
-    later : (n, W) uint64
-        Receives the result.
-    """
+    """Compute every vertex's later neighbours in a forest."""
+    # adjacent: (n, W) uint64: The graph
+    # parent: (n,) int64: The forest, -1 at roots
+    # later: (n, W) uint64: Receives the result
     n, n_words = adjacent.shape
     waiting = np.zeros(n, np.int64)  # children of each vertex that are not eliminated yet
     left = np.zeros(n_words, np.uint64)
@@ -85,23 +78,12 @@ def _children(parent):
 
 @compiled()
 def _grow(parent, start, size, region):
-    """Collect a connected region of a forest, breadth first.
-
-    Parameters
-    ----------
-    parent : (n,) int64
-    start : int
-        Its first vertex.
-    size : int
-        Most vertices to collect.
-    region : Region
-        With room for n vertices; its arrays receive the result.
-
-    Returns
-    -------
-    int
-        Number of vertices of the region.
-    """
+    """Collect a connected region of a forest, breadth first."""
+    # parent: (n,) int64
+    # start: Its first vertex
+    # size: Most vertices to collect
+    # region: With room for n vertices; its arrays receive the result
+    # returns Number of vertices of the region.
     vertices, within = region.vertices, region.within
     within[:] = False
     ptr, children = _children(parent)
@@ -128,14 +110,10 @@ def _grow(parent, start, size, region):
 
 @compiled()
 def _clique_sum(weight, later, vertices):
-    """Sum of the costs of the elimination cliques of some vertices, maximal or not.
-
-    Parameters
-    ----------
-    weight : (n,) float64
-    later : (n, W) uint64
-    vertices : (m,) int64
-    """
+    """Sum of the costs of the elimination cliques of some vertices, maximal or not."""
+    # weight: (n,) float64
+    # later: (n, W) uint64
+    # vertices: (m,) int64
     total = 0.0
     for v in vertices:
         x = weight[v]
@@ -150,25 +128,14 @@ def _clique_sum(weight, later, vertices):
 
 @compiled()
 def _anneal_region(graph, weight, trial, later, region, heat, rng, stop, found):  # noqa: PLR0913
-    """Anneal a region from the forest `trial`; returns the best total.
-
-    Parameters
-    ----------
-    graph : Graph
-    weight : (n,) float64
-        ``graph.weight`` or ``graph.soft``.
-    trial : (n,) int64
-        Parents to start from; modified.
-    later : (n, W) uint64
-        Scratch memory.
-    region : Region
-    heat : Cooling
-        Temperatures relative to the sum of the region's cliques.
-    rng : (1,) uint64
-    stop : (1,) uint8
-    found : (n,) int64
-        Receives the parents of the best forest.
-    """
+    """Anneal a region from the forest `trial`; returns the best total."""
+    # weight: (n,) float64: ``graph.weight`` or ``graph.soft``
+    # trial: (n,) int64: Parents to start from; modified
+    # later: (n, W) uint64: Scratch memory
+    # heat: Temperatures relative to the sum of the region's cliques
+    # rng: (1,) uint64
+    # stop: (1,) uint8
+    # found: (n,) int64: Receives the parents of the best forest
     _rebuild(graph.adjacent, trial, later)
     scale = _clique_sum(weight, later, region.vertices)
     cooling = Cooling(heat.n_steps, heat.hot * scale, heat.cold * scale)
@@ -188,23 +155,11 @@ def _seeded(seed):
 
 @compiled("Graph, i8[:], Chain, u1[:]")
 def improve(graph, parent, chain, stop):
-    """Run one chain: anneal the whole forest if ``chain.n_start`` > 0, then regions, accepting what is not worse.
-
-    Parameters
-    ----------
-    graph : Graph
-    parent : (n,) int64
-        The forest to start from; receives the best one.
-    chain : jtgpu.plans.ordering.anneal.Chain
-        Budget and parameters; at least one region is annealed, and the last one may exceed ``chain.n_steps``.
-    stop : (1,) uint8
-        Ends the chain early when another thread sets it to 1.
-
-    Returns
-    -------
-    float
-        The best total.
-    """
+    """Run one chain: anneal the whole forest if ``chain.n_start`` > 0, then regions, accepting what is not worse."""
+    # parent: (n,) int64: The forest to start from; receives the best one
+    # chain: Budget and parameters; at least one region is annealed, and the last one may exceed ``chain.n_steps``
+    # stop: (1,) uint8: Ends the chain early when another thread sets it to 1
+    # returns The best total.
     n, n_words = graph.adjacent.shape
     later = np.empty((n, n_words), np.uint64)
     room = Region(np.arange(n), np.ones(n, np.bool_))

@@ -101,22 +101,12 @@ def uniform(rng):
 
 @compiled()
 def forest_of(adjacent, later, weight, parent):
-    """The `Forest` of a parent array, and its total cost.
-
-    Parameters
-    ----------
-    adjacent, later : (n, W) uint64
-        The graph, and each vertex's later neighbours. `later` becomes part of the forest, which rotations modify.
-    weight : (n,) float64
-    parent : (n,) int64
-        Becomes part of the forest.
-
-    Returns
-    -------
-    forest : Forest
-    total : float
-        Sum of the costs of the maximal cliques.
-    """
+    """The `Forest` of a parent array, and its total cost."""
+    # adjacent, later: (n, W) uint64: The graph, and each vertex's later neighbours. `later` becomes part of the forest,
+    #     which rotations modify.
+    # weight: (n,) float64
+    # parent: (n,) int64: Becomes part of the forest
+    # returns total: Sum of the costs of the maximal cliques
     n, n_words = adjacent.shape
     vertices = np.empty(n, VERTEX)
     for v in range(n):
@@ -183,13 +173,9 @@ def _remove_child(vertices, p, c):
 
 @compiled(inline="always")
 def _collect_neighbours(vertices, adjacent, later, fresh, u, p):
-    """Compute `fresh`.
-
-    Returns
-    -------
-    p_child, u_child : int
-        Size of the largest child that p and u have after the rotation (p itself not counted as a child of u).
-    """
+    """Compute `fresh`."""
+    # returns p_child, u_child: Size of the largest child that p and u have after the rotation (p itself not counted as
+    #     a child of u)
     for k in range(len(fresh)):
         fresh[k] = adjacent[p, k] & later[p, k]
     fresh[u >> 6] |= np.uint64(1) << np.uint64(u & 63)
@@ -219,15 +205,9 @@ def _collect_neighbours(vertices, adjacent, later, fresh, u, p):
 
 @compiled(inline="always")
 def _propose(vertices, adjacent, later, fresh, u, p):
-    """Evaluate the rotation of `u` and `p`: compute `fresh` and what the two would cost.
-
-    Returns
-    -------
-    size, product : int, float
-        New values of p; u takes those that p has now.
-    p_cost, u_cost : float
-        New costs of p and u.
-    """
+    """Evaluate the rotation of `u` and `p`: compute `fresh` and what the two would cost."""
+    # returns size, product: New values of p; u takes those that p has now
+    # returns p_cost, u_cost: New costs of p and u
     p_child, u_child = _collect_neighbours(vertices, adjacent, later, fresh, u, p)
     size = np.int64(0)
     lost = 1.0
@@ -277,28 +257,13 @@ def _relink(vertices, later, parent, u, p):
 
 @compiled()
 def anneal(forest, total, region, cooling, rng, stop, best_parent):
-    """Anneal the vertices of a region, the rest of the forest being fixed.
-
-    Parameters
-    ----------
-    forest : Forest
-        Modified; holds the last state, not the best one, on return.
-    total : float
-        Its cost.
-    region : Region
-    cooling : Cooling
-    rng : (1,) uint64
-        State of the random generator; advanced.
-    stop : (1,) uint8
-        Ends the run early when another thread sets it to 1.
-    best_parent : (n,) int64
-        Receives the parents of the best forest.
-
-    Returns
-    -------
-    float
-        The cost of the best forest.
-    """
+    """Anneal the vertices of a region, the rest of the forest being fixed."""
+    # forest: Modified; holds the last state, not the best one, on return
+    # total: Its cost
+    # rng: (1,) uint64: State of the random generator; advanced
+    # stop: (1,) uint8: Ends the run early when another thread sets it to 1
+    # best_parent: (n,) int64: Receives the parents of the best forest
+    # returns The cost of the best forest.
     adjacent, later, parent, vertices = forest
     fresh = np.empty(adjacent.shape[1], np.uint64)
     best = total

@@ -29,23 +29,10 @@ LARGEST_K = ROOMS[-1]
 
 
 class SelectionJob:
-    """One kernel for one matrix. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    launcher : Launcher
-    name : str
-    numbers : int
-        Address of the matrix, (m, d) float32; (d, m) for `TRANSPOSED`.
-    m, d, k : int
-
-    Raises
-    ------
-    DataError
-        If k is larger than a list in shared memory may be.
-    TableTooLarge
-        If the device has too little memory.
-    """
+    """One kernel for one matrix. Used inside ``device.active()``."""
+    # numbers: Address of the matrix, (m, d) float32; (d, m) for `TRANSPOSED`
+    # raises DataError: If k is larger than a list in shared memory may be.
+    # raises TableTooLarge: If the device has too little memory.
 
     def __init__(self, launcher: Launcher, name: str, numbers: int, m: int, d: int, k: int):
         if k > LARGEST_K:

@@ -41,24 +41,12 @@ WITH_MATRIX = ("kato", "red", "redMS")
 
 
 class SolvingSetJob:
-    """The rows of a table on a device, and the iterations. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    launcher : Launcher
-    x : (d, a) array of float32
-    k, m : int
-        Distances that are added, and candidates of an iteration.
-    mode : str
-        One of `MODES`.
-
-    Raises
-    ------
-    DataError
-        If k is larger than a list in shared memory may be.
-    TableTooLarge
-        If the device has too little memory.
-    """
+    """The rows of a table on a device, and the iterations. Used inside ``device.active()``."""
+    # x: (d, a) array of float32
+    # k, m: Distances that are added, and candidates of an iteration
+    # mode: One of `MODES`
+    # raises DataError: If k is larger than a list in shared memory may be.
+    # raises TableTooLarge: If the device has too little memory.
 
     def __init__(self, launcher: Launcher, x: NDArray[np.float32], k: int, m: int, mode: str):
         choice("mode", mode, tuple(MODES))

@@ -14,15 +14,11 @@ SPINS = 20_000  # looks at the counter before a waiting thread lets others run
 
 @compiled("f8[:], f8[:, :], f8[:, :], f8[:]")
 def sequential(r, y, total, out):  # type: ignore[no-untyped-def]
-    """PolyBench's own version: each step fills a column.
-
-    Parameters
-    ----------
-    r : (N,) float64
-    y : (N, N) float64, scratch memory
-    total : (N+1, N) float64, scratch memory
-    out : (N,) float64, output
-    """
+    """PolyBench's own version: each step fills a column."""
+    # r: (N,) float64
+    # y: (N, N) float64, scratch memory
+    # total: (N+1, N) float64, scratch memory
+    # out: (N,) float64, output
     n = len(r)
     alpha, beta = np.empty_like(r), np.empty_like(r)
     y[0, 0], alpha[0], beta[0] = r[0], r[0], 1
@@ -41,14 +37,10 @@ def sequential(r, y, total, out):  # type: ignore[no-untyped-def]
 
 @compiled("f8[:], f8[:, :], f8[:]")
 def reworked(r, rows, out):  # type: ignore[no-untyped-def]
-    """Two rows and one sum instead of matrices.
-
-    Parameters
-    ----------
-    r : (N,) float64
-    rows : (2, N) float64, scratch memory
-    out : (N,) float64, output
-    """
+    """Two rows and one sum instead of matrices."""
+    # r: (N,) float64
+    # rows: (2, N) float64, scratch memory
+    # out: (N,) float64, output
     n = len(r)
     rows[0, 0], alpha, beta = r[0], r[0], 1.0
     for k in range(1, n):
@@ -67,28 +59,14 @@ def reworked(r, rows, out):  # type: ignore[no-untyped-def]
 
 @compiled("f8[:], f8[:, :], f8[:], f8[:], i8[:], i8, i8, i8, i8")
 def run_phases(r, rows, sums, state, arrived, block, thread, n_threads, phase):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """One thread's part of the inner loops; step k has two phases, the inner product and the update.
-
-    Parameters
-    ----------
-    r : (N,) float64
-    rows : (2, N) float64
-        ``rows[0, 0]`` is set; the last step writes ``rows[(N-1) % 2]``.
-    sums : (ceil(N/block),) float64
-        Inner products of blocks.
-    state : (2,) float64
-        This thread's alpha and beta.
-    arrived : (1,) int64
-        Phases that threads have finished, all together.
-    block, thread, n_threads : int64
-    phase : int64
-        Where this thread continues.
-
-    Returns
-    -------
-    int64
-        The phase where it stopped: 2 (N-1), or earlier after waiting for other threads in vain.
-    """
+    """One thread's part of the inner loops; step k has two phases, the inner product and the update."""
+    # r: (N,) float64
+    # rows: (2, N) float64: ``rows[0, 0]`` is set; the last step writes ``rows[(N-1) % 2]``
+    # sums: (ceil(N/block),) float64: Inner products of blocks
+    # state: (2,) float64: This thread's alpha and beta
+    # arrived: (1,) int64: Phases that threads have finished, all together
+    # phase: Where this thread continues
+    # returns The phase where it stopped: 2 (N-1), or earlier after waiting for other threads in vain.
     n = len(r)
     for now in range(phase, 2 * (n - 1)):
         spins = 0

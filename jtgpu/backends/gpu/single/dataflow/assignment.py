@@ -103,27 +103,14 @@ def assign(
     """Assign units to warps.
 
     A node is assigned after everything that it reads, so the order of assignment is one in which everything can run.
-
-    Parameters
-    ----------
-    nodes : sequence of Node
-        Each after those that it reads.
-    n_blocks : int
-        Blocks, each on a multiprocessor of its own.
-    warps : int
-        Of a block.
-    n_reserved : int
-        Warps of each block that only nodes on the critical path use.
-    paths : Paths, optional
-        Of the nodes, if known.
-
-    Returns
-    -------
-    assigned : list
-        In the order of assignment: a node, and the queue of each of its units.
-    ends : list of float
-        When each node ends, in microseconds of the simulation.
     """
+    # nodes: sequence of Node: Each after those that it reads
+    # n_blocks: Blocks, each on a multiprocessor of its own
+    # warps: Of a block
+    # n_reserved: Warps of each block that only nodes on the critical path use
+    # paths: Of the nodes, if known
+    # returns assigned: In the order of assignment: a node, and the queue of each of its units
+    # returns ends: list of float: When each node ends, in microseconds of the simulation
     paths = critical_paths(nodes) if paths is None else paths
     missing, ready, ends = [len(set(n.ins)) for n in nodes], [0.0] * len(nodes), [0.0] * len(nodes)
     critical = max(paths.tail) - CRITICAL_SLACK

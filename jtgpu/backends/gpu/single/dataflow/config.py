@@ -11,28 +11,18 @@ MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of 
 
 @dataclass(frozen=True)
 class DataflowConfig:
-    """How the dataflow engine lays out its work.
+    """How the dataflow engine lays out its work."""
 
-    Attributes
-    ----------
-    warps : int
-        Warps of a block, at most `MAX_WARPS`. Fewer wait less for each other's loads.
-    long_batches : bool, optional
-        Whether longer batches of loads are among the tilings. None: if the simulation predicts a gain of a tenth.
-    reserved_warps : int, optional
-        Warps of `MAX_WARPS` that only the critical path uses. None: whichever number the simulation finds quicker.
-    critical_weight, other_weight : float
-        Weight of the whole GPU's time against a contraction's own, on the critical path and elsewhere.
-    tensor_blocks : bool
-        Whether blocks for the tensor cores are among the tilings.
-    """
-
-    warps: int = MAX_WARPS
+    warps: int = MAX_WARPS  # warps of a block, at most `MAX_WARPS`. Fewer wait less for each other's loads.
+    # Whether longer batches of loads are among the tilings. None: if the simulation predicts a gain of a tenth.
     long_batches: bool | None = None
+    # Warps of `MAX_WARPS` that only the critical path uses. None: whichever number the simulation finds quicker.
     reserved_warps: int | None = None
+    # critical_weight, other_weight: Weight of the whole GPU's time against a contraction's own, on the critical path
+    #     and elsewhere
     critical_weight: float = 3.0
     other_weight: float = 8.0
-    tensor_blocks: bool = False
+    tensor_blocks: bool = False  # whether blocks for the tensor cores are among the tilings
 
 
 DEFAULT = DataflowConfig()

@@ -25,27 +25,13 @@ __all__ = ["DataflowEngine"]
 
 
 class DataflowEngine:
-    """`jtgpu.backends.gpu.single.case.CaseEngine` for networks of many contractions that wait for each other.
-
-    Parameters
-    ----------
-    plan : Plan
-    schedule : Schedule
-        Of the plan.
-    device : Device
-    after : After, optional
-        A stream of the user whose work precedes every case.
-    restricted : RestrictedFactors, optional
-        If the plan is one of the unobserved variables: what the schedule was made with. Cases are then given in the
-        network's own variables, and answers have zeros for the observed ones.
-
-    Raises
-    ------
-    BackendUnavailable
-        On a GPU, or a share of one, that cannot hold all blocks at once.
-    TableTooLarge
-        If the device has not enough memory.
-    """
+    """`jtgpu.backends.gpu.single.case.CaseEngine` for networks of many contractions that wait for each other."""
+    # schedule: Of the plan
+    # after: A stream of the user whose work precedes every case
+    # restricted: If the plan is one of the unobserved variables: what the schedule was made with. Cases are then given
+    #     in the network's own variables, and answers have zeros for the observed ones.
+    # raises BackendUnavailable: On a GPU, or a share of one, that cannot hold all blocks at once.
+    # raises TableTooLarge: If the device has not enough memory.
 
     kind = "dataflow"
 
@@ -106,21 +92,17 @@ class DataflowEngine:
 
     @property
     def nanoseconds(self) -> int:
-        """See `CaseEngine.nanoseconds`."""
         return round(1000 * self.schedule.microseconds)
 
     @property
     def n_bytes(self) -> int:
-        """See `CaseEngine.n_bytes`."""
         return self.io.memory.n_bytes
 
     @property
     def log_least_root(self) -> float:
-        """See `CaseEngine.log_least_root`."""
         return math.log(self._numbers.least_root)
 
     def run(self, evidence: Evidence) -> Result | None:
-        """See `CaseEngine.run`."""
         io = self.io
         with io.lock:
             io.check_open()
@@ -156,7 +138,6 @@ class DataflowEngine:
         self._sign = 0
 
     def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
-        """See `CaseEngine.measure`."""
         io = self.io
 
         def write(case: Evidence) -> None:
@@ -178,7 +159,6 @@ class DataflowEngine:
                 self.io.upload((self._pristine, self._numbers.pristine))
 
     def close(self) -> None:
-        """See `CaseEngine.close`."""
         with self.io.lock:
             if self.io.is_open:
                 self.io.is_open = False

@@ -38,17 +38,9 @@ class Choice:
 def choose_tilings(
     program: Binary, loops: Sequence[tuple[Loop, ...]], config: DataflowConfig, scale: float
 ) -> list[Choice]:
-    """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU.
-
-    Parameters
-    ----------
-    program : Binary
-    loops : sequence of tuples of Loop
-        Of every step.
-    config : DataflowConfig
-    scale : float
-        The GPU's time in units of the reference device's.
-    """
+    """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
+    # loops: sequence of tuples of Loop: Of every step
+    # scale: The GPU's time in units of the reference device's
     long_batches = bool(config.long_batches)
 
     def choose(i: int, weight: float) -> Choice:
@@ -78,20 +70,12 @@ def choose_tilings(
 
 
 class Sources:
-    """What the evidence factors of a run are made of.
-
-    Attributes
-    ----------
-    factors : sequence of arrays
-        Scaled, flat, in the plan's axis order.
-    state_index : list of int
-        Of every variable of the plan, the position of its state among those that a run is given.
-    answer_cell : list of int
-        Of every variable of the plan, the first cell of its posterior in an answer.
-    selected : dict
-        Of every factor that has observed axes: its entries, scaled, flat, the observed axes first; and of each of
-        these the variable and the stride.
-    """
+    """What the evidence factors of a run are made of."""
+    # factors: sequence of arrays: Scaled, flat, in the plan's axis order
+    # state_index: list of int: Of every variable of the plan, the position of its state among those that a run is given
+    # answer_cell: list of int: Of every variable of the plan, the first cell of its posterior in an answer
+    # selected: Of every factor that has observed axes: its entries, scaled, flat, the observed axes first; and of each
+    #     of these the variable and the stride
 
     def __init__(
         self,
@@ -112,23 +96,13 @@ class Sources:
 
 
 class WorkGraph:
-    """Places in the arena, records and nodes of a plan, for given tilings.
-
-    Attributes
-    ----------
-    nodes : list of Node
-        Each after those that it reads.
-    n_cells : int
-        Of the arena.
-    cells : list of int
-        First cell of each table.
-    one : int
-        The cell that holds the constant 1, after the factors.
-    known : list of tuples
-        Rows of KNOWN.
-    pristine : dict
-        Entries of the evidence factors without evidence, one factor after another.
-    """
+    """Places in the arena, records and nodes of a plan, for given tilings."""
+    # nodes: list of Node: Each after those that it reads
+    # n_cells: Of the arena
+    # cells: list of int: First cell of each table
+    # one: The cell that holds the constant 1, after the factors
+    # known: list of tuples: Rows of KNOWN
+    # pristine: Entries of the evidence factors without evidence, one factor after another
 
     def __init__(self, plan: Plan, program: Binary, sources: Sources, choices: Sequence[Choice]):
         self.plan = plan

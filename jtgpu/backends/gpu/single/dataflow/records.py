@@ -46,19 +46,10 @@ class RecordMaker:
         awaited: tuple[int, int],
         part_cells: int = 0,
     ) -> int:
-        """Add a contraction; the number of its record.
-
-        Parameters
-        ----------
-        loops : tuple of Loop
-        tiling : DataflowTiling
-        cells : (int, int, int)
-            First cells of A, B and the output.
-        awaited : (int, int)
-            `ALWAYS` or `AWAITED`, for A and B.
-        part_cells : int
-            Cells from one part's sums to the next part's.
-        """
+        """Add a contraction; the number of its record."""
+        # cells: (int, int, int): First cells of A, B and the output
+        # awaited: (int, int): `ALWAYS` or `AWAITED`, for A and B
+        # part_cells: Cells from one part's sums to the next part's
 
         def make() -> dict[str, int]:
             op = contraction_record(self._pool, loops, tiling, cells, blocks=tiling.blocks)
@@ -68,19 +59,11 @@ class RecordMaker:
         return self._add(make)
 
     def enter(self, source: int, cell: int, n: int, known: tuple[int, int, int]) -> int:
-        """Add a factor that evidence is multiplied into.
-
-        Parameters
-        ----------
-        source : int
-            Its first entry in ``pristine``.
-        cell : int
-            Its first cell in the arena.
-        n : int
-            Its entries.
-        known : (int, int, int)
-            First KNOWN record; its axes; axes of the source that only select a part of it.
-        """
+        """Add a factor that evidence is multiplied into."""
+        # source: Its first entry in ``pristine``
+        # cell: Its first cell in the arena
+        # n: Its entries
+        # known: (int, int, int): First KNOWN record; its axes; axes of the source that only select a part of it
         first, n_axes, n_selected = known
         op = {"a": source, "out": cell, "n_tiles": n, "steps": first, "n_steps": n_axes, "n_digits": n_selected}
         return self._add(lambda: op | {"shape": ENTER_SHAPE})

@@ -21,32 +21,17 @@ __all__ = ["RestrictedFactors"]
 
 
 class RestrictedFactors:
-    """A network's factors, arranged for a plan of its unobserved variables.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the unobserved variables, numbered in ascending order.
-    factors : sequence of float64 arrays
-        Of the network.
-    scopes : sequence of sequences of int
-        Of the factors, in the network's variables.
-    observed : (V,) bool
-
-    Attributes
-    ----------
-    tables : list of arrays
-        Each factor with its observed axes first, then the others in the plan's order.
-    largest : list of arrays
-        The maximum of each factor over its observed axes, axes as in the plan's ``factor_scopes``. Bounds that hold
-        for these hold for every case.
-    selected : list of int
-        The factors that have observed axes.
-    free : (W,) int64
-        The unobserved variables.
-    posterior_ptr : (V+1,) int64
-        First cell of each of the network's variables in an answer.
-    """
+    """A network's factors, arranged for a plan of its unobserved variables."""
+    # plan: Of the unobserved variables, numbered in ascending order
+    # factors: sequence of float64 arrays: Of the network
+    # scopes: sequence of sequences of int: Of the factors, in the network's variables
+    # observed: (V,) bool
+    # tables: list of arrays: Each factor with its observed axes first, then the others in the plan's order
+    # largest: list of arrays: The maximum of each factor over its observed axes, axes as in the plan's
+    #     ``factor_scopes``. Bounds that hold for these hold for every case.
+    # selected: list of int: The factors that have observed axes
+    # free: (W,) int64: The unobserved variables
+    # posterior_ptr: (V+1,) int64: First cell of each of the network's variables in an answer
 
     def __init__(
         self,

@@ -44,78 +44,36 @@ START_US, CONTENTION = 6.0, 1.45
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the device holds of a model's numbers; the rest of a `Schedule` depends on the plan alone.
+    """What the device holds of a model's numbers; the rest of a `Schedule` depends on the plan alone."""
 
-    Attributes
-    ----------
-    arena : (cells,) float64
-        First cells of the arena before the first run: the factors, and last the constant 1.
-    pristine : (P,) float64
-        Evidence factors.
-    exponent : int
-        Power of two that was divided out of the factors.
-    least_root : float
-        Below this P(e), doubles without scaling are not reliable; inf if they may overflow.
-    """
-
+    # (cells,) float64: First cells of the arena before the first run: the factors, and last the constant 1
     arena: NDArray[np.float64]
-    pristine: NDArray[np.float64]
-    exponent: int
-    least_root: float
+    pristine: NDArray[np.float64]  # (P,) float64: Evidence factors
+    exponent: int  # power of two that was divided out of the factors
+    least_root: float  # below this P(e), doubles without scaling are not reliable; inf if they may overflow
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the kernel reads.
+    """What the kernel reads."""
 
-    Attributes
-    ----------
-    n_cells : int
-        Of the arena.
-    n_states : int
-        Variables whose states a run is given.
-    ops : (N,) OP
-        One record a node of the work graph.
-    digits, steps : arrays
-        See `jtgpu.backends.gpu.program.structs`.
-    tasks : (U,) TASK
-        Warp after warp.
-    starts : (warps + 1,) uint32
-        First task of each warp; number ``block * warps + warp``.
-    warps : int
-        Of a block.
-    kernel : str
-        That reads it.
-    known : (K,) KNOWN
-    roots : (components, 2) uint32
-        Cell of P(e); all ones if every run writes it, else 0.
-    factor_cell : (F,) int64
-        First cell of each factor.
-    one : int
-        Cell of the constant 1, the last one that no run writes.
-    pristine_factors : tuple of int
-        The factors that ``pristine`` consists of.
-    numbers : Numbers
-    microseconds : float
-        Predicted time of a propagation on the device.
-    """
-
-    n_cells: int
-    n_states: int
-    ops: NDArray[Any]
+    n_cells: int  # of the arena
+    n_states: int  # variables whose states a run is given
+    ops: NDArray[Any]  # (N,) OP: One record a node of the work graph
+    # digits, steps: See `jtgpu.backends.gpu.program.structs`
     digits: NDArray[Any]
     steps: NDArray[Any]
-    tasks: NDArray[Any]
-    starts: NDArray[np.uint32]
-    warps: int
-    kernel: str
-    known: NDArray[Any]
-    roots: NDArray[np.uint32]
-    factor_cell: NDArray[np.int64]
-    one: int
-    pristine_factors: tuple[int, ...]
+    tasks: NDArray[Any]  # (U,) TASK: Warp after warp
+    starts: NDArray[np.uint32]  # (warps + 1,) uint32: First task of each warp; number ``block * warps + warp``
+    warps: int  # of a block
+    kernel: str  # that reads it
+    known: NDArray[Any]  # (K,) KNOWN
+    roots: NDArray[np.uint32]  # (components, 2) uint32: Cell of P(e); all ones if every run writes it, else 0
+    factor_cell: NDArray[np.int64]  # (F,) int64: First cell of each factor
+    one: int  # cell of the constant 1, the last one that no run writes
+    pristine_factors: tuple[int, ...]  # tuple of int: The factors that ``pristine`` consists of
     numbers: Numbers
-    microseconds: float
+    microseconds: float  # predicted time of a propagation on the device
 
     @property
     def n_blocks(self) -> int:
@@ -140,25 +98,12 @@ def make_schedule(
     config: DataflowConfig = DEFAULT,
     restricted: RestrictedFactors | None = None,
 ) -> Schedule | None:
-    """Assign a plan's work to warps.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-        With `restricted`, its ``largest``.
-    n_blocks : int
-        Blocks, one a multiprocessor.
-    config : DataflowConfig
-    restricted : RestrictedFactors, optional
-        If the plan is one of the unobserved variables: what its factors are selected from in every run.
-
-    Returns
-    -------
-    Schedule or None
-        None if the engine does not support the plan: too many variables or cells, or doubles without scaling are not
-        reliable.
-    """
+    """Assign a plan's work to warps."""
+    # factors: sequence of float64 arrays: With `restricted`, its ``largest``
+    # n_blocks: Blocks, one a multiprocessor
+    # restricted: If the plan is one of the unobserved variables: what its factors are selected from in every run
+    # returns None if the engine does not support the plan: too many variables or cells, or doubles without scaling are
+    #     not reliable.
     n_states = plan.n_variables if restricted is None else len(restricted.observed)
     if not _fits(plan, n_states):
         return None

@@ -52,38 +52,21 @@ class Unit:
 
 @dataclass(frozen=True)
 class DataflowTiling:
-    """How warps cover a contraction.
+    """How warps cover a contraction."""
 
-    Attributes
-    ----------
-    shape : (int, int)
-        Outputs of a lane, or blocks of a warp, along sides M (axes of A and the output) and N (of B and the output).
-    unroll : int
-        Steps, or fours of steps, whose loads are issued together.
-    m_axis, n_axis : int
-        The loops of the sides; -1: none.
-    log_lanes : int
-        log2 of the lanes that share a sum.
-    splits : int
-        Parts into which a sum is divided, each a unit of its own; a second contraction adds them.
-    n_tiles : int
-    unit : Unit
-    again : DataflowTiling or None
-        How the parts of a sum are added.
-    blocks : bool
-        Whether a tile consists of blocks for the tensor cores.
-    """
-
+    # (int, int): Outputs of a lane, or blocks of a warp, along sides M (axes of A and the output) and N (of B and the
+    #     output)
     shape: tuple[int, int]
-    unroll: int
+    unroll: int  # steps, or fours of steps, whose loads are issued together
+    # m_axis, n_axis: The loops of the sides; -1: none
     m_axis: int
     n_axis: int
-    log_lanes: int
-    splits: int
+    log_lanes: int  # log2 of the lanes that share a sum
+    splits: int  # parts into which a sum is divided, each a unit of its own; a second contraction adds them
     n_tiles: int
     unit: Unit
-    again: DataflowTiling | None = None
-    blocks: bool = False
+    again: DataflowTiling | None = None  # how the parts of a sum are added
+    blocks: bool = False  # whether a tile consists of blocks for the tensor cores
 
     @property
     def sides(self) -> dict[int, int]:

@@ -42,23 +42,10 @@ class Call(NamedTuple):
 
 
 class LevelEngine:
-    """`jtgpu.backends.gpu.single.case.CaseEngine` that runs a kernel a level.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    schedule : Schedule
-        Of the plan; its type is that of the tables. float64 gives a reliable answer to every case.
-    device : Device
-    after : After, optional
-        A stream of the user whose work precedes every case.
-
-    Raises
-    ------
-    TableTooLarge
-        If the device has not enough memory. What was allocated is freed; the process stays usable.
-    """
+    """`jtgpu.backends.gpu.single.case.CaseEngine` that runs a kernel a level."""
+    # schedule: Of the plan; its type is that of the tables. float64 gives a reliable answer to every case.
+    # after: A stream of the user whose work precedes every case
+    # raises TableTooLarge: If the device has not enough memory. What was allocated is freed; the process stays usable.
 
     kind = "levels"
     log_least_root = -math.inf
@@ -142,16 +129,13 @@ class LevelEngine:
 
     @property
     def nanoseconds(self) -> int:
-        """See `CaseEngine.nanoseconds`."""
         return self.schedule.nanoseconds
 
     @property
     def n_bytes(self) -> int:
-        """See `CaseEngine.n_bytes`."""
         return self.io.memory.n_bytes
 
     def run(self, evidence: Evidence) -> Result | None:
-        """See `CaseEngine.run`."""
         io = self.io
         with io.lock:
             io.check_open()
@@ -185,7 +169,6 @@ class LevelEngine:
         return bool(low.min(initial=0.0) >= MIN_LOG2) and not self._mismatch[0] and io.least_root() > 0
 
     def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
-        """See `CaseEngine.measure`."""
         io = self.io
 
         def write(case: Evidence) -> None:
@@ -195,7 +178,6 @@ class LevelEngine:
         return device_times(io, runs, cases, write, self._launch)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `CaseEngine.reload`."""
         with self.io.lock:
             self.io.check_open()
             with self.device.active():
@@ -208,7 +190,6 @@ class LevelEngine:
         self.io.release()
 
     def close(self) -> None:
-        """See `CaseEngine.close`."""
         with self.io.lock:
             if self.io.is_open:
                 self.io.is_open = False

@@ -61,21 +61,10 @@ Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes; inputs in the
 
 
 def make_schedule(plan: Plan, real: str = "float64", n_sms: int = REFERENCE_SMS) -> Schedule:
-    """Everything that the level engine needs on the device for a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-    real : {"float64", "float32"}
-        Type of the tables.
-    n_sms : int
-        Streaming multiprocessors of the GPU.
-
-    Raises
-    ------
-    TableTooLarge
-        If the cells cannot be numbered in 32 bits.
-    """
+    """Everything that the level engine needs on the device for a plan."""
+    # real: {"float64", "float32"}: Type of the tables
+    # n_sms: Streaming multiprocessors of the GPU
+    # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
     program = binary_program(plan)
     places = make_places(plan, program, real)
     cells = places.table_cell.tolist()

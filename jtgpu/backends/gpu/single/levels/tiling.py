@@ -36,32 +36,18 @@ MAX_SPLITS = 64
 
 @dataclass(frozen=True)
 class Tiling:
-    """How threads cover a contraction.
+    """How threads cover a contraction."""
 
-    Attributes
-    ----------
-    shape : (int, int)
-        Outputs of a thread along sides M (axes of A and the output) and N (of B and the output).
-    m_axis, n_axis : int
-        The loops of the sides; -1: none.
-    log_lanes : int
-        log2 of the lanes that share a sum.
-    wide : bool
-        Whether the warps of a block share sums too.
-    splits : int
-        Blocks that share a sum.
-    n_tiles : int
-    latency, share : float
-        Nanoseconds of the slowest thread, and of the whole device's time.
-    """
-
+    # (int, int): Outputs of a thread along sides M (axes of A and the output) and N (of B and the output)
     shape: tuple[int, int]
+    # m_axis, n_axis: The loops of the sides; -1: none
     m_axis: int
     n_axis: int
-    log_lanes: int
-    wide: bool
-    splits: int
+    log_lanes: int  # log2 of the lanes that share a sum
+    wide: bool  # whether the warps of a block share sums too
+    splits: int  # blocks that share a sum
     n_tiles: int
+    # latency, share: Nanoseconds of the slowest thread, and of the whole device's time
     latency: float
     share: float
 

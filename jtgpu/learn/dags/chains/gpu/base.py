@@ -41,29 +41,13 @@ class Loaded(NamedTuple):
 
 
 class GpuChains:
-    """Chains of one kind on GPUs; `close` frees their memory.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Variables and candidate parents of each.
-    tables : dict
-        Arrays of the records of the kernel, by their fields.
-    devices : "all" or sequence of int, optional
-        Default: one GPU.
-    replicas : int
-        Of each chain.
-
-    Attributes
-    ----------
-    seconds : float
-        Of the kernels of the last call, on the slowest GPU.
-
-    Raises
-    ------
-    TableTooLarge
-        If the tables exceed a GPU's memory, or the state of a chain its shared memory.
-    """
+    """Chains of one kind on GPUs; `close` frees their memory."""
+    # shape: (int, int): Variables and candidate parents of each
+    # tables: Arrays of the records of the kernel, by their fields
+    # devices: "all" or sequence of int: Default: one GPU
+    # replicas: Of each chain
+    # seconds: Of the kernels of the last call, on the slowest GPU
+    # raises TableTooLarge: If the tables exceed a GPU's memory, or the state of a chain its shared memory.
 
     file = ""
     kernel = ""
@@ -114,16 +98,9 @@ class GpuChains:
         return Loaded(device, memory, stream, kernels, s, warps, events, {})
 
     def _run_all(self, n_chains: int, numbers: dict[str, int], arrays: dict[str, NDArray[Any]]) -> None:
-        """Run a kernel on all GPUs, each some chains with all their replicas, and update arrays in place.
-
-        Parameters
-        ----------
-        n_chains : int
-        numbers : dict
-            Fields of the record.
-        arrays : dict
-            Fields that are arrays; the first axis counts replicas, or chains if it is that of ``"arcs"``.
-        """
+        """Run a kernel on all GPUs, each some chains with all their replicas, and update arrays in place."""
+        # numbers: Fields of the record
+        # arrays: Fields that are arrays; the first axis counts replicas, or chains if it is that of ``"arcs"``
         parts = len(self._loaded)
         bounds = [n_chains * i // parts for i in range(parts + 1)]
 

@@ -31,20 +31,11 @@ ORDERS = np.dtype(
 
 
 class GpuOrderChains(GpuChains):
-    """Chains over orders on GPUs; `close` frees their memory.
-
-    Parameters
-    ----------
-    tables : SetTables
-        With outer sets, the number of steps of a call must be a multiple of `thin`.
-    seed : int
-    devices : "all" or sequence of int, optional
-        Default: one GPU.
-    replicas : int, optional
-        Of each chain. Default: `REPLICAS`.
-    share_of_swaps : float
-        See `jtgpu.learn.dags.chains.orders.OrderSampler`.
-    """
+    """Chains over orders on GPUs; `close` frees their memory."""
+    # tables: With outer sets, the number of steps of a call must be a multiple of `thin`
+    # devices: "all" or sequence of int: Default: one GPU
+    # replicas: Of each chain. Default: `REPLICAS`.
+    # share_of_swaps: See `jtgpu.learn.dags.chains.orders.OrderSampler`
 
     record = ORDERS
 
@@ -85,7 +76,6 @@ class GpuOrderChains(GpuChains):
             s["n_outer"], s["n_segments"] = tables.outer_masks.shape[1], n_segments
 
     def chain_bytes(self) -> int:
-        """See `GpuChains`."""
         n = self._shape[0]
         words = 5 * n + n % 2
         return 8 * (words + 3 * n + (n + 3) // 4 if self._has_outer else words)
@@ -96,22 +86,11 @@ class GpuOrderChains(GpuChains):
         return OrderChains(np.repeat(order, self.replicas, axis=0), np.zeros((n_chains, n, n), np.uint64), 0, 0)
 
     def run(self, state: OrderChains, n_steps: int, thin: int) -> tuple[OrderChains, NDArray[np.float64]]:
-        """Continue all chains.
-
-        Parameters
-        ----------
-        state : OrderChains
-            Orders of all replicas, (C * replicas, n); arcs of the chains, (C, n, n), added over their replicas. Not
-            changed.
-        n_steps, thin : int
-            Of each chain; a sample is taken after every `thin` steps.
-
-        Returns
-        -------
-        OrderChains
-        (C,) ndarray of float64
-            ln weight of the order of each chain's first replica at the last sample.
-        """
+        """Continue all chains."""
+        # state: Orders of all replicas, (C * replicas, n); arcs of the chains, (C, n, n), added over their replicas.
+        #     Not changed.
+        # n_steps, thin: Of each chain; a sample is taken after every `thin` steps
+        # returns (C,) ndarray of float64: ln weight of the order of each chain's first replica at the last sample.
         order, arcs = state.order.astype(np.uint16), state.arcs.copy()
         trace = np.empty(len(order))
         numbers = {"first": state.n_steps, "n_steps": n_steps, "thin": thin}

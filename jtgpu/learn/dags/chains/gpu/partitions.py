@@ -34,19 +34,10 @@ PARTITIONS = np.dtype(
 
 
 class GpuPartitionChains(GpuChains):
-    """Chains over partitions on GPUs; `close` frees their memory.
-
-    Parameters
-    ----------
-    tables : SetTables
-    seed : int
-    devices : "all" or sequence of int, optional
-        Default: one GPU.
-    replicas : int, optional
-        Of each chain. Default: `REPLICAS`.
-    shares : tuple of float
-        See `jtgpu.learn.dags.chains.partitions.PartitionSampler`.
-    """
+    """Chains over partitions on GPUs; `close` frees their memory."""
+    # devices: "all" or sequence of int: Default: one GPU
+    # replicas: Of each chain. Default: `REPLICAS`.
+    # shares: tuple of float: See `jtgpu.learn.dags.chains.partitions.PartitionSampler`
 
     file = "partitions"
     kernel = "partition_steps"
@@ -84,7 +75,6 @@ class GpuPartitionChains(GpuChains):
             loaded.arguments["n_segments"] = tables.outer_units.shape[1]
 
     def chain_bytes(self) -> int:
-        """See `GpuChains`."""
         return -(-self._shape[0] // 4) * 4 * (9 * 8 + 4 + 5 * 2) + 48
 
     def start(self, chains: PartitionChains) -> PartitionChains:
@@ -96,25 +86,12 @@ class GpuPartitionChains(GpuChains):
     def run(
         self, state: PartitionChains, n_steps: int, thin: int
     ) -> tuple[PartitionChains, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """Continue all chains.
-
-        Parameters
-        ----------
-        state : PartitionChains
-            Of all replicas; arcs of the chains, (C, n, n), added over their replicas. Not changed.
-        n_steps, thin : int
-            Of each chain; a graph is drawn after every `thin` steps.
-
-        Returns
-        -------
-        PartitionChains
-        (C,) ndarray of float64
-            ln weight of the partition of each chain's first replica at the last sample.
-        (C * replicas, n) ndarray of int64
-            The best graph that each replica drew.
-        (C * replicas,) ndarray of float64
-            Their ln weights.
-        """
+        """Continue all chains."""
+        # state: Of all replicas; arcs of the chains, (C, n, n), added over their replicas. Not changed.
+        # n_steps, thin: Of each chain; a graph is drawn after every `thin` steps
+        # returns (C,) ndarray of float64: ln weight of the partition of each chain's first replica at the last sample.
+        # returns (C * replicas, n) ndarray of int64: The best graph that each replica drew.
+        # returns (C * replicas,) ndarray of float64: Their ln weights.
         n_all, n = state.part.shape
         arrays: dict[str, NDArray[Any]] = {
             "parts": state.part.astype(np.uint16), "parents": state.parents.copy(), "arcs": state.arcs.copy(),

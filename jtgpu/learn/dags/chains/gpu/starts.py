@@ -50,23 +50,10 @@ def without_outer_sets(tables: SetTables) -> SetTables:
 def start_replicas(
     tables: SetTables, first: OrderChains, seed: int, *, devices: Any = None, threads: int | None = None
 ) -> PartitionChains:
-    """Run replicas of chains over orders on GPUs, and draw a graph that each order allows.
-
-    Parameters
-    ----------
-    tables : SetTables
-        Of which the sets of candidates are used.
-    first : OrderChains
-        The chains over orders after their first steps, (C, n).
-    seed : int
-    devices : "all" or sequence of int, optional
-    threads : int, optional
-
-    Returns
-    -------
-    PartitionChains
-        Of all replicas, (C * replicas, n); arcs of the chains, (C, n, n).
-    """
+    """Run replicas of chains over orders on GPUs, and draw a graph that each order allows."""
+    # tables: Of which the sets of candidates are used
+    # first: The chains over orders after their first steps, (C, n)
+    # returns Of all replicas, (C * replicas, n); arcs of the chains, (C, n, n).
     inner, (n_chains, n) = without_outer_sets(tables), first.order.shape
     n_steps = math.ceil(STEPS * n * n * log(max(n, 2)))
     chains = GpuOrderChains(inner, seed, devices=devices)

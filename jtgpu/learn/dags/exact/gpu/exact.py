@@ -21,18 +21,10 @@ __all__ = ["GpuExact"]
 
 
 class GpuExact:
-    """Exact posteriors on a GPU. Memory is taken for each call only.
-
-    Parameters
-    ----------
-    devices : "all", int, sequence of int or None
-        The first one is used.
-    by_orders : bool
-        Whether each graph counts once for each order that it allows.
-    seed : int
-        Of the draws, which are those of the CPU, except where a decision depends on the last digits.
-    threads : int, optional
-    """
+    """Exact posteriors on a GPU. Memory is taken for each call only."""
+    # devices: "all", int, sequence of int or None: The first one is used
+    # by_orders: Whether each graph counts once for each order that it allows
+    # seed: Of the draws, which are those of the CPU, except where a decision depends on the last digits
 
     def __init__(self, devices: Any, by_orders: bool, seed: int, threads: int | None = None):
         self._device = first_device(devices)
@@ -44,20 +36,9 @@ class GpuExact:
         require_memory(self._device, n, kind.MAX_VARIABLES, lambda m: int(kind.bytes_for(m, n_sets)))
 
     def posterior(self, tables: CandidateTables, n_draws: int) -> tuple[ExactPosterior, NDArray[np.int64]]:
-        """The posterior, and graphs drawn from it.
-
-        Parameters
-        ----------
-        tables : CandidateTables
-            All other variables are candidates, ascending.
-        n_draws : int
-
-        Returns
-        -------
-        ExactPosterior
-        (n_draws, n) ndarray of int64
-            Parents of each variable as bits of its candidates.
-        """
+        """The posterior, and graphs drawn from it."""
+        # tables: All other variables are candidates, ascending
+        # returns (n_draws, n) ndarray of int64: Parents of each variable as bits of its candidates.
         weights, masks = tables.log_weights, tables.masks
         n = len(weights)
         rng = np.random.Generator(np.random.Philox(key=[self._seed, 1 << (32 if self._by_orders else 33)]))

@@ -40,17 +40,11 @@ ORDER_SUMS = np.dtype(
 
 
 class OrderDraws(NamedTuple):
-    """Orders drawn from the posterior.
+    """Orders drawn from the posterior."""
 
-    Attributes
-    ----------
-    before : (n, D) ndarray of int64
-        Predecessors of each variable, as squeezed bits.
-    totals : (n, D) ndarray of float64
-        ln of the total weight of their parent sets, relative to the largest weight of the variable.
-    """
-
-    before: NDArray[np.int64]
+    before: NDArray[np.int64]  # (n, D) ndarray of int64: Predecessors of each variable, as squeezed bits
+    # (n, D) ndarray of float64: ln of the total weight of their parent sets, relative to the largest weight of the
+    #     variable
     totals: NDArray[np.float64]
 
 
@@ -62,23 +56,12 @@ def bytes_for(n: int, n_sets: int, n_tables: int = 5) -> int:
 def orders_on_gpu(
     device: Device, log_weights: NDArray[np.float64], masks: NDArray[np.int64], u: NDArray[np.float64]
 ) -> tuple[ExactPosterior, OrderDraws]:
-    """The posterior as `exact_by_orders` computes it, and draws.
-
-    Parameters
-    ----------
-    device : Device
-    log_weights : (n, M) ndarray of float64
-    masks : (M,) ndarray of int64
-    u : (n, D) ndarray of float64
-        Random numbers of the draws.
-
-    Raises
-    ------
-    TableTooLarge
-        If there are too many variables for the device's memory.
-    NetworkError
-        If no graph has a weight above 0.
-    """
+    """The posterior as `exact_by_orders` computes it, and draws."""
+    # log_weights: (n, M) ndarray of float64
+    # masks: (M,) ndarray of int64
+    # u: (n, D) ndarray of float64: Random numbers of the draws
+    # raises TableTooLarge: If there are too many variables for the device's memory.
+    # raises NetworkError: If no graph has a weight above 0.
     n, n_sets = log_weights.shape
     require_memory(device, n, MAX_VARIABLES, lambda m: bytes_for(m, n_sets))
     top = log_weights.max(axis=1, keepdims=True)

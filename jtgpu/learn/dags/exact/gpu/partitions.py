@@ -44,20 +44,14 @@ PARTITIONS = np.dtype(
 
 
 class PartitionDraws(NamedTuple):
-    """Ordered partitions drawn from the posterior.
+    """Ordered partitions drawn from the posterior."""
 
-    Attributes
-    ----------
-    before, met : (n, D) ndarray of int64
-        All variables before the part of each variable, and those of the part before, as squeezed bits; 0 and `ANY` for
-        the first part.
-    totals : (n, D) ndarray of float64
-        ln of the total weight of the parent sets within `before` that have a member in `met`, relative to the largest
-        weight of the variable.
-    """
-
+    # before, met: (n, D) ndarray of int64: All variables before the part of each variable, and those of the part
+    #     before, as squeezed bits; 0 and `ANY` for the first part
     before: NDArray[np.int64]
     met: NDArray[np.int64]
+    # (n, D) ndarray of float64: ln of the total weight of the parent sets within `before` that have a member in `met`,
+    #     relative to the largest weight of the variable
     totals: NDArray[np.float64]
 
 
@@ -117,24 +111,12 @@ def bytes_for(n: int, n_sets: int) -> int:
 def partitions_on_gpu(
     device: Device, log_weights: NDArray[np.float64], masks: NDArray[np.int64], u: NDArray[np.float64]
 ) -> tuple[ExactPosterior, PartitionDraws]:
-    """The posterior as `exact_by_partitions` computes it, and draws.
-
-    Parameters
-    ----------
-    device : Device
-    log_weights : (n, M) ndarray of float64
-        The empty set is the first.
-    masks : (M,) ndarray of int64
-    u : (n + 1, D) ndarray of float64
-        Random numbers of the draws.
-
-    Raises
-    ------
-    TableTooLarge
-        If there are too many variables for the device's memory.
-    NetworkError
-        If no graph has a weight above 0.
-    """
+    """The posterior as `exact_by_partitions` computes it, and draws."""
+    # log_weights: (n, M) ndarray of float64: The empty set is the first
+    # masks: (M,) ndarray of int64
+    # u: (n + 1, D) ndarray of float64: Random numbers of the draws
+    # raises TableTooLarge: If there are too many variables for the device's memory.
+    # raises NetworkError: If no graph has a weight above 0.
     n, n_sets = log_weights.shape
     require_memory(device, n, MAX_VARIABLES, lambda m: bytes_for(m, n_sets))
     top = log_weights.max(axis=1, keepdims=True)

@@ -48,21 +48,10 @@ def first_device(devices: Any) -> Device:
 
 
 def require_memory(device: Device, n: int, most: int, needed: Callable[[int], int]) -> None:
-    """Check that the posterior of n variables fits a device.
-
-    Parameters
-    ----------
-    device : Device
-    n, most : int
-        Number of variables, and the largest one that is supported.
-    needed : callable
-        Bytes for a number of variables.
-
-    Raises
-    ------
-    TableTooLarge
-        With the number of variables that fits.
-    """
+    """Check that the posterior of n variables fits a device."""
+    # n, most: Number of variables, and the largest one that is supported
+    # needed: Bytes for a number of variables
+    # raises TableTooLarge: With the number of variables that fits.
     with device.active():
         limit = int(SHARE * device.free_memory())
     if n <= most and needed(n) <= limit:
@@ -77,13 +66,7 @@ def require_memory(device: Device, n: int, most: int, needed: Callable[[int], in
 
 
 class Workspace:
-    """Used as a context manager, inside which the device is active; frees all its memory at the end.
-
-    Attributes
-    ----------
-    device : Device
-    stream : object
-    """
+    """Used as a context manager, inside which the device is active; frees all its memory at the end."""
 
     def __init__(self, device: Device):
         self.device = device
@@ -143,17 +126,10 @@ class Workspace:
         self.launch("clear_sets", min(-(-n_cells // THREADS), 64 * self.device.multiprocessors), weights)
 
     def place(self, address: int, shape: tuple[int, int, int], log_weights: int, masks: int, members: bool) -> None:
-        """Fill tables with the weights of parent sets, and -inf elsewhere.
-
-        Parameters
-        ----------
-        address : int
-            Of (n, 2**k) float64, or (n, n, 2**n) if `members`: weights of the sets that contain each variable.
-        shape : (int, int, int)
-            n, k, and the number of parent sets.
-        log_weights, masks : int
-            Addresses.
-        """
+        """Fill tables with the weights of parent sets, and -inf elsewhere."""
+        # address: Of (n, 2**k) float64, or (n, n, 2**n) if `members`: weights of the sets that contain each variable
+        # shape: (int, int, int): n, k, and the number of parent sets
+        # log_weights, masks: Addresses
         n, k, n_sets = shape
         n_tables = n * n if members else n
         self.clear(address, n_tables << k)

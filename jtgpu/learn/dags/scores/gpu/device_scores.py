@@ -84,20 +84,10 @@ def _fewer(at_once: int, exceeds: Callable[[int], bool]) -> int:
 
 
 class DeviceScores:
-    """The values of all sets of variables in the memory of one GPU. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    device : Device
-    problem : Problem
-    warps : {2, 4, 8, 16, 0}, optional
-        Warps of a block that share the words; 0: each thread takes all words of a set. Default: by the number of words.
-
-    Attributes
-    ----------
-    values : list of int
-        Addresses of the values of the sets of 0, 1, ... variables.
-    """
+    """The values of all sets of variables in the memory of one GPU. Used inside ``device.active()``."""
+    # warps: {2, 4, 8, 16, 0}: Warps of a block that share the words; 0: each thread takes all words of a set. Default:
+    #     by the number of words.
+    # values: list of int: Addresses of the values of the sets of 0, 1, ... variables.
 
     def __init__(self, device: Device, problem: Problem, warps: int | None = None):
         self.device, self.problem = device, problem
@@ -195,20 +185,10 @@ class DeviceScores:
         return most if self._warps and n_bytes <= MARGIN_BYTES else 0
 
     def count(self, size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
-        """Count the sets of one size, or a share of them, and append the address of the values.
-
-        Parameters
-        ----------
-        size : int
-            At least 2.
-        share : (int, int)
-            Number i of n parts.
-
-        Returns
-        -------
-        int, int
-            First rank that was counted, and one beyond the last one.
-        """
+        """Count the sets of one size, or a share of them, and append the address of the values."""
+        # size: At least 2
+        # share: (int, int): Number i of n parts
+        # returns First rank that was counted, and one beyond the last one.
         p, sets = self.problem, self._sets
         n_sets, pairs = math.comb(p.n, size), _pairs_of_prefixes(p.n, size - 2)
         most_configs = self._margins(len(pairs), size)

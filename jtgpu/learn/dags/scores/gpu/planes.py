@@ -13,22 +13,13 @@ __all__ = ["Planes", "planes_of"]
 
 
 class Planes(NamedTuple):
-    """Bit planes of a table, variables by ascending number of states, words of 32 rows.
+    """Bit planes of a table, variables by ascending number of states, words of 32 rows."""
 
-    Attributes
-    ----------
-    words : (W, P) ndarray of uint32
-        The plane of variable v in state s, not its last one, is column ``start[s] + v``.
-    lasts : (W, n) ndarray of uint32
-        The planes of the last states.
-    start : (S,) ndarray of int32
-    segments : (B + 1,) ndarray of uint32
-        First words of the rows whose weights have a bit, the most significant bit first.
-    """
-
+    # (W, P) ndarray of uint32: The plane of variable v in state s, not its last one, is column ``start[s] + v``
     words: NDArray[np.uint32]
-    lasts: NDArray[np.uint32]
-    start: NDArray[np.int32]
+    lasts: NDArray[np.uint32]  # (W, n) ndarray of uint32: The planes of the last states
+    start: NDArray[np.int32]  # (S,) ndarray of int32
+    # (B + 1,) ndarray of uint32: First words of the rows whose weights have a bit, the most significant bit first
     segments: NDArray[np.uint32]
 
 

@@ -68,13 +68,8 @@ def gpu_can_score(rule: ScoreRule, max_parents: int) -> bool:
 def make_problem(
     coded: CodedTable, rule: ScoreRule, functions: CellFunctions, max_parents: int, max_cells: int
 ) -> Problem:
-    """Sort the variables, and make planes and the values of small sets.
-
-    Raises
-    ------
-    ArgumentError
-        If GPUs do not compute such scores.
-    """
+    """Sort the variables, and make planes and the values of small sets."""
+    # raises ArgumentError: If GPUs do not compute such scores.
     if functions.mode == BY_FAMILY:
         raise ArgumentError(f"GPUs do not compute {rule.name!r} scores; use backend='cpu'")
     if max_parents > MAX_PARENTS:

@@ -40,26 +40,12 @@ def gpu_scores(
     *,
     devices: Any = None,
 ) -> NDArray[np.float64]:
-    """Scores of all families, as `jtgpu.learn.dags.scores.score_table.score_families` computes them, on GPUs.
-
-    Parameters
-    ----------
-    devices : "all" or sequence of int, optional
-        Default: one GPU, that of the highest compute capability.
-
-    Returns
-    -------
-    (n, M) ndarray of float64
-
-    Raises
-    ------
-    ArgumentError
-        If GPUs do not compute such scores.
-    BackendUnavailable
-        If a GPU is missing.
-    TableTooLarge
-        If the values of the sets do not fit a GPU's memory.
-    """
+    """Scores of all families, as `jtgpu.learn.dags.scores.score_table.score_families` computes them, on GPUs."""
+    # devices: "all" or sequence of int: Default: one GPU, that of the highest compute capability
+    # returns (n, M) ndarray of float64
+    # raises ArgumentError: If GPUs do not compute such scores.
+    # raises BackendUnavailable: If a GPU is missing.
+    # raises TableTooLarge: If the values of the sets do not fit a GPU's memory.
     problem = make_problem(coded, rule, functions, max_parents, max_cells)
     opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
     scores = np.empty((problem.n, n_parent_sets(problem.n, max_parents)))
