@@ -10,31 +10,6 @@ import difflib
 import reprlib
 from collections.abc import Iterable
 
-__all__ = [
-    "ArgumentError",
-    "BackendUnavailable",
-    "DataError",
-    "EvidenceError",
-    "FileError",
-    "FormatError",
-    "ImpossibleEvidence",
-    "JtgpuError",
-    "MissingFileError",
-    "NetworkError",
-    "OrderError",
-    "OutputExists",
-    "ParseError",
-    "PlanError",
-    "PlanFileError",
-    "TableTooLarge",
-    "UnknownState",
-    "UnknownSuffix",
-    "UnknownVariable",
-    "closest",
-    "format_bytes",
-    "shown",
-]
-
 MAX_MESSAGE = 4000  # characters of a message; names and values from files may be megabytes long
 MAX_WORD = 100  # characters of a word for which similar ones are searched
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from .errors import JtgpuError
 from .formats import read
-from .formats.bundled import BENCHMARK, benchmark_files, order_file
-from .formats.nets_folder import networks_folder, stem
+from .formats.bundled import order_file
+from .formats.nets_folder import stem
 from .model.discrete import DiscreteModel
 from .model.network import BayesianNetwork
 from .model.state_values import StateNumber
@@ -28,20 +28,6 @@ from .util.system import cpu_name
 
 if TYPE_CHECKING:
     from .inference.results.marginals import Posteriors
-
-__all__ = [
-    "BENCHMARK",
-    "NetworkTiming",
-    "Spread",
-    "benchmark_files",
-    "check_answers",
-    "measure",
-    "networks_folder",
-    "sample_cases",
-    "stem",
-    "time_network",
-    "warm_up",
-]
 
 T = TypeVar("T")
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ..plans.cost import Cost
     from ..plans.plan import Plan
 
-__all__ = ["Choice", "Rates", "choose", "measure"]
-
 _VERSION = 1
 GPU_MEMORY = 1.3  # memory that an engine takes, relative to the plan's tables: records, the factors twice
 SMALL = 5000  # clique entries; below, a case takes about 10 us on a CPU, and the call of a GPU 20 us

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
     from ..plans.plan import Plan
 
-__all__ = [
-    "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "CountSums", "Counts", "DeviceResult", "Evidence",
-    "HeldCases",
-    "PlainSession", "Prepare", "Result", "Session", "columns_of", "without_rounding",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Evidence:

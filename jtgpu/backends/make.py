@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..plans.conditioning.split import SplitModel
     from ..plans.plan import Plan
 
-__all__ = ["device_pool", "make", "make_conditioned", "supported_options"]
-
 SINGLE_PRECISION = ("indexed", "gpu")  # backends that can compute in float32
 OPTIONS = {
     "reference": (),

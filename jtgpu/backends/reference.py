@@ -23,8 +23,6 @@ from .sweep import Best, Derivatives, Uniforms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Reference", "ReferenceSweep", "contract", "contract_maximal", "prepare"]
-
 
 def contract(
     tables: Sequence[NDArray[np.float64]], scopes: Sequence[Sequence[int]], out: Sequence[int]

@@ -20,8 +20,6 @@ from .base import Evidence
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Best", "Derivatives", "Sweep", "Uniforms"]
-
 Uniforms = Callable[[int], "NDArray[np.float64]"]  # n -> the next n rows, (n, V), of numbers in [0, 1)
 
 

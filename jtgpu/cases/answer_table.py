@@ -13,8 +13,6 @@ from .solver import AnsweredRows, Solver
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["answer_table"]
-
 
 def answer_table(
     solver: Solver, rows: AnsweredRows, kept: Sequence[tuple[Any, Any]] = (), *, probabilities: bool = True

@@ -24,8 +24,6 @@ from .reading import CaseChunk, open_cases
 from .solver import Solver
 from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 
-__all__ = ["Keywords", "Report", "answer_file", "run_file", "split_options", "used_columns"]
-
 
 @dataclass(frozen=True)
 class Report:

@@ -20,8 +20,6 @@ from ..util.missing import na_words
 from .options import TableOptions
 from .query import TableQuery
 
-__all__ = ["check_same_run", "file_fingerprint", "model_fingerprint", "query_fingerprint"]
-
 SAMPLED = 1 << 16  # bytes of the beginning and the end of a file that are hashed
 MAX_SHOWN = 80  # characters of a value in a message
 

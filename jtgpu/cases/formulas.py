@@ -11,8 +11,6 @@ from typing import Any
 
 from ..inference.tables.arrow import arrow, compute
 
-__all__ = ["escape_formula", "escape_formulas"]
-
 _FORMULA = "^[=+\\-@\\t\\r\\n\uff1d\uff0b\uff0d\uff20]"
 _NUMBER = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ..inference.frame_options import FrameOptions
-from ..inference.tables import Table, at_row, is_frame, open_table, read_states
+from ..inference.tables import Table, at_row, open_table, read_states
 from ..inference.tables.arrow import arrow
 from ..inference.tables.native_frame import Block
 from ..inference.tree import JunctionTree
@@ -23,8 +22,6 @@ from .solver import RowError, Solver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["FrameOptions", "answer_frame", "frame_states", "is_frame"]
 
 MAX_THREADS = 16  # that encode and copy the columns of a frame for one GPU
 

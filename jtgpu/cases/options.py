@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
 from ..util.arguments import choice, flag, whole_number
-from ..util.missing import NA_VALUES
-
-__all__ = ["NA_VALUES", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
 
 
 class TableKeywords(TypedDict, total=False):

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-__all__ = ["PREFETCH", "map_in_order"]
-
 PREFETCH = 2  # items in flight beyond those being processed: read, or waiting for delivery
 
 Item = TypeVar("Item")

@@ -17,8 +17,6 @@ from .query import TableQuery
 from .reading import CaseChunk
 from .solver import Solver
 
-__all__ = ["Sink", "default_chunk", "default_concurrency", "run_chunks"]
-
 CHUNK_OPERATIONS = 4e10  # multiplications of a chunk on the CPU: one or two seconds, which Ctrl-C waits for
 MIN_ROWS = 1024
 MAX_CONCURRENCY = 8  # chunks in flight for one GPU; each holds some tens of megabytes

@@ -10,8 +10,6 @@ from typing import TextIO
 
 from ..errors import EvidenceError
 
-__all__ = ["Progress", "progress_of"]
-
 Progress = Callable[[int, int, int], None]  # cases answered; how much has been read, of how much
 
 REDRAW = 0.1  # seconds between two updates of a line

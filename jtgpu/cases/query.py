@@ -14,8 +14,6 @@ from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
 from .options import TableOptions
 
-__all__ = ["TableQuery", "resolve_query"]
-
 CALL_BYTES = 64 << 20  # of posteriors and evidence in one call of the backend
 MIN_ROWS, MAX_ROWS = 1024, 1 << 17  # of one call of the backend
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..inference.results.configurations import CaseExplanations
 
-__all__ = ["AnsweredRows", "Answers", "Explanations", "RowError", "Solver"]
-
 BLOCK = 2048  # rows transposed at a time, so that they stay in the CPU cache
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
 MAX_LISTED = 20  # findings in a message

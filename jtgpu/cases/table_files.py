@@ -18,8 +18,6 @@ from .reading import open_cases
 from .reading.csv_file import CsvFile
 from .writing.formats import writer_for
 
-__all__ = ["is_text_file", "read_file", "time_column", "write_file"]
-
 ROWS = 100_000  # that are parsed at a time to find a wrong one
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 

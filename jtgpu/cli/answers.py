@@ -14,8 +14,6 @@ from ..inference.results.tables import Conditional, Joint
 from ..util.monospace import printable as shown
 from .tables import bold, on_terminal, print_rows
 
-__all__ = ["Answer", "answer_table", "observation_table", "print_answer"]
-
 ROUNDING = 1e-14  # nats
 
 Cell = str | float

@@ -35,8 +35,6 @@ from .planning import PlanOptions
 from .progress import is_shown, status
 from .running import COMPILING, RunOptions
 
-__all__ = ["batch"]
-
 EXAMPLES = (
     "jtgpu batch alarm cases.csv -o answers.parquet -t PAP,HR --keep id",
     "jtgpu batch alarm cases.parquet -o answers.csv.gz --labels --resume",

@@ -14,8 +14,6 @@ from .option_groups import Without
 from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, Force, one_of
 from .running import RunOptions
 
-__all__ = ["ClusterOptions", "CsvInput", "CsvOptions", "OutputOptions", "TableQueryOptions"]
-
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
 _NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
 

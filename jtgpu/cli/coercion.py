@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["coerce_plain_values"]
-
 
 def coerce_plain_values(parameters: Iterable[Any]) -> None:
     """Let parameters coerce plain values themselves; does nothing with versions of Typer that work differently."""

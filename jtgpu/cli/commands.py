@@ -11,8 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 from ..util.version import __version__
 from .coercion import coerce_plain_values
 
-__all__ = ["COMMANDS", "app"]
-
 QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
 
 # command (a function of the module of this name) -> its panel and line in `jtgpu --help`, the first of its docstring

@@ -13,8 +13,6 @@ import typer
 from .network_names import match_findings, match_networks, match_variables, read_names
 from .shell_request import SPLIT
 
-__all__ = ["complete_findings", "complete_networks", "complete_targets"]
-
 
 def complete_networks(incomplete: str) -> list[str]:
     """Bundled networks by name, network files and folders."""

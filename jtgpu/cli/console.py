@@ -31,8 +31,6 @@ from ..util.monospace import printable as shown
 from .option_groups import expand_groups
 from .process import INTERRUPTED, raise_on_interrupt
 
-__all__ = ["INTERRUPTED", "command", "exit_code", "format_seconds", "print_error", "print_json", "shown", "warn"]
-
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's spelling of options in messages, and that of the command line
 _OPTIONS = (

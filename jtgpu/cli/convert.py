@@ -17,8 +17,6 @@ from .console import command, print_json, warn
 from .networks import check_output, one_target, warn_of_repairs
 from .options import Force, Json, one_of
 
-__all__ = ["convert"]
-
 EXAMPLES = ("jtgpu convert asia asia.xdsl", "jtgpu convert asia -o asia.bif.gz --force")
 
 Source = Annotated[

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ..learn.parameters.em import Iteration
     from ..learn.parameters.result import Fit
 
-__all__ = ["fit"]
-
 EXAMPLES = (
     "jtgpu fit alarm cases.csv -o fitted.bif",
     "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --prior bdeu:10",

@@ -12,8 +12,6 @@ from .completion import complete_targets
 from .networks import split_names
 from .options import one_of
 
-__all__ = ["DataOptions", "EmOptions", "ModelOptions"]
-
 DATA, MODEL, EM = "Cases", "Model", "EM"
 
 Names = list[str] | None

@@ -22,8 +22,6 @@ from .options import FILE_HELP, Json
 from .system import system_facts, system_rows
 from .tables import print_report
 
-__all__ = ["facts", "info"]
-
 EXAMPLES = ("jtgpu info alarm", "jtgpu info alarm --json", "jtgpu info --system")
 
 MAX_LISTED = 12  # names in the table; --json lists all of them

@@ -23,8 +23,6 @@ from .options import OUTPUT, Force, Json
 from .progress import status
 from .tables import print_rows
 
-__all__ = ["learn"]
-
 EXAMPLES = (
     "jtgpu learn cases.csv -o learned.net",
     "jtgpu learn cases.csv --draw-network network.svg",

@@ -18,8 +18,6 @@ from ..model.network import BayesianNetwork
 from .networks import check_output, read_network, split_names
 from .options import RUNNING, ClusterAddress, Devices, MemoryLimit, Progress, Threads, one_of
 
-__all__ = ["ConstraintOptions", "ModelOptions", "PosteriorOptions", "RunOptions"]
-
 CONSTRAINTS, UNCERTAINTY = "Constraints", "Uncertainty: probabilities of the arcs"
 ALL_METHODS = tuple(dict.fromkeys(METHODS + POSTERIOR_METHODS))
 SEARCHES = tuple(name for name in METHODS if name not in POSTERIOR_METHODS)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
     from ..learn.dags.scores.coded import CodedTable
 
-__all__ = ["report_posterior"]
-
 MOST = 20  # arcs that are printed
 
 

@@ -16,8 +16,6 @@ from .running import RunOptions
 from .tables import on_terminal, print_rows
 from .trees import compiled
 
-__all__ = ["mpe"]
-
 EXAMPLES = ("jtgpu mpe asia -e xray=yes -k 3", "jtgpu mpe asia -e xray=yes -t lung,bronc")
 
 Maximized = Annotated[

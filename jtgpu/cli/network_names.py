@@ -16,8 +16,6 @@ from ..util import atomic_file
 from ..util.system import cache_folder
 from ..util.version import __version__
 
-__all__ = ["Names", "match_findings", "match_networks", "match_variables", "read_names"]
-
 Names = Mapping[str, Sequence[str]]  # variables and their states
 
 

@@ -19,18 +19,6 @@ from ..model.network import BayesianNetwork
 from ..util.monospace import printable as shown
 from .console import warn
 
-__all__ = [
-    "case_of",
-    "check_output",
-    "findings_as_json",
-    "network_files",
-    "one_target",
-    "read_network",
-    "split_names",
-    "target_names",
-    "warn_of_repairs",
-]
-
 
 def read_network(file: str) -> DiscreteModel:
     """Read a file or a bundled network, and warn about rows that had to be repaired."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["Without", "expand_groups"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -12,39 +12,6 @@ from ..errors import closest
 from ..util.system import parse_bytes
 from .completion import complete_findings, complete_networks, complete_targets
 
-__all__ = [
-    "CLUSTER",
-    "CSV",
-    "FILE_HELP",
-    "OUTPUT",
-    "PLANNING",
-    "RUNNING",
-    "Backend",
-    "ClusterAddress",
-    "Columns",
-    "Devices",
-    "Digits",
-    "Dtype",
-    "EscapeFormulas",
-    "Evidence",
-    "EvidenceFile",
-    "File",
-    "Force",
-    "Json",
-    "MaxTable",
-    "MemoryLimit",
-    "NoCache",
-    "Order",
-    "OrderSeed",
-    "PlanFile",
-    "Progress",
-    "Slices",
-    "Targets",
-    "Threads",
-    "TimeLimit",
-    "one_of",
-]
-
 # Panels of --help
 PLANNING, RUNNING, OUTPUT, CSV, CLUSTER = "Planning", "Computation", "Output", "CSV files", "Cluster"
 

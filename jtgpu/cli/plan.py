@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..inference.network_plan import NetworkPlan
     from ..plans.ordering import OrderResult
 
-__all__ = ["plan"]
-
 EXAMPLES = (
     "jtgpu plan munin1 --order best --order-time 10",
     "jtgpu plan munin1 --order best -o munin1.plan",

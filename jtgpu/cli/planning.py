@@ -17,8 +17,6 @@ from ..model.discrete import DiscreteModel
 from .options import MaxTable, MemoryLimit, NoCache, Order, OrderSeed, PlanFile, Slices, TimeLimit
 from .running import RunOptions
 
-__all__ = ["PlanOptions", "SlicedPlanOptions"]
-
 
 @dataclass(frozen=True)
 class PlanOptions:

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-__all__ = ["INTERRUPTED", "exit_on_interrupt", "open_closed_streams", "raise_on_interrupt", "terminable"]
-
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from ..util.monospace import printable
 from .console import print_stderr
 
-__all__ = ["is_shown", "status"]
-
 DELAY = 0.3  # seconds before the line appears: quick commands show none
 INTERVAL = 0.1
 _FRAMES = "|/-\\"

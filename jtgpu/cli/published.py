@@ -22,8 +22,6 @@ from .tables import print_report
 if TYPE_CHECKING:
     from ..backends.published.timetable import TimeTable
 
-__all__ = ["TableOutput", "measure_published_table"]
-
 
 @dataclass(frozen=True)
 class TableOutput:

@@ -20,8 +20,6 @@ from .running import RunOptions
 from .tables import on_terminal, print_rows, show_number
 from .trees import compiled
 
-__all__ = ["query"]
-
 EXAMPLES = (
     "jtgpu query asia -e xray=yes -e smoke=no -t lung,bronc",
     'jtgpu query asia "P(lung, bronc | xray=yes)" "MPE(| xray=yes)" "MI(lung)"',

@@ -18,8 +18,6 @@ from .options import OUTPUT, Force, Json, Threads
 from .progress import status
 from .tables import print_rows
 
-__all__ = ["rank"]
-
 EXAMPLES = (
     "jtgpu rank alarm --skeleton --top 5",
     "jtgpu rank munin --skeleton -o munin.svg",

@@ -13,8 +13,6 @@ from .options import Backend, Devices, Dtype, Progress, Threads
 if TYPE_CHECKING:
     from ..util.options import BackendName
 
-__all__ = ["COMPILING", "RunOptions"]
-
 COMPILING = "compiling (takes longer the first time on a machine)"
 
 

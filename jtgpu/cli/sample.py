@@ -27,8 +27,6 @@ from .trees import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["sample"]
-
 EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 1000000 -o cases.csv.gz")
 
 CELLS = 1 << 22  # drawn and written at a time

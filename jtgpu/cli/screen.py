@@ -25,8 +25,6 @@ from .tables import print_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["screen"]
-
 EXAMPLES = (
     "jtgpu screen cases.csv --net alarm -n 20 --surprise",
     "jtgpu screen sensors.csv -n 100 --metric euclidean --scale std --drop clean.csv",

@@ -23,8 +23,6 @@ from .trees import compiled
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Bar
 
-__all__ = ["sensitivity"]
-
 EXAMPLES = ("jtgpu sensitivity asia -t lung=yes -e xray=yes -n 5",)
 
 Event = Annotated[

@@ -29,8 +29,6 @@ from .progress import status
 from .running import COMPILING, RunOptions
 from .serve_options import AccessOptions, AddressOptions, LimitOptions
 
-__all__ = ["serve"]
-
 EXAMPLES = (
     "jtgpu serve alarm --open",
     "jtgpu serve nets/asia.net --name big=models/munin.net.xz --port 0",

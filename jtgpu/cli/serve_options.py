@@ -12,8 +12,6 @@ from ..errors import ArgumentError
 from ..serve.settings import Settings
 from .options import one_of
 
-__all__ = ["AccessOptions", "AddressOptions", "LimitOptions"]
-
 ADDRESS, ACCESS, LIMITS = "Address", "Access", "Limits"
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from .network_names import Names, match_findings, match_networks, match_variables, read_names
 
-__all__ = ["OPTIONS", "SPLIT", "VARIABLE", "answer", "join_findings"]
-
 VARIABLE = "_JTGPU_COMPLETE"  # environment variable in which the shell passes its request
 SPLIT = "_JTGPU_FINDING"  # the part of a finding before the word that bash completes
 ARGUMENT = ""  # the argument after the network

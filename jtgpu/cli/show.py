@@ -20,8 +20,6 @@ from .progress import status
 from .running import RunOptions
 from .trees import compiled
 
-__all__ = ["show"]
-
 EXAMPLES = (
     "jtgpu show asia -e xray=yes -o asia.svg",
     "jtgpu show munin --around R_MEDD2_LD_WD --hops 2 -o part.html",

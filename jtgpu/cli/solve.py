@@ -31,8 +31,6 @@ from .progress import status
 if TYPE_CHECKING:
     from ..util.options import BackendName
 
-__all__ = ["solve"]
-
 EXAMPLES = ("jtgpu solve model.uai evidence.evid MAR", "jtgpu solve -f model.uai -e evidence.evid -t MPE -o -")
 
 

@@ -19,8 +19,6 @@ from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
 from ..util.version import __version__
 
-__all__ = ["system_facts", "system_rows"]
-
 # what needs packages that are not always installed: the extra's name, and its packages
 FEATURES = {
     "data frames": ("frames", ("narwhals", "pyarrow")),

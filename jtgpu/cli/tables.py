@@ -11,8 +11,6 @@ from dataclasses import replace
 from ..util.monospace import printable as shown
 from ..util.terminal_table import DIGITS, TableStyle, format_number, format_table
 
-__all__ = ["bold", "on_terminal", "print_report", "print_rows", "show_number"]
-
 Cell = str | float
 
 MIN_WIDTH = 40  # narrower terminals wrap the lines themselves

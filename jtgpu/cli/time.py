@@ -29,8 +29,6 @@ from .tables import print_report
 if TYPE_CHECKING:
     from ..util.options import BackendName
 
-__all__ = ["time"]
-
 EXAMPLES = ("jtgpu time nets --runs 10 --json > times.json", "jtgpu time munin1 --observed 10 --threads 1")
 
 

@@ -11,8 +11,6 @@ from .planning import PlanOptions
 from .progress import status
 from .running import COMPILING, RunOptions
 
-__all__ = ["compiled"]
-
 
 @contextmanager
 def compiled(

@@ -19,8 +19,6 @@ from .progress import status
 from .running import RunOptions
 from .tables import print_report
 
-__all__ = ["tune"]
-
 EXAMPLES = ("jtgpu tune munin1", "jtgpu tune --save")
 
 

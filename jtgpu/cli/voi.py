@@ -18,8 +18,6 @@ from .running import RunOptions
 from .tables import on_terminal, print_rows, show_number
 from .trees import compiled
 
-__all__ = ["voi"]
-
 EXAMPLES = ("jtgpu voi asia -t lung -e dysp=yes", "jtgpu voi asia -t lung -c smoke,xray")
 
 Variable = Annotated[

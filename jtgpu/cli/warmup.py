@@ -7,8 +7,6 @@ from .console import command, format_seconds, print_json
 from .options import Json, Progress
 from .progress import status
 
-__all__ = ["warmup"]
-
 EXAMPLES = ("jtgpu warmup",)
 
 

@@ -20,8 +20,6 @@ from .networks import check_output, split_names
 from .options import OUTPUT, Columns, Force, Json, Threads
 from .tables import print_rows
 
-__all__ = ["whiten"]
-
 EXAMPLES = (
     "jtgpu whiten sensors.csv -o residuals.csv --order bic --lags lags.json",
     "jtgpu whiten sensors.csv -o cases.csv --slices 3",

@@ -16,8 +16,6 @@ from typing import Any
 
 from ..errors import ArgumentError, JtgpuError
 
-__all__ = ["Cluster", "Share", "as_cluster", "connect", "connected", "import_ray", "quiet", "translate_error"]
-
 MACHINE_OPTIONS = ("threads", "device", "devices", "executor")  # backend options that describe the local machine
 PATIENCE = 10.0  # seconds until a cluster's machine must answer
 MAX_CPUS = 8  # default of a worker with a GPU: reading, encoding and writing use no more

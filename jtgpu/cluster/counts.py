@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..backends.base import Counts
     from ..plans.plan import Plan
 
-__all__ = ["ClusterCounts", "CountJob", "Piece"]
-
 TASKS_PER_ACTOR = 2  # one runs and one waits
 
 Tables = Sequence["NDArray[np.float64]"]

@@ -15,8 +15,6 @@ from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connect
 from .worker_spec import WorkerSpec, plan_of
 
-__all__ = ["answer_dataset"]
-
 
 class _BatchActor:
     """An actor that answers batches of a dataset."""

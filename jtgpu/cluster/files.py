@@ -32,8 +32,6 @@ from .tables import Table, check_columns, inspect_files
 from .worker import Job, answer_parts
 from .worker_spec import WorkerSpec, plan_of
 
-__all__ = ["ClusterReport", "answer_files", "columns_in", "columns_of", "run_files"]
-
 FILE_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 MAX_CHUNKS_PER_PART = 16  # so that a lost part costs a minute or two
 Cases = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

@@ -12,8 +12,6 @@ from typing import Any
 from ..errors import JtgpuError
 from .storage import StoragePath, file_system_module, locate
 
-__all__ = ["CaseFile", "MissingCases", "find_cases"]
-
 HIDDEN = ("_", ".")  # such names are not tables: _SUCCESS, temporary files
 WILDCARD = re.compile(r"[*?\[]")
 

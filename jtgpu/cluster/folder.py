@@ -30,8 +30,6 @@ from .parts import Part
 from .storage import locate
 from .tables import CONCURRENT_READS
 
-__all__ = ["SUCCESS", "Folder"]
-
 SUCCESS = "_SUCCESS"
 RUN = "_run.json"
 LOCK = "_lock"

@@ -18,8 +18,6 @@ from .worker_spec import WorkerSpec
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["solver_on"]
-
 
 class _SolverActor:
     """An actor that answers blocks of cases, given by state numbers."""

@@ -19,8 +19,6 @@ from .parts import READ_SIZE, Part
 from .storage import StoragePath, locate
 from .tables import open_parquet
 
-__all__ = ["PartReader"]
-
 
 @dataclass(frozen=True)
 class PartReader:

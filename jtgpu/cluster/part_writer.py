@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from ..inference.tables.arrow import arrow, arrow_parquet
 from .storage import StoragePath, locate
 
-__all__ = ["TEMPORARY", "PartTarget", "PartWriter", "RowCounts", "part_name", "read_counts"]
-
 TEMPORARY = "_tmp-"
 KEY = b"jtgpu"  # in the footer of a part
 

@@ -15,8 +15,6 @@ from itertools import pairwise
 from .storage import StoragePath
 from .tables import Table
 
-__all__ = ["Division", "Part", "divide"]
-
 MIN_ROWS, MAX_ROWS = 1 << 16, 1 << 20  # of a part, approximately
 CSV_BYTES = 1 << 26  # of a part of a CSV, approximately
 READ_SIZE = 1 << 24  # bytes

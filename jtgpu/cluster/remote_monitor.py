@@ -12,8 +12,6 @@ from typing import Any
 
 from .connect import Cluster, connected, import_ray, translate_error
 
-__all__ = ["is_client", "run_in_cluster"]
-
 POLL_INTERVAL = 0.5  # seconds
 Progress = Callable[[int, int, int], None]
 Numbers = tuple[int, int, int]

@@ -16,8 +16,6 @@ from .connect import Cluster, Share, as_cluster, connect, translate_error
 if TYPE_CHECKING:
     from ..backends.wrappers.slices import Executor, Partial, SliceJob, SliceTask
 
-__all__ = ["RaySlices"]
-
 TASKS_PER_ACTOR = 2  # one runs and one waits
 
 

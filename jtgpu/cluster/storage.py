@@ -14,8 +14,6 @@ from ..errors import JtgpuError
 from ..inference.tables.arrow import arrow
 from ..util.atomic_file import write_bytes
 
-__all__ = ["StoragePath", "file_system_module", "locate"]
-
 READ_SIZE = 1 << 24  # bytes
 
 

@@ -20,8 +20,6 @@ from ..model.discrete import DiscreteModel
 from .find_cases import CaseFile
 from .storage import StoragePath
 
-__all__ = ["CONCURRENT_READS", "Table", "check_columns", "inspect_files", "open_parquet"]
-
 CONCURRENT_READS = 16  # files inspected at the same time: most of it is waiting
 HEADER_BYTES = 1 << 20  # of a remote CSV, downloaded to read its header
 

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar
 from ..errors import JtgpuError
 from .connect import Cluster, Share, as_cluster, connected, translate_error
 
-__all__ = ["TaskRunner", "run_tasks"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")

@@ -20,8 +20,6 @@ from .part_writer import PartTarget, PartWriter, RowCounts
 from .parts import Part
 from .worker_spec import WorkerSpec
 
-__all__ = ["Job", "Worker", "answer_parts"]
-
 MAX_ATTEMPTS = 3  # for a part whose storage fails
 FIRST_PAUSE = 0.5  # seconds before the second attempt
 

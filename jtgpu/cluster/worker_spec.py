@@ -17,8 +17,6 @@ from .connect import Share
 if TYPE_CHECKING:
     from ..util.options import BackendName
 
-__all__ = ["WorkerSpec", "plan_of"]
-
 
 @dataclass(frozen=True)
 class WorkerSpec:

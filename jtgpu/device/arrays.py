@@ -14,8 +14,6 @@ from .context import Device
 from .dlpack import CUDA, contiguous_strides, read_capsule
 from .driver import After
 
-__all__ = ["DeviceArray", "device_array", "device_of", "read_cases"]
-
 LEGACY_STREAM = 1  # streams of ours wait for work that is queued on it
 
 

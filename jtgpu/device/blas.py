@@ -10,8 +10,6 @@ from numpy.typing import DTypeLike
 
 from ..errors import BackendUnavailable
 
-__all__ = ["Blas"]
-
 _INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
 
 

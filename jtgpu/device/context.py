@@ -23,8 +23,6 @@ from . import nvcc
 from .blas import Blas
 from .graph import Graph
 
-__all__ = ["Device", "Graph", "Launch", "device_numbers", "open_device"]
-
 _PAIR = struct.Struct("PP")  # a kernel's two arguments
 _opened: dict[int, Device] = {}
 _opening = threading.Lock()

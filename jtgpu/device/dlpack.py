@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CUDA", "Tensor", "contiguous_strides", "make_capsule", "read_capsule"]
-
 CUDA = 2  # kind of device
 KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}  # NumPy's kinds of numbers
 _NAME, _USED = b"dltensor", b"used_dltensor"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .context import Device
 
-__all__ = ["Arguments", "Kernels", "loaded_kernels", "most_shared"]
-
 _loaded: WeakKeyDictionary[Device, dict[tuple[str, str], Kernels]] = WeakKeyDictionary()
 
 

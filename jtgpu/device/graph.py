@@ -7,8 +7,6 @@ from typing import Any
 
 from ..errors import BackendUnavailable, TableTooLarge
 
-__all__ = ["Graph"]
-
 _INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["JOB", "MAP"]
-
 # `struct Job`, field for field
 JOB = np.dtype(
     [

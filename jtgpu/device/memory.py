@@ -11,8 +11,6 @@ from .context import Device
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Memory"]
-
 
 class Memory:
     """Allocations of one owner. Used inside ``device.active()``."""

@@ -27,8 +27,6 @@ from ..util import atomic_file
 from ..util.progress import report
 from ..util.system import cache_folder
 
-__all__ = ["TRIALS", "compiled", "cubin", "find_nvcc", "read_source", "source_folder", "sources", "with_headers"]
-
 TRIALS = ("published/trials/constant_index", "published/trials/marginalise_m_shuffle", "published/trials/scatter_fused")
 
 _INCLUDE = re.compile(r'^[ \t]*#include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)

@@ -15,8 +15,6 @@ from .memory import Memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GpuArray"]
-
 
 class GpuArray:
     """An array in the memory of a GPU.

@@ -9,8 +9,6 @@ from .marks import Mark
 from .svg import MARKS, mark
 from .text import MAX_TITLE, clean, escaped, percent, shortened, text_width
 
-__all__ = ["Box", "bars_size", "box_size", "draw_bars", "draw_box"]
-
 MAX_ROWS = 8  # states that a box shows
 MAX_NAME, MAX_LABEL = 170, 92  # pixels
 TITLE, ROW, PAD = 24, 15, 8  # height of the title and of a row, distance to the border

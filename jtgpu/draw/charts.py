@@ -15,8 +15,6 @@ from .text import escaped, shortened, text_width
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Sensitivity
 
-__all__ = ["draw_curve", "draw_posterior", "draw_tornado"]
-
 PAD, ROW, TITLE = 10, 20, 24
 LABEL, CHART = 340, 320  # widths
 CURVE = 140  # height

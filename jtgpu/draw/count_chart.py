@@ -8,8 +8,6 @@ from .drawing import Drawing
 from .svg import picture
 from .text import escaped, shortened, text_width
 
-__all__ = ["draw_counts"]
-
 PAD, ROW, TITLE = 10, 20, 24
 LABEL, CHART = 340, 320  # widths
 MAX_ROWS = 40

@@ -10,8 +10,6 @@ from ..formats.common.files import write_bytes
 from ..util.arguments import file_path, text
 from .text import escaped
 
-__all__ = ["Drawing"]
-
 # pages and files have their own background: their readers may prefer dark or light
 _SCHEME = (
     "{0}{{color:#1f2328;background:#fff}}@media(prefers-color-scheme:dark){{{0}{{color:#e6edf3;background:#0d1117}}}}"

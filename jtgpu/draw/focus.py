@@ -8,8 +8,6 @@ from typing import NamedTuple
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 
-__all__ = ["Graph", "graph_of", "hub", "neighbourhood"]
-
 
 class Graph(NamedTuple):
     """The arcs of a model, by number."""

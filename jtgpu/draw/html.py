@@ -29,8 +29,6 @@ from .structures import arcs, heat_map
 from .tables import html_table
 from .text import escaped
 
-__all__ = ["html"]
-
 MAX_BOXES = 60  # variables of a picture
 MAX_CLIQUES = 30
 MAX_BYTES = 190_000  # of a picture

@@ -12,8 +12,6 @@ from .layered.arrange import arrange
 from .svg import curve, picture
 from .text import MAX_TITLE, clean, escaped, shortened, text_width
 
-__all__ = ["draw_junction_tree"]
-
 MAX_WIDTH, MAX_LINES = 190, 5  # of the names in a clique, pixels and lines
 SEPARATOR_WIDTH = 120
 MAX_LAYER = 2400  # pixels of a layer

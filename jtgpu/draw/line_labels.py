@@ -8,8 +8,6 @@ import numpy as np
 
 from .text import text_width
 
-__all__ = ["label_places"]
-
 HEIGHT, GAP = 12, 5  # pixels of a label, and of the space to its line
 SHARES = (0.5, 0.35, 0.65, 0.22, 0.78)  # of a segment, where a label may be
 SAMPLES = 24  # points of a segment

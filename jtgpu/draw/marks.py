@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from ..inference.evidence import Known
 
-__all__ = ["Mark", "marks"]
-
 
 class Mark(NamedTuple):
     """Evidence on one variable."""

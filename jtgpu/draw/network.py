@@ -16,8 +16,6 @@ from .stacks import StackedDrawing, arrange_stacked
 from .svg import ARROW, MARKS, curve, mark, picture
 from .text import escaped, shortened, text_width
 
-__all__ = ["draw_network"]
-
 MARGIN = 16
 MAX_WIDTH = 2400  # pixels of a layer
 LEGEND = 22  # height of a line below the picture

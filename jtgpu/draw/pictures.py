@@ -26,8 +26,6 @@ from .network import draw_network
 if TYPE_CHECKING:
     from typing import Unpack
 
-__all__ = ["Layout", "layout", "show"]
-
 MOST = 150  # variables of a picture
 MOST_AUTOMATIC = 60  # of a part of a network that the user did not choose
 

@@ -16,8 +16,6 @@ from .layered.arrange import arrange
 from .svg import ARROW, curve, picture
 from .text import clean, escaped, shortened, text_width
 
-__all__ = ["show_ranks"]
-
 MARGIN = 16
 MAX_WIDTH = 2400  # pixels of a layer
 SMALLEST, LARGEST = 3, 32  # radius of a circle, in pixels

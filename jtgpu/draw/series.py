@@ -20,8 +20,6 @@ from .text import escaped, shortened, text_width
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["show_series"]
-
 PAD, TITLE, GAP = 10, 24, 46
 CHART, HEIGHT = 320, 110  # of each of the two charts of a series
 LABEL = 300

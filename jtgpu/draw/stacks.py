@@ -9,8 +9,6 @@ from typing import NamedTuple
 from .layered.arrange import Arrangement, arrange
 from .svg import ARROW
 
-__all__ = ["StackedDrawing", "arrange_stacked"]
-
 MIN_LEAVES, MAX_STACK = 6, 8  # leaves of a parent that are stacked; boxes of a column
 SPINE, TOP, GAP = 18, 12, 15  # pixels: left of the boxes, above them, between them
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..learn.dags.posterior.result import StructurePosterior
 
-__all__ = ["arcs", "heat_map", "trace"]
-
 PAD, CELL, TITLE, LINE = 10, 16, 24, 18
 LABEL = 160  # pixels of a name
 VISIBLE = 0.005  # probability from which a cell has a colour

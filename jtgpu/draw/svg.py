@@ -7,8 +7,6 @@ from hashlib import blake2b
 
 from .text import escaped
 
-__all__ = ["ARROW", "MARKS", "STYLE", "curve", "mark", "picture"]
-
 FONT = "font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 # text and lines have the colour of the page's text; bars and marks have colours that are visible on light and dark
 STYLE = {

@@ -11,8 +11,6 @@ import numpy as np
 from ..util.text_table import format_cell, shown_rows
 from .text import MAX_TITLE, escaped
 
-__all__ = ["html_table"]
-
 MAX_COLUMNS = 24
 STYLE = {
     "table": "border-collapse:collapse;font-size:13px;margin:4px 0",

@@ -7,8 +7,6 @@ from functools import lru_cache
 from html import escape
 from unicodedata import category, east_asian_width
 
-__all__ = ["clean", "escaped", "percent", "shortened", "text_width"]
-
 # tenths of a pixel of a wide sans-serif font (DejaVu Sans) of 12 pixels
 _NARROW, _WIDE = frozenset("fijlrtI.,:;!|'`()[]{}/\\-\" "), frozenset("mwMW@%&")
 MAX_TITLE = 200  # characters of a tooltip

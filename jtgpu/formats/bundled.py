@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from ..model.network import BayesianNetwork
     from ..util.options import ZeroRows
 
-__all__ = [
-    "BENCHMARK",
-    "benchmark_files",
-    "load",
-    "network_path",
-    "networks",
-    "networks_folder",
-    "order_file",
-    "stem",
-]
-
 # The seven networks of the published table of times, in its order.
 BENCHMARK = ("mildew", "diabetes", "barley", "munin4", "water", "munin1", "link")
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Comments", "find_comments"]
-
 # Unclosed strings and comments extend to the end of the text; otherwise each of many would be scanned up to there.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _BLOCK = r"/\*(?P<block>[^*]*+(?:\*(?!/)[^*]*+)*+)(?:\*/|\Z)"

@@ -20,8 +20,6 @@ from ..model.network import BayesianNetwork
 from .common.writing import identifiers, whole_numbers
 from .registry import Format
 
-__all__ = ["Conversion", "as_bayesian", "carry", "losses"]
-
 _IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties (texts)
 _OF_GENIE = ("XDSL", "DSL")
 _POSITION = re.compile(r"position\s*=\s*\(\s*(-?\d{1,9})(?:\.\d*)?\s*,\s*(-?\d{1,9})(?:\.\d*)?\s*\)")

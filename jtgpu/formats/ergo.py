@@ -23,8 +23,6 @@ from .common.text import BLANKS, Source
 from .common.writing import inexact
 from .uai import number_lines
 
-__all__ = ["dumps", "parse", "parse_draft", "sniff"]
-
 # An unclosed comment extends to the end of the text; otherwise each of many would be scanned up to there.
 _COMMENT = re.compile(r"/\*(?P<text>[^*]*+(?:\*(?!/)[^*]*+)*+)(?P<close>\*/|\Z)")
 _START = re.compile(rf"[0-9{BLANKS}]*+/\*[{BLANKS}]*+probabilities[{BLANKS}]*+\*/", re.IGNORECASE)

@@ -21,8 +21,6 @@ from ..model.markov import MarkovNetwork
 from .common.number_cursor import NumberCursor, state_names, without_comments
 from .common.text import Source, number
 
-__all__ = ["dumps", "parse", "sniff"]
-
 # As written by libDAI: the number of factors alone on its line, followed by an empty line.
 _SKIP = r"(?:[ \t\f\v]*+(?:#[^\r\n]*+)?(?:\r\n?|\n))*+"
 _START = re.compile(_SKIP + r"[ \t]*+[0-9]++[ \t]*+(?:\r\n?|\n)[ \t]*+(?:#[^\r\n]*+)?(?:\r\n?|\n)")

@@ -8,8 +8,6 @@ from pathlib import Path
 from ..errors import JtgpuError
 from .common.files import unpacked_name
 
-__all__ = ["bundled_files", "networks_folder", "stem"]
-
 
 def networks_folder() -> Path:
     """Folder of the bundled networks: in the installed package, or next to it in a checkout."""

@@ -18,8 +18,6 @@ from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
 if TYPE_CHECKING:
     from ..util.options import ZeroRows
 
-__all__ = ["Opened", "open_text", "read", "save_text", "write", "writer_of"]
-
 
 class Opened(NamedTuple):
     """The text of a file and its format; nothing is parsed yet."""

@@ -12,8 +12,6 @@ from .common.files import PACKED, unpacked_name
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel
 
-__all__ = ["FORMATS", "UNSUPPORTED", "Format", "file_suffixes", "format_of_suffix", "formats", "supported"]
-
 
 @dataclass(frozen=True)
 class Format:

@@ -32,8 +32,6 @@ from .common.number_cursor import NumberCursor, reject_transposed, state_names, 
 from .common.text import BLANKS, Source, number
 from .common.writing import inexact
 
-__all__ = ["dumps", "number_lines", "parse", "parse_draft", "sniff"]
-
 _SKIP = rf"(?:[{BLANKS}]++|(?:\A|(?<=[\r\n]))c[^\r\n]*+|#[^\r\n]*+)*+"
 _START = re.compile(_SKIP + r"(?P<kind>BAYES|MARKOV)(?=[ \t\r\n\f\v]|\Z)", re.IGNORECASE)
 _WORD = re.compile(_SKIP + rf"(?P<word>[^{BLANKS}]++|\Z)")

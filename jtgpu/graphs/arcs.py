@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .inputs import EdgeList
 
-__all__ = ["Arcs", "arcs_of"]
-
 _arrange = loops("jtgpu.graphs.loops.arrange")
 
 

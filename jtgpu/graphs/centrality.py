@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["betweenness", "compute", "scale"]
-
 PATIENCE = 24 * 3600.0  # seconds
 
 

@@ -14,8 +14,6 @@ from ..util.system import cores, free_memory
 from .layout import Group, Layout
 from .records import DEEPEST, LANES, LONGEST, Scratch, Sums, Tables
 
-__all__ = ["GROUPS", "group_sums"]
-
 _sweep = loops("jtgpu.graphs.loops.sweep")
 _single = loops("jtgpu.graphs.loops.single")
 

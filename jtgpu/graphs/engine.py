@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .arcs import Arcs
     from .records import Sums
 
-__all__ = ["BACKENDS", "RATE", "Progress", "Running", "dependencies"]
-
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 RATE = 1e8  # sources times arcs that a core does in a second
 GPU_RATE, GPU_START = 2e10, 1.0  # the same for an H100, and the seconds until it starts

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .arcs import Arcs
 
-__all__ = ["CHUNKS", "FULL", "LANES", "group_sums", "numbers_of", "reason_against"]
-
 FILE = "graphs/betweenness"
 LANES = 32  # sources side by side
 CHUNKS = 16  # groups whose sums a GPU returns, whichever GPUs there are

@@ -17,8 +17,6 @@ from ..util.arguments import described, flag, whole_number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EdgeList", "read_graph"]
-
 
 @dataclass
 class EdgeList:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .arcs import Arcs
 
-__all__ = ["Folded", "Group", "Layout", "divide", "make_groups", "runs"]
-
 _arrange = loops("jtgpu.graphs.loops.arrange")
 
 MAX_SUMS = 1 << 30  # bytes of the groups' results

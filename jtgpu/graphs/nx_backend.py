@@ -18,11 +18,6 @@ from .inputs import EdgeList, read_graph
 if TYPE_CHECKING:
     import networkx
 
-__all__ = [
-    "ConvertedGraph", "betweenness_centrality", "can_run", "convert_from_nx", "convert_to_nx",
-    "edge_betweenness_centrality", "should_run",
-]  # fmt: skip
-
 # Where the arguments are that decide whether a function can run
 POSITIONS = {
     "betweenness_centrality": {"G": 0, "k": 1, "weight": 3, "seed": 5},

@@ -22,8 +22,6 @@ from .inputs import EdgeList, read_graph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BetweennessPosterior", "betweenness_posterior"]
-
 EQUAL = 1e-12  # values, as shares of all pairs, that differ by less share their ranks
 CELLS = 1 << 22  # comparisons at a time
 

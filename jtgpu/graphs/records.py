@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DEEPEST", "FAR", "LANES", "LONGEST", "MANY", "Graph", "Scratch", "Sums", "Tables"]
-
 LANES = 16  # sources side by side
 FAR = 32767  # depth of a vertex that is not reached
 DEEPEST = 32000  # levels are int16

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .arcs import Arcs
 
-__all__ = ["dependencies"]
-
 
 def dependencies(arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool) -> RawSums:
     node, on_arc = np.zeros(arcs.n), np.zeros(len(arcs.head))

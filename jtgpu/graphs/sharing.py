@@ -11,8 +11,6 @@ from . import cpu, gpu
 from .layout import Group, Layout, runs
 from .records import Sums
 
-__all__ = ["group_sums"]
-
 RUNS = 4  # tasks for each worker without a GPU
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .arcs import Arcs
     from .layout import Layout
 
-__all__ = ["RawSums", "with_trees"]
-
 
 class RawSums(NamedTuple):
     """Sums over ordered pairs of a source and a target."""

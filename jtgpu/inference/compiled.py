@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ..util.options import BackendName
     from .evidence import More
 
-__all__ = ["CompiledModel"]
-
 T = TypeVar("T")
 
 

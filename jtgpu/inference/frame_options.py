@@ -7,8 +7,6 @@ from typing import Any, TypedDict
 
 from ..util.options import OnProblem
 
-__all__ = ["FrameOptions"]
-
 
 class FrameOptions(TypedDict, total=False):
     """Keywords of `jtgpu.JunctionTree.predict_proba`, which documents them."""

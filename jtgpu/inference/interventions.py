@@ -21,8 +21,6 @@ from ..util.fork import new_lock
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Factors", "Intervened", "Interventions", "Settled"]
-
 MAX_BACKENDS = 8  # in addition to the model's own one
 MAX_IDLE = 1  # backends without a user that wait to be reloaded
 

@@ -13,8 +13,6 @@ from ..plans.plan import Plan
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["NamedTree", "named_tree", "named_tree_of_slice"]
-
 
 class NamedTree(NamedTuple):
     """Cliques by name, and the parent of each."""

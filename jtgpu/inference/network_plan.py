@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..util.doors import JunctionTree
     from ..util.options import BackendName, TreeOptions
 
-__all__ = ["NetworkPlan", "SlicedPlan"]
-
 
 @dataclass(frozen=True)
 class NetworkPlan:

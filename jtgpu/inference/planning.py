@@ -20,8 +20,6 @@ from .network_plan import NetworkPlan, SlicedPlan
 if TYPE_CHECKING:
     from ..util.options import BackendName, Devices, Lowering, Order
 
-__all__ = ["make_plan", "split_options"]
-
 
 def make_plan(  # noqa: PLR0913
     model: DiscreteModel,

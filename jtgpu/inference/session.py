@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..backends.base import Session as BackendSession
 
-__all__ = ["Session"]
-
 
 @check_keywords({"Unpack[More]": More.__annotations__})
 class Session:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..model.discrete import DiscreteModel
 
-__all__ = ["Fit", "answer_cases", "fit_case", "fit_cases"]
-
 TOLERANCE = 1e-12  # largest accepted difference between a probability and its required value
 WINDOW = 100  # propagations for each variable, after which the difference must have decreased ...
 SHRINK = 0.97  # ... to this fraction of what it was

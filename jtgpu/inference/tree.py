@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from ..util.doors import Server
     from ..util.options import BackendName, Frame, ImputeMethod, JointMethod, OnProblem, TableLike
 
-__all__ = ["JunctionTree"]
-
 F = TypeVar("F", bound="Frame")
 
 

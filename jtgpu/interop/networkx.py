@@ -10,8 +10,6 @@ from ..model.network import BayesianNetwork
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["from_networkx"]
-
 
 def from_networkx(graph: networkx.DiGraph[Any]) -> BayesianNetwork:
     """Create a Bayesian network from a directed graph; the inverse of `BayesianNetwork.to_networkx`.

@@ -18,8 +18,6 @@ from ..model.discrete import DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 
-__all__ = ["PgmpyModel", "from_pgmpy", "read_pgmpy", "to_pgmpy"]
-
 
 @dataclass(frozen=True)
 class PgmpyModel:

@@ -15,8 +15,6 @@ from ..model.cpts import normalize_rows
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 
-__all__ = ["from_pyagrum", "module", "to_pyagrum"]
-
 
 def module() -> Any:
     """The pyAgrum package, under either name."""

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, closest
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, described, number, several, text
-from ..util.estimator import Estimator, NotFitted, check_table, check_width
+from ..util.estimator import Estimator, check_table, check_width
 from .columns import Column, class_column, read_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
 from .parameters.fit import fit as fit_parameters
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..inference.tree import JunctionTree
     from ..util.options import BackendName
-
-__all__ = ["JunctionTreeClassifier", "NotFitted"]
 
 
 class JunctionTreeClassifier(Estimator):

@@ -18,8 +18,6 @@ from ..util.missing import is_missing
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Column", "class_column", "read_columns", "sample_weights", "sorted_values", "state_labels", "state_numbers"]
-
 
 class Column(NamedTuple):
     """A column of a table."""

@@ -12,8 +12,6 @@ from ..errors import TableTooLarge
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cpt_from_counts"]
-
 MAX_ENTRIES = 100_000_000  # of a CPT
 
 

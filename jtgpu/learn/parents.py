@@ -8,8 +8,6 @@ from ..errors import ArgumentError, NetworkError, closest
 from ..model.network import BayesianNetwork
 from ..util.arguments import described, several
 
-__all__ = ["Structure", "arcs_of", "parents_of"]
-
 Structure = Mapping[str, Sequence[str]] | BayesianNetwork | None
 
 

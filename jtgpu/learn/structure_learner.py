@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .dags.posterior.arc_tables import ArcTable
     from .dags.posterior.result import StructurePosterior
 
-__all__ = ["StructureLearner"]
-
 
 class StructureLearner(Estimator):
     """Learns the structure and the CPTs of a Bayesian network, with the probabilities of its arcs.

@@ -16,8 +16,6 @@ from ..util import doors
 from ..util.monospace import display_width
 from ..util.text_table import DIGITS, SMALL, WIDTH, format_table
 
-__all__ = ["Axis", "Cpt"]
-
 
 class Axis(NamedTuple):
     """The variable of an axis and the names of its states."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     CptLike: TypeAlias = ArrayLike | Mapping[Any, Any]
 
-__all__ = ["checked_cpt", "configuration", "cpt_from_mapping"]
-
 
 def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) -> NDArray[np.float64]:
     """The read-only array of a CPT."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ..util.options import ZeroRows
 
-__all__ = ["ROW_TOLERANCE", "RowReport", "check_numbers", "freeze", "normalize_rows"]
-
 ROW_TOLERANCE = 1e-6  # largest difference between 1 and the sum of a CPT row that the constructor accepts
 
 

@@ -8,8 +8,6 @@ from ..errors import NetworkError, closest
 from .discrete import MAX_AXES, DiscreteModel
 from .graph import descendants, find_cycle, reachable
 
-__all__ = ["DirectedModel"]
-
 
 class DirectedModel(DiscreteModel):
     """A directed acyclic graph over variables with states; the base of `BayesianNetwork`.

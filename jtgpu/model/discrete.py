@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..util.doors import JunctionTree, NetworkPlan
     from ..util.options import BackendName, CompileOptions, Order, PlanOptions
 
-__all__ = ["MAX_AXES", "MAX_STATES", "DiscreteModel", "Factor"]
-
 MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32  # of a table: NumPy's limit
 MAX_STATES = 1 << 22  # of all variables of a model; limits the memory that a short file or call can claim
 

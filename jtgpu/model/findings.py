@@ -8,8 +8,6 @@ from ..errors import EvidenceError, UnknownState, UnknownVariable, closest
 from .discrete import DiscreteModel
 from .state_values import StateNumber
 
-__all__ = ["parse_finding", "parse_findings", "state_of_text"]
-
 
 def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset[int]]:
     """Parse a finding, ``name=state`` or ``name=state,state`` (one of these states).

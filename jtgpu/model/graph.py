@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-__all__ = ["descendants", "find_cycle", "reachable"]
-
 Adjacency = Sequence[Sequence[int]]
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-__all__ = ["graph_parts", "network_graph"]
-
 
 def network_graph(model: DirectedModel, cpts: Sequence[NDArray[np.float64]]) -> networkx.DiGraph[str]:
     """The graph of a model with the CPTs of its variables."""

@@ -16,8 +16,6 @@ from .summary import summary
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["MarkovNetwork"]
-
 
 class MarkovNetwork(DiscreteModel):
     """Variables and plain factors. The joint distribution is their product divided by its sum.

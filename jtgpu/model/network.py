@@ -18,9 +18,8 @@ from .cpt import Axis, Cpt
 from .cpt_input import checked_cpt
 from .cpts import RowReport
 from .directed import DirectedModel
-from .discrete import DiscreteModel, Factor
+from .discrete import Factor
 from .graph_conversion import graph_parts, network_graph
-from .markov import MarkovNetwork
 from .prune import known_states, relevant_part
 from .replacement import new_names, new_states, rearranged, renamed_attributes
 from .summary import summary
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     import networkx
 
     from .cpt_input import CptLike
-
-__all__ = ["BayesianNetwork", "DiscreteModel", "Factor", "MarkovNetwork"]
 
 T = TypeVar("T")
 

@@ -20,8 +20,6 @@ from typing import NamedTuple, NoReturn
 
 from ..errors import ParseError
 
-__all__ = ["NetworkText", "parse_network", "parse_states"]
-
 MAX_STATES = 1_000_000
 _SOURCE = "<network>"
 _TOKEN = re.compile(

@@ -10,8 +10,6 @@ from ..util.missing import is_missing
 from .discrete import DiscreteModel
 from .graph import descendants
 
-__all__ = ["KnownStates", "known_states", "relevant_part"]
-
 
 class KnownStates(NamedTuple):
     """Evidence as far as the graph is concerned."""

@@ -16,8 +16,6 @@ from .network_text import parse_network, parse_states
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["network"]
-
 MAX_CPT = 100_000_000  # entries of a CPT that is filled here
 
 

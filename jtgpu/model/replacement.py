@@ -12,8 +12,6 @@ from ..errors import NetworkError, UnknownState, closest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["new_names", "new_states", "rearranged", "renamed_attributes"]
-
 Attributes = Mapping[str, Mapping[str, Any]]
 
 

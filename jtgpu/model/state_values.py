@@ -19,8 +19,6 @@ import numpy as np
 from ..errors import shown
 from ..util.intervals import intervals_of
 
-__all__ = ["StateNumber", "StateValues", "listed"]
-
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 SEVERAL = -1  # in place of a state: names of several states are the same number
 

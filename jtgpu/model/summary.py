@@ -8,8 +8,6 @@ from typing import Any
 from ..util.monospace import abridged, display_width
 from ..util.text_table import format_table
 
-__all__ = ["summary"]
-
 MAX_WIDTH = 32  # columns of text that a list takes
 
 

@@ -13,8 +13,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLLECT", "DISTRIBUTE", "POSTERIOR", "PlanArrays", "ragged"]
-
 COLLECT, DISTRIBUTE, POSTERIOR = 0, 1, 2  # kinds of contraction
 
 

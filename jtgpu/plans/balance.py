@@ -17,8 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..util.elementary import log
 
-__all__ = ["shorten"]
-
 # Microseconds on an H100: latency of a contraction; throughput of the whole GPU per product and per stored entry.
 LATENCY, LATENCY_DOUBLED, SMALL = 0.85, 0.35, 2000.0  # up to SMALL products, and the increase per doubling
 PRODUCT, STORED = 0.5e-6, 3.0e-6

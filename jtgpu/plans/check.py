@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..errors import PlanError
 from .arrays import PlanArrays
 
-__all__ = ["check"]
-
 
 def check(plan: PlanArrays) -> None:
     """Raise `PlanError`, naming the first rule that `plan` violates."""

@@ -13,8 +13,6 @@ from itertools import combinations
 
 from ..errors import OrderError, PlanError
 
-__all__ = ["CliqueTree", "clique_tree", "elimination_cliques", "networkx_forest", "spanning_forest"]
-
 Clique = tuple[int, ...]
 Forest = Callable[[Sequence[Clique], Sequence[tuple[int, int]]], list[list[int]]]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from .ordering.result import OrderResult
 
-__all__ = ["MAX_TABLE", "MEMORY_SHARE", "build_plan", "model_factors", "order_graph", "plan_model"]
-
 MAX_TABLE = 100_000_000  # entries: the limit of Gottoli and Pettenuzzo (2014)
 MEMORY_SHARE = 0.8  # of what is free, where no memory_limit is given
 

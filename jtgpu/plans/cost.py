@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from .arrays import PlanArrays
 
-__all__ = ["Cost", "plan_cost"]
-
 
 @dataclass(frozen=True)
 class Cost:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["interaction_graph"]
-
 
 def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     """The graph in which the variables of each scope are pairwise neighbours.

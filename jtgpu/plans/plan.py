@@ -29,11 +29,9 @@ import numpy as np
 
 from ..errors import PlanError, PlanFileError, format_bytes
 from ..util import atomic_file
-from .arrays import COLLECT, DISTRIBUTE, POSTERIOR, PlanArrays, ragged
+from .arrays import PlanArrays
 from .check import check
 from .cost import Cost, plan_cost
-
-__all__ = ["COLLECT", "DISTRIBUTE", "POSTERIOR", "Cost", "Plan", "ragged"]
 
 FORMAT_VERSION = 1
 

@@ -32,11 +32,6 @@ from .plan import Plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "COLLECT", "DISTRIBUTE", "FAMILY", "POSTERIOR", "UNIT", "Program", "collect_program", "derivative_program",
-    "family_program", "posterior_program",
-]  # fmt: skip
-
 FAMILY = 3  # a kind of contraction, in addition to those of a plan
 UNIT = -1  # stands for the table of empty scope that holds 1
 

@@ -26,14 +26,12 @@ import numpy as np
 
 from ..util.loops import loops
 from .arrays import COLLECT, POSTERIOR, ragged
-from .program import UNIT, Program
+from .program import Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _loops = loops("jtgpu.plans.loops.specialise")
-
-__all__ = ["FREE", "HARD", "SOFT", "UNIT", "FlatProgram", "Reduced", "conditional_heads", "flatten", "pack", "reduce"]
 
 FREE, HARD, SOFT = 0, 1, 2  # what a pattern knows of a variable: nothing, its state, a weight for each state
 HEAD_TOLERANCE = 1e-14  # a number: how far the sums of a table may be from 1 for it to be a conditional density

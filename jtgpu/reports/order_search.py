@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..plans.ordering import Improvement
 
-__all__ = ["draw_search"]
-
 
 def draw_search(
     trace: Sequence[Improvement], path: str | os.PathLike[str], *, title: str = "", seconds: float | None = None

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_bench", "figure_bench", "read_rows"]
-
 # microseconds of one propagation by the system of Gottoli and Pettenuzzo on its GTX 680, all seven networks
 PUBLISHED = {
     "water": 140_000, "mildew": 132_000, "barley": 692_000, "diabetes": 780_000, "munin4": 688_000, "link": 853_000,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "figure_bars", "figure_separators", "figure_sizes"]
-
 CPU, GPU, THEN = "#8a8a8a", "#2f7d4f", "#d9a441"  # this machine's CPU and GPU, the published GPU
 _PHASES = ("marginalise", "scatter")
 _LABELS = ("marginalisation", "scattering")

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from ..util.array_types import Matrix
 
-__all__ = ["Coded", "CodedRows", "Sliced", "SlicedRows", "Tree"]
-
 
 class Tree(NamedTuple):
     """A tree of boxes. Node 1 is the root, the children of node i are 2i and 2i+1; all leaves have the same depth."""

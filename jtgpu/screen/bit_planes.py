@@ -16,8 +16,6 @@ from .workers import on_threads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BitPlanes"]
-
 _shares, _slices = loops("jtgpu.screen.loops.shares"), loops("jtgpu.screen.loops.slices")
 
 BLOCK, WORD = 1024, 64  # rows, of a block and of a word of `Sliced`

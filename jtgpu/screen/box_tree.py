@@ -15,8 +15,6 @@ from .workers import on_threads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BoxTree"]
-
 _points = loops("jtgpu.screen.loops.points")
 
 SMALLEST_LEAF = 16  # rows

@@ -27,8 +27,6 @@ from .rows import MISSING, UNSEEN, Measure, Rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["METRICS", "MISSING_RULES", "SCALES", "Columns", "open_rows"]
-
 METRICS = ("auto", "euclidean", "manhattan", "hamming", "gower")
 MISSING_RULES = ("auto", "ignore", "state", "error")
 SCALES = ("std", "range")

@@ -12,8 +12,6 @@ from .rows import Rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Engine", "Ranking"]
-
 
 class Ranking(NamedTuple):
     """References in groups, those that are probably outliers first; a group is consecutive in an order."""

@@ -18,8 +18,6 @@ from .workers import Target
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["make_engine"]
-
 
 def make_engine(measure: Measure, references: Rows, counts: NDArray[np.int64], k: int, target: Target) -> Engine:
     """The engine for some rows, each of which stands for `counts` equal rows of the table."""

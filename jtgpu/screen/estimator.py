@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import number, whole_number
-from ..util.estimator import Estimator, NotFitted, check_table, check_width
+from ..util.estimator import Estimator, check_table, check_width
 from .columns import Columns, open_rows
 from .outliers import Outliers
 from .table import Screened, check_finite
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..util.options import EngineName, Metric, Scale, ScreenMissing
-
-__all__ = ["KNNWeight", "NotFitted"]
 
 
 class KNNWeight(Estimator):

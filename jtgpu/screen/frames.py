@@ -15,8 +15,6 @@ from ..inference.tables.plain_cells import CategoricalColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_array_like", "like_cases", "take_rows"]
-
 
 def as_array_like(cases: Any) -> bool:
     """Whether cases are an array without names of columns, or rows that make one."""

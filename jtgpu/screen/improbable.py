@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..inference.tree import JunctionTree
     from ..util.options import TableLike
 
-__all__ = ["Cells", "cell_surprise", "row_surprise", "surprise"]
-
 PIECE = 1 << 14  # cases of a query
 
 

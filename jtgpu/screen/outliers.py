@@ -23,8 +23,6 @@ from .workers import Target
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Outliers", "top_outliers", "weights"]
-
 METHODS = ("auto", "search", "all")
 
 

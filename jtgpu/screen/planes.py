@@ -12,8 +12,6 @@ from .rows import MISSING, UNSEEN, Rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Planes"]
-
 WORD = 64  # columns of a group of bit planes
 
 

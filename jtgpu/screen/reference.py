@@ -11,8 +11,6 @@ from .rows import Measure, Rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["keys", "weight", "weights"]
-
 
 def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> NDArray[np.float64]:
     """Keys of row i and each reference: numbers that ascend with the distance.

@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MISSING", "UNSEEN", "Measure", "Rows"]
-
 MISSING, UNSEEN = -1, -2  # codes in place of a state's number
 
 

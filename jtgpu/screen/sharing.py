@@ -14,8 +14,6 @@ from .workers import Target
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["top_on", "weights_on"]
-
 Part = tuple[int, int]
 
 

@@ -21,8 +21,6 @@ from .workers import Target
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Progress", "Screened", "Top", "check_finite"]
-
 Progress = Callable[[int, int, str], object]
 
 SMALLEST_STEP = 32  # rows that a solving set starts with, and that it grows by, at least

@@ -12,8 +12,6 @@ from ..errors import ArgumentError, BackendUnavailable
 from ..util.arguments import choice, whole_number
 from ..util.system import cores
 
-__all__ = ["BACKENDS", "Target", "on_threads"]
-
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 PIECE = 256  # rows that a thread takes at a time
 LARGEST_K = 1024  # of a GPU: the lists are in registers

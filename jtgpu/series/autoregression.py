@@ -22,8 +22,6 @@ from .workers import resolve_backend
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Autoregression", "ar"]
-
 TINY = 1e-100  # squares of smaller numbers lose digits, or are 0
 
 

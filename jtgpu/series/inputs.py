@@ -18,8 +18,6 @@ from .gpu import run
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DeviceSeries", "SeriesData", "as_floats", "as_rows", "check_times", "read_series", "series_table"]
-
 
 @dataclass
 class SeriesData:

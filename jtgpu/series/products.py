@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _lags = loops("jtgpu.series.loops.lags")
 
-__all__ = ["Moments", "autocovariance", "moments"]
-
 DIRECT = 64  # highest lag for which products are added directly; beyond, by Fourier transforms
 BLOCK = 1 << 22  # numbers that are transformed at a time
 

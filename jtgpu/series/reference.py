@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["lagged_products", "predict", "residuals", "solve"]
-
 SMALLEST = 2.0**-50  # a variance below this fraction of r[0] is rounding
 
 

@@ -20,8 +20,6 @@ from .whitening import like_input
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["lag_parents", "significance_bound", "two_slices"]
-
 LEVELS = {1: ["all"], 2: ["low", "high"], 3: ["low", "middle", "high"]}  # names of states, by their number
 
 Lags = Mapping[str, Iterable[int] | int] | Iterable[int] | int

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _recursion = loops("jtgpu.series.loops.recursion")
 
-__all__ = ["Predictors", "levinson", "recurse", "solve_toeplitz"]
-
 SHORT = 64  # highest order for which systems are computed side by side
 NO_RIGHT_SIDE = 0
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _lags = loops("jtgpu.series.loops.lags")
 
-__all__ = ["like_input", "residuals", "whiten"]
-
 
 def whiten(
     x: Any, fit: Autoregression, *, time: str | None = None, backend: EngineName = "auto", threads: int | None = None

@@ -11,8 +11,6 @@ from ..util.arguments import choice, whole_number
 from ..util.options import EngineName
 from ..util.system import cores
 
-__all__ = ["on_threads", "resolve_backend"]
-
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 ENOUGH = 4_000_000  # multiplications, some milliseconds, that pay for a thread
 

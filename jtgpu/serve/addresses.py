@@ -5,8 +5,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-__all__ = ["is_loopback", "own_addresses", "url_of"]
-
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""

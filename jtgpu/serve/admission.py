@@ -12,8 +12,6 @@ from .problems import Refusal
 from .questions import bodies
 from .questions.form import known_of
 
-__all__ = ["admit"]
-
 RATE = 5e8  # operations a second that any machine does
 
 

@@ -36,8 +36,6 @@ from .routes import not_found, page_routes, routes, state_routes
 from .settings import Settings
 from .tables import Tables
 
-__all__ = ["App"]
-
 _log = logging.getLogger("jtgpu.serve")
 _encode = msgspec.json.Encoder().encode
 SAVE = 0.5  # seconds between two files of metrics, where there are several workers

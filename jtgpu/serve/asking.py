@@ -31,8 +31,6 @@ from .questions.rounding import rounded
 from .requests import JSON, Trace, flag, number, read, read_body, trace_of, unless_gone
 from .settings import Settings
 
-__all__ = ["COMPRESSED", "QuestionEndpoints"]
-
 COMPRESSED = 2048  # bytes of a body from which it is compressed
 LOCAL = ("127.0.0.1", "::1")
 _encode = msgspec.json.Encoder().encode

@@ -27,8 +27,6 @@ from .questions.cases import spans, states_and_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Answered", "Batcher", "Rates", "measure"]
-
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size

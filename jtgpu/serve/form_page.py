@@ -15,8 +15,6 @@ from msgspec import Struct, field
 from ..errors import ArgumentError, JtgpuError
 from ..model.discrete import DiscreteModel
 
-__all__ = ["FormPage", "read_form"]
-
 MOST = 1 << 20  # bytes of a file
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors write it
 

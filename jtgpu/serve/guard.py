@@ -17,8 +17,6 @@ from .addresses import is_loopback
 from .problems import Refusal
 from .settings import Settings
 
-__all__ = ["Guard", "Head", "check_type", "headers_of"]
-
 Head = Mapping[bytes, bytes]  # headers by their names in lower case
 
 

@@ -27,8 +27,6 @@ from .questions.cases import spans
 from .questions.form import Form, with_labels
 from .settings import Settings
 
-__all__ = ["Hosted"]
-
 T = TypeVar("T")
 _log = logging.getLogger("jtgpu.serve")
 SLOW = 0.5  # seconds of a case from which questions are not tried at start

@@ -8,8 +8,6 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["CONNECTIONS", "Protocol", "most_connections"]
-
 PATIENCE = 15.0  # seconds for the header of a request
 MAX_HEADER = 1 << 16  # bytes
 MIN_RATE = 16 << 10  # bytes a second of a body that is under way

@@ -16,8 +16,6 @@ from typing import Any
 from ..util.atomic_file import write_text
 from .problems import Refusal
 
-__all__ = ["FINISHED", "Cancelled", "Job", "JobFolder"]
-
 FINISHED = ("done", "failed", "cancelled")
 MOST = 100  # jobs
 AGE = 3600.0  # seconds after which a finished job is removed

@@ -16,8 +16,6 @@ import uvicorn
 if TYPE_CHECKING:
     from .app import App
 
-__all__ = ["Listener"]
-
 LINGER = 0.3  # seconds in which requests on open connections are still accepted after the end has been announced
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 

@@ -13,8 +13,6 @@ from ..errors import ArgumentError
 from ..model.discrete import DiscreteModel
 from .positions import placed_boxes, straight_arc
 
-__all__ = ["MAX_NODES", "map_layout", "overview"]
-
 MAX_NODES = 400  # boxes of a map
 MAX_OVERVIEW = 5000  # dots
 # pixels; page/map.js has the same numbers

@@ -23,8 +23,6 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ..util.atomic_file import write_text
 
-__all__ = ["Gauge", "Metrics", "Values"]
-
 Values = dict[tuple[str, ...], float]  # by values of the labels
 Gauge = tuple[str, str, tuple[str, ...], Values]  # name, help, labels
 

@@ -16,8 +16,6 @@ from .map_layout import MAX_NODES, map_layout, overview
 from .problems import Refusal
 from .requests import JSON, flag, json_response, number, unless_gone
 
-__all__ = ["cpt", "describe", "file", "layout"]
-
 MOST = 150  # variables of a layout
 _encode = msgspec.json.Encoder().encode
 

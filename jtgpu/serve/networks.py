@@ -14,8 +14,6 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .positions import positions
 
-__all__ = ["cpt", "description", "digest", "file", "summary"]
-
 
 def digest(tree: JunctionTree) -> str:
     """A digest of the model and of where it is computed."""

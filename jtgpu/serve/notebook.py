@@ -19,8 +19,6 @@ from .page_module import page_module, page_style
 from .problems import problem
 from .questions import answer
 
-__all__ = ["NetworkWidget"]
-
 NAME = "network"  # of the only network that the page of a notebook has
 KINDS = ("evidence", "likelihood", "soft", "do")
 

@@ -17,8 +17,6 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..util.options import BackendName
 
-__all__ = ["deployment"]
-
 AT_ONCE = 5_000_000  # bytes of a table that one replica answers at once
 ONGOING = 1024  # requests of a replica
 

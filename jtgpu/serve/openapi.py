@@ -13,8 +13,6 @@ from .problems import KINDS
 from .questions.bodies import BODIES
 from .questions.replies import REPLIES
 
-__all__ = ["docs_page", "openapi"]
-
 REF = "#/components/schemas/{name}"
 _SUMMARIES = {
     "posteriors": "Posterior probabilities of all variables or some, of one case or of many.",

@@ -7,8 +7,6 @@ from functools import lru_cache
 
 from .page_files import FOLDER
 
-__all__ = ["page_module", "page_style"]
-
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=class|function|const|async)", re.MULTILINE)
 

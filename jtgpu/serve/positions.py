@@ -11,8 +11,6 @@ from ..formats.common.writing import whole_numbers
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 
-__all__ = ["placed_boxes", "positions", "straight_arc"]
-
 GAP = 20  # pixels between boxes
 MAX_SIDE = 6000  # pixels of a map
 

@@ -21,8 +21,6 @@ from ..errors import (
 )
 from ..model.discrete import DiscreteModel
 
-__all__ = ["KINDS", "Refusal", "closest_names", "kind_of", "problem"]
-
 EVIDENCE = ("evidence", "likelihood", "soft", "do")
 
 # name -> status and title

@@ -10,8 +10,6 @@ from typing import Any
 from .requests import Trace
 from .settings import Settings
 
-__all__ = ["log_request"]
-
 
 def log_request(settings: Settings, method: str, trace: Trace, request_id: str, seconds: float) -> None:
     """Write a line about a request, as text or JSON; evidence only if that was requested."""

@@ -13,10 +13,6 @@ from starlette.types import Receive
 
 from .problems import Refusal
 
-__all__ = [
-    "JSON", "PROBLEM", "Trace", "flag", "json_response", "number", "read", "read_body", "trace_of", "unless_gone",
-]  # fmt: skip
-
 JSON, PROBLEM = "application/json", "application/problem+json"
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode

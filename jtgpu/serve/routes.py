@@ -28,8 +28,6 @@ from .tables import Tables
 if TYPE_CHECKING:
     from .metrics import Metrics
 
-__all__ = ["not_found", "page_routes", "routes", "state_routes"]
-
 Handler = Callable[[Request, Hosted], Awaitable[Response]]
 
 

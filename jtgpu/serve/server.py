@@ -18,8 +18,6 @@ from .addresses import is_loopback, own_addresses, url_of
 from .app import App
 from .listening import Listener
 
-__all__ = ["Server", "bind", "make_app", "run", "serve"]
-
 
 def make_app(trees: Mapping[str, JunctionTree], host: str, *, with_token: bool = True, **options: Any) -> App:
     """Create the application of a server that listens at `host`.

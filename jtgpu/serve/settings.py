@@ -11,8 +11,6 @@ from ..errors import ArgumentError
 from ..util.arguments import choice, described, flag, number, several, text, whole_number
 from ..util.system import parse_bytes
 
-__all__ = ["Settings"]
-
 ORIGIN = re.compile(r"https?://[^\s/;,]+/?|null", re.IGNORECASE)  # null: of pages without one
 
 

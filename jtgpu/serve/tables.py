@@ -28,8 +28,6 @@ from .problems import Refusal, closest_names, kind_of, problem
 from .requests import flag, json_response, read, trace_of, unless_gone
 from .settings import Settings
 
-__all__ = ["Tables"]
-
 AT_ONCE = 5_000_000  # bytes of a table that is answered at once
 PREVIEW = 1 << 20  # bytes of the part of a table whose columns are shown
 ROWS = 20  # of a preview

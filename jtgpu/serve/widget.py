@@ -11,8 +11,6 @@ from ..inference.evidence import Findings, one_case, read_known
 from ..inference.tree import JunctionTree
 from ..util.arguments import described, whole_number
 
-__all__ = ["widget"]
-
 KINDS = ("evidence", "likelihood", "soft", "do")
 
 

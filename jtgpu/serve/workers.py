@@ -22,8 +22,6 @@ from ..inference.tree import JunctionTree
 from .jobs import PREFIX
 from .server import bind, make_app, run
 
-__all__ = ["run_workers"]
-
 RESTART = 2.0  # seconds before a process that died is replaced
 STARTUP = 600.0  # seconds that a process may take to get ready
 _log = logging.getLogger("jtgpu.serve")

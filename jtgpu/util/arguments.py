@@ -11,11 +11,6 @@ from typing import Any
 
 from ..errors import ArgumentError, closest, shown
 
-__all__ = [
-    "callback", "choice", "described", "file_path", "flag", "having", "mapping", "names", "new_file_path", "number",
-    "several", "text", "whole_number",
-]  # fmt: skip
-
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """An integer: a Python int or a NumPy integer, but no bool."""

@@ -10,8 +10,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cube", "Matrix"]
-
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 Matrix = NDArray[_Scalar]  # two axes
 Cube = NDArray[_Scalar]  # three axes

@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-__all__ = ["flush_folder", "open_atomic", "write_bytes", "write_text"]
-
 # Errors of a write that reach the caller without a file name.
 _WRITE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC)}
 

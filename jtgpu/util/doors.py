@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imp
     from ..inference.tree import JunctionTree as JunctionTree
     from ..serve import Server as Server
 
-__all__ = ["cases", "cluster", "compiling", "html", "planning", "serving", "structures"]
-
 PACKAGE = __name__.partition(".")[0]
 # door -> the module behind it
 DOORS = {

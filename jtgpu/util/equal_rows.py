@@ -18,8 +18,6 @@ from .rows import Each, thread_map
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EqualRows", "find_equal_rows"]
-
 BLOCK = 1 << 14  # rows that a thread hashes or compares at a time: they stay in its cache
 BLOCKS = 4  # consecutive blocks of one task, since each task takes the interpreter's lock
 SEED, MULTIPLIER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)

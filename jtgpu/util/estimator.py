@@ -12,8 +12,6 @@ import numpy as np
 from ..errors import ArgumentError, DataError, JtgpuError, closest
 from .arguments import described
 
-__all__ = ["Estimator", "NotFitted", "check_table", "check_width"]
-
 
 class NotFitted(JtgpuError, ValueError, AttributeError):
     """The estimator has not been fitted. Has the base classes of scikit-learn's ``NotFittedError``."""

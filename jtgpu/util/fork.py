@@ -18,8 +18,6 @@ from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-__all__ = ["new_lock", "reset_in_child"]
-
 T = TypeVar("T")
 
 _locks: WeakSet[Any] = WeakSet()

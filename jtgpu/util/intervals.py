@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Intervals", "interval_labels", "intervals_of"]
-
 # "[a, b)", "(a, b]", and "[a;b[" as pyAgrum writes it
 _INTERVAL = re.compile(r"\s*([\[\](])\s*([^\s,;\[\]()]+)\s*[,;]\s*([^\s,;\[\]()]+)\s*([\[\])])\s*")
 

@@ -18,8 +18,6 @@ from numba import njit
 from .ahead.signatures import Array, numba_types, parse
 from .jit_cache import LoopCache
 
-__all__ = ["address_of", "compiled", "declared", "entry", "inlined", "is_compiled", "undeclared", "use_cache"]
-
 _cached = True
 
 

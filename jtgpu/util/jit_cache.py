@@ -32,8 +32,6 @@ from .atomic_file import write_bytes
 from .loop_sources import ROOT, source_digest
 from .system import cache_folder
 
-__all__ = ["LoopCache", "loops_folder"]
-
 _rebuild: Any = CompileResult._rebuild  # not public: what Numba's own cache uses
 _dumps: Any = dumps
 MAGIC = b"jtgpu loop 1\n"

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from ..errors import ArgumentError, closest
 
-__all__ = ["check_keywords", "check_keywords_of"]
-
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from .version import __version__
 
-__all__ = ["ROOT", "loop_modules", "source_digest", "sources"]
-
 ROOT = Path(__file__).parents[1]
 FOLDER = "loops"  # the name of every folder of compiled loops
 # files outside these folders whose constants and types are compiled into the loops

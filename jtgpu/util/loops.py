@@ -29,8 +29,6 @@ from typing import Any
 from ..errors import JtgpuError
 from .loop_sources import source_digest
 
-__all__ = ["LEVELS", "Loops", "add_checksum", "extension", "loops", "mode", "undeclared"]
-
 undeclared: list[str] = []  # calls that the extension left to Numba, for tests
 SHT_STRTAB = 3  # the type of a section of names in ELF files
 CHECKSUM = struct.Struct("<8sI")  # after the ELF file's last byte: a word, CRC-32 of all before it

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from .fork import new_lock
 
-__all__ = ["LRU"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

@@ -17,8 +17,6 @@ import numpy as np
 from ..errors import ArgumentError
 from .arguments import several
 
-__all__ = ["NA_VALUES", "MissingReport", "is_missing", "is_na_word", "is_unusable", "na_words"]
-
 # the list of pandas.read_csv
 NA_VALUES = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from unicodedata import category, east_asian_width
 
-__all__ = ["DOTS", "abridged", "char_width", "display_width", "justified", "printable"]
-
 DOTS = "..."
 
 

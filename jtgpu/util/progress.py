@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["report", "reporting"]
-
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("jtgpu_progress", default=None)
 
 

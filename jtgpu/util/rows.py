@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Each", "extremes", "take_columns", "take_rows", "thread_map"]
-
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay

@@ -11,8 +11,6 @@ from pathlib import Path
 from ..errors import ArgumentError, shown
 from .arguments import number
 
-__all__ = ["cache_folder", "cores", "cpu_name", "free_memory", "parse_bytes", "peak_memory"]
-
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{u}I{b}": 2 ** (10 * (i + 1)) for i, u in enumerate("KMGT") for b in ("", "B")
 }

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from .monospace import char_width, display_width, justified, printable
 
-__all__ = ["DIGITS", "MAX_BAR", "TableStyle", "bar", "format_number", "format_table"]
-
 DIGITS = 6  # significant digits of a number
 GAP = "  "  # between columns
 MIN_TEXT = 12  # columns of text are not folded to fewer characters

@@ -10,8 +10,6 @@ import numpy as np
 
 from .monospace import DOTS, abridged, display_width, justified
 
-__all__ = ["counted", "format_cell", "format_table", "quoted", "shown_rows"]
-
 _PUNCTUATION = frozenset(",;:=|(){}\"'")  # of questions: `jtgpu.inference.queries.text`
 
 MAX_ROWS = 60  # of a table that is shown whole; of longer ones, the first and last `SOME_ROWS`

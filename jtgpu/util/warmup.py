@@ -14,8 +14,6 @@ from .loop_sources import loop_modules
 from .loops import extension, mode
 from .system import cores
 
-__all__ = ["Warmup", "compile_loops"]
-
 
 class Warmup(NamedTuple):
     """What `compile_loops` did."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.backends.cpu.loops.backward")
 
-__all__ = ["CHANCES", "UNSHARED", "Steps", "steps_of"]
-
 # A step: the fields up to PLACES, then (variable, states) of each variable that is eliminated, slowest first;
 # (variable, stride) of each of the output; and for each input its cell, its strides in the eliminated variables, the
 # number of its other variables and (variable, stride) of each. Variables by rank.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-__all__ = ["Config", "Group", "Table", "answer_batch", "group_rows", "lane_memory", "run_groups"]
-
 LANES = (64, 32, 16, 8)  # cases side by side: at most as many as have tables that fit CACHE
 CACHE = 1 << 20  # bytes
 FEW = 4  # rows that are answered one by one

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-__all__ = ["count_batch"]
-
 
 class _InOrder:
     """A sum of arrays that are added in the order of their numbers, whenever they come."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
-__all__ = ["Cpu", "CpuSession", "prepare"]
-
 SMALL = 400_000  # terms up to which a session makes all tables: finding out what changed takes as long
 MOST_AT_ONCE = 4  # tables of cases
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 _backward = loops("jtgpu.backends.cpu.loops.backward")
 
-__all__ = ["further"]
-
 
 def further(
     arena: NDArray[np.float64],

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ...util.array_types import Matrix
 
-__all__ = ["Cases", "Counting", "Memory", "Posteriors"]
-
 
 class Memory(NamedTuple):
     """What one thread writes while it runs lanes. L lanes, E exponents."""

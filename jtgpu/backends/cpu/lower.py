@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.backends.cpu.loops.lower")
 
-__all__ = ["Lowering"]
-
 ROOM = 1 << 18  # numbers of scratch memory at first
 
 

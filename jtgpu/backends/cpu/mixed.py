@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-__all__ = ["MixedCases"]
-
 WIDTHS = (8, 16, 32, 64)  # lanes
 FEW = 4  # cases up to which one lane after another is as fast as eight at once
 MOST_TERMS = 400_000  # of a case: above, a program of the pattern is faster, since evidence removes most of the work

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.backends.cpu.loops.parallel")
 
-__all__ = ["Job", "Tasks", "make_tasks", "run_tasks"]
-
 GRAIN = 20_000  # terms of a task: 2 us or more, ten times what handing it over costs
 
 NEXT, FAILED, FINISHED, ACTIVE = 0, 8, 16, 24  # places of the counters, a cache line each

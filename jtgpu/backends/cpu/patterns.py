@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.backends.cpu.loops.patterns")
 
-__all__ = ["rows_by_pattern"]
-
 
 def rows_by_pattern(
     states: NDArray[np.int32], ignored: NDArray[np.bool_]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
-__all__ = ["CachedProgram", "ProgramCache"]
-
 MOST_PROGRAMS = 256  # a table of cases with many missing cells has more patterns than will occur again
 MOST_PROGRAM_BYTES = 64 << 20
 FEW = 50_000  # terms below which it does not pay to look for zeros

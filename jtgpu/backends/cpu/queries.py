@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _spread = loops("jtgpu.backends.cpu.loops.spread")
 _backward = loops("jtgpu.backends.cpu.loops.backward")
 
-__all__ = ["CpuSweep"]
-
 BLOCK = 1 << 20  # random numbers that are drawn at a time
 WORTH_THREADS = 500_000  # steps of all samples from which several cores draw, some 20 ms of one
 

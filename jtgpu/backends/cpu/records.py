@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ...util.array_types import Matrix
 
-__all__ = ["Layout", "Records"]
-
 ALIGNMENT = 8  # cells: a cache line of float64
 
 (

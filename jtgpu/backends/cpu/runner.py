@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
-__all__ = ["Model", "Runner", "soft_of"]
-
 DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
 PARALLEL = 3_000_000  # terms from which several threads run a program, 300 us of one core
 

@@ -13,8 +13,6 @@ from .parallel import run_tasks
 from .queries import CpuSweep
 from .zeros import without_zeros
 
-__all__ = ["warm_up", "warm_up_queries"]
-
 
 def warm_up(plan: Plan) -> None:
     """Run one case, a session, a table of cases, counts, two threads, and what leaves out zeros, on tables of ones."""

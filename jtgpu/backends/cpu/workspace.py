@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _kernels = loops("jtgpu.backends.cpu.loops.kernels")
 
-__all__ = ["ROOM", "Numbers", "ProgramSize", "Scratch", "Workspace", "aligned", "scaled_weights"]
-
 FIRST_CELLS, MOST_DOUBLED = 1 << 14, 1 << 20  # of an arena: at least; up to which it grows by doubling
 ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .single.levels.engine import LevelEngine
     from .single.select import EngineMaker
 
-__all__ = ["Gpu", "prepare"]
-
 
 class Gpu(BackendDefaults):
     """`jtgpu.backends.base.Backend` on an NVIDIA GPU.

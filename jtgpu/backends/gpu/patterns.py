@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .single.case import CaseEngine
     from .single.select import RestrictedSchedule
 
-__all__ = ["GpuPatternCache", "RestrictedBackend"]
-
 # Nanoseconds that an engine of a pattern costs, measured on one core: planning, for each variable; laying out, for each
 # contraction of the usual plan; and at least.
 PLANNING, BUILDING, STARTING = 1_000_000, 1_500_000, 200_000_000

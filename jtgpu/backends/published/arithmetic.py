@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ...errors import ImpossibleEvidence
 
-__all__ = ["columns_of", "divide", "log_of_sums", "marginalise", "multiply", "scaled_weights"]
-
 _CHUNK = 1 << 18  # cells gathered at once, so that values and widened indices stay in the cache
 
 

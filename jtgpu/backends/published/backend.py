@@ -27,8 +27,6 @@ from .schedule import Schedule
 from .streamed import HostTables, StreamedEngine
 from .tuning import saved_rules
 
-__all__ = ["Indexed", "Rules", "prepare"]
-
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Indexed:
     """Prepare the published engine for a plan and the numbers of a model."""

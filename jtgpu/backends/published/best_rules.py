@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Row", "best_rules"]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["AGAINST", "PUBLISHED", "PUBLISHED_ROWS", "RATIOS", "ROWS", "RowSpec"]
-
 
 @dataclass(frozen=True)
 class RowSpec:

@@ -13,8 +13,6 @@ from ...device.job import JOB, MAP
 from .arithmetic import scaled_weights
 from .schedule import Schedule
 
-__all__ = ["Findings"]
-
 _THREADS = 256
 
 

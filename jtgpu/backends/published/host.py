@@ -21,8 +21,6 @@ from .arithmetic import columns_of, divide, log_of_sums, marginalise, multiply, 
 from .indextables import IndexTable
 from .schedule import Message, Schedule
 
-__all__ = ["Clock", "HostEngine"]
-
 _SMALL = 5000  # entries up to which the indices are stored widened, ready for NumPy's take
 
 

@@ -26,20 +26,6 @@ from ...errors import PlanError, TableTooLarge, format_bytes
 from ...plans.plan import Plan
 from ...util.system import free_memory
 
-__all__ = [
-    "MAX_ENTRIES",
-    "IndexTable",
-    "Shape",
-    "build",
-    "build_all",
-    "index_dtype",
-    "layout",
-    "offsets",
-    "padded",
-    "separator_shapes",
-    "shape_of",
-]
-
 MAX_ENTRIES = 100_000_000  # the published program rejects larger clique tables
 _ALIGNMENT = 256  # bytes; as cudaMalloc guarantees, so that consecutive tables stay aligned on a device
 _NARROW = 16  # tables of fewer columns are written column by column: NumPy's inner loop would be too short

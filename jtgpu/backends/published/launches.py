@@ -19,8 +19,6 @@ from .rules import Rules
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LaunchBook", "Step", "Task", "block_size", "partial_sums", "scratch_cells"]
-
 _SUM_CELLS = 1024  # cells that a block of normalise_sum adds, at least; 256 threads
 _SUM_BLOCKS = 1024  # most partial sums, which every block of normalise_scale adds again
 _SCALE_BLOCKS = 2048

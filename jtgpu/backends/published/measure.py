@@ -21,8 +21,6 @@ from .figures import RATIOS
 from .schedule import Schedule
 from .timetable import Column
 
-__all__ = ["PhaseClock", "measure", "tree_figures"]
-
 
 @dataclass
 class PhaseClock:

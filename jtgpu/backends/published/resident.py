@@ -29,8 +29,6 @@ from .launches import LaunchBook, Step, Task, partial_sums, scratch_cells
 from .rules import Rules
 from .schedule import Message, Schedule
 
-__all__ = ["ResidentEngine"]
-
 _HOLD_NS = 3_000_000  # while this runs, the host queues a chunk of stages
 _CHUNK = 24  # stages; with their events, far fewer than the launches that a stream queues before the host waits
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from .indextables import MAX_ENTRIES, padded
 
-__all__ = ["Rules"]
-
 
 @dataclass(frozen=True)
 class Rules:

@@ -13,8 +13,6 @@ from ...errors import TableTooLarge
 from ...plans.plan import Plan
 from .indextables import Shape, separator_shapes, shape_of
 
-__all__ = ["Message", "Schedule", "Source"]
-
 
 @dataclass(frozen=True)
 class Message:

@@ -23,8 +23,6 @@ from .rules import Rules
 from .schedule import Message, Schedule
 from .timers import NoTimer, PhaseTimer
 
-__all__ = ["HostTables", "StreamedEngine"]
-
 _HOLD_NS = 150_000  # longer than the host takes to queue one message's kernels
 _UNTIMED = NoTimer()
 

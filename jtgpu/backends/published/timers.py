@@ -7,8 +7,6 @@ from typing import Any
 from ...device.context import Device, Launch
 from .host import Clock
 
-__all__ = ["NoTimer", "PhaseTimer"]
-
 
 class NoTimer:
     """Replaces a `PhaseTimer` if nothing is measured."""

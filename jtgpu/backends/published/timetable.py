@@ -14,8 +14,6 @@ from typing import Any
 
 from .figures import AGAINST, PUBLISHED, ROWS, RowSpec
 
-__all__ = ["Column", "TimeTable"]
-
 
 @dataclass(frozen=True)
 class Column:

@@ -26,8 +26,6 @@ from .indextables import Shape
 from .rules import Rules
 from .workbench import Workbench
 
-__all__ = ["Tuning", "save", "saved_rules", "tune"]
-
 BLOCK_SIZES = (64, 128, 256, 512, 1024)
 WAYS = (2, 4, 8, 16)
 SCATTER_WAYS = (1, 2, 4, 8)

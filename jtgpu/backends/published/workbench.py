@@ -14,8 +14,6 @@ from .indextables import IndexTable, Shape, build
 from .launches import LaunchBook, Step, Task, partial_sums, scratch_cells
 from .rules import Rules
 
-__all__ = ["Workbench"]
-
 # The rules with the most partial sums of either kernel.
 _SCRATCH_EXTREMES: tuple[dict[str, Any], ...] = (
     {"split_n": 1, "ways": 2},

@@ -24,8 +24,6 @@ from .workers import in_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ConditionedSum"]
-
 MAX_TASKS = 4096  # of a case; with more slices, a task is several of them, which the worker adds
 MIN_WORK = 2_000_000  # multiplications and additions of a task, if the case has as many
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
 
-__all__ = ["DevicePool", "MultiDevice", "SharedTable", "SharesTables"]
-
 A = TypeVar("A")
 R = TypeVar("R", covariant=True)
 C = TypeVar("C", bound=Closable)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
 
-__all__ = ["HeldParts", "HoldsShares", "JoinedCases"]
-
 
 class HeldParts(Protocol):
     """Some parts of a table of cases, on one device."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
 
-__all__ = ["CostedBackend", "Pattern", "PatternBackend", "Prepare", "SplitPatternBackend"]
-
 
 class CostedBackend(Backend, Protocol):
     """A backend that predicts the cost of a case."""

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
 
-__all__ = ["MIN_COST", "PatternCache"]
-
 # In multiplications: the cost of planning, per variable; measured at 0.1 to 2.7 ms per variable on a core that does 5e9
 # a second. A plan is made once the pattern has cost as much, so the total is at most twice the optimum.
 PLANNING = 3_000_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-__all__ = ["RowQueue"]
-
 
 class RowQueue:
     """Rows 0..n-1 of a table. Thread-safe.

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from ...plans.plan import Plan
     from .devices import DevicePool
 
-__all__ = [
-    "Executor", "Partial", "SliceJob", "SliceTask", "SliceWorker", "Start", "on_devices", "one_after_another",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class SliceTask:

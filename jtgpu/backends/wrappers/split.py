@@ -13,8 +13,6 @@ from ..base import Backend, BatchResult, Evidence, Result, Session, columns_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SplitBackend"]
-
 
 class SplitBackend:
     """Answers cases of the original model that observe the split variables."""

@@ -17,8 +17,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
 from ...util.fork import new_lock, reset_in_child
 
-__all__ = ["Closable", "Lazy", "Worker", "WorkerPool", "in_order"]
-
 W = TypeVar("W")
 T = TypeVar("T")
 R = TypeVar("R")

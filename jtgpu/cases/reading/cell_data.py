@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from ...util.array_types import Cube, Matrix
 
-__all__ = ["MAX_TEXTS", "NEWLINE", "PADDING", "SLOTS", "WORD", "Block", "Texts", "Wanted"]
-
 MAX_TEXTS = 2048  # distinct texts of a column in one block
 SLOTS = 4 * MAX_TEXTS  # of the hash table of a column; a power of two
 PADDING = 16  # readable bytes after a block

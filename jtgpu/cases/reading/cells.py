@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.cases.reading.loops.cells")
 
-__all__ = ["MAX_TEXTS", "parse_plain_cells"]
-
 
 class RowFormat(Protocol):
     """How the rows of a file are written."""

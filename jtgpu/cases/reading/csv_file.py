@@ -14,8 +14,6 @@ from ..options import CsvDialect
 from .csv_rows import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation
 
-__all__ = ["COMPRESSIONS", "CsvFile"]
-
 DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes read to find the header
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time

@@ -11,8 +11,6 @@ from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_csv, compute
 from .cells import parse_plain_cells
 
-__all__ = ["CsvRows", "ParsedRows", "count_byte"]
-
 PARSE_SIZE = 1 << 20  # bytes that one of Arrow's threads parses at a time
 SHORT = 1 << 12  # bytes
 

@@ -12,8 +12,6 @@ from .csv_file import CsvFile
 from .parquet_file import ParquetFile
 from .source import Source
 
-__all__ = ["open_cases"]
-
 
 def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True) -> Source:
     """Open a file of cases."""

@@ -11,8 +11,6 @@ from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_parquet
 from .source import CaseChunk, RowLocation
 
-__all__ = ["ParquetFile", "is_text", "parquet_chunk", "regroup"]
-
 BUFFER = 1 << 20  # bytes of a column read at a time; a memory-mapped file would count as memory page by page
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["CaseChunk", "RowLocation", "Source"]
-
 RowLocation = tuple[str, int | None]  # file and line number, or file with the row's number as text and None
 
 

@@ -14,8 +14,6 @@ from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
 from ..formulas import escape_formulas
 from .parquet_footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
 
-__all__ = ["EncodedChunk", "Writer", "writer_for"]
-
 
 @dataclass
 class EncodedChunk:

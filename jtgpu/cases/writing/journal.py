@@ -12,8 +12,6 @@ from typing import Any
 
 from ...errors import JtgpuError
 
-__all__ = ["Journal"]
-
 
 class Journal:
     """A journal that a single process writes at a time."""

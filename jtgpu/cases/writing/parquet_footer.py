@@ -11,8 +11,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-__all__ = ["MAGIC", "body_and_footer", "join_footers", "shifted_row_groups"]
-
 MAGIC = b"PAR1"
 
 # types of the compact protocol

@@ -25,8 +25,6 @@ from ..fingerprint import check_same_run
 from .formats import EncodedChunk, Writer
 from .journal import Journal
 
-__all__ = ["NO_SPACE", "Progress", "ResumableFile", "no_space"]
-
 SYNC_INTERVAL = 5.0  # seconds between two flushes to the disk
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -11,8 +11,6 @@ from .crossings import reduce_crossings
 from .layers import Layers, assign_layers, insert_dummies
 from .staggering import stagger
 
-__all__ = ["Arrangement", "arrange"]
-
 NODE_GAP, DUMMY_GAP = 24, 12  # pixels between neighbours of a layer
 LAYER_GAP, MAX_LAYER_GAP = 36, 120  # pixels between layers; wider where arcs run far to the side
 SLOPE = 8  # pixels to the side, for which the gap grows by one

@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from .layers import Layers
 
-__all__ = ["horizontal_coordinates"]
-
 Rows = Sequence[Sequence[int]]
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from .layers import Layers
 
-__all__ = ["count_crossings", "reduce_crossings"]
-
 MAX_SWEEPS, MIN_SWEEPS = 24, 6
 MAX_PASSES = 8  # over all pairs of neighbours
 WORK = 40_000  # nodes that sweeps visit at most

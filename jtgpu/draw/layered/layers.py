@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Layers", "assign_layers", "insert_dummies"]
-
 Arcs = Sequence[tuple[int, int]]  # (parent, child)
 
 

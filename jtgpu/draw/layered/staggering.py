@@ -7,8 +7,6 @@ from itertools import accumulate
 
 from .layers import Layers, insert_dummies
 
-__all__ = ["stagger"]
-
 Rows = list[list[int]]
 
 

@@ -18,8 +18,6 @@ from ..common.draft import Draft, Family, parser_of
 from ..common.text import Source, Tokens, unquote
 from .rows import Filled, Rows
 
-__all__ = ["EXACT", "parse", "parse_draft", "sniff"]
-
 EXACT = "jtgpu_rows = exact"
 
 _SKIP = r"(?:[ \t\r\n\f\v,|]++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+"

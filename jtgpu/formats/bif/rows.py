@@ -21,8 +21,6 @@ from ..common.draft import Draft, Family
 from ..common.similar import near
 from ..common.text import Tokens, floats, quote, unquote
 
-__all__ = ["Filled", "Rows", "written"]
-
 # A slash may be part of a word unless another slash or a star follows.
 _WORD = re.compile(r"(?:[^\s{}()\[\];,|\"/]|/(?![/*]|\Z))+")
 

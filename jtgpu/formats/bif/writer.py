@@ -24,8 +24,6 @@ from ..common.text import number, quote
 from .reader import EXACT
 from .rows import written
 
-__all__ = ["dumps"]
-
 
 def dumps(net: DiscreteModel) -> str:
     """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties."""

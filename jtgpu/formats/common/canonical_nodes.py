@@ -13,8 +13,6 @@ from .draft import Draft, Family
 from .noisy_max import MAX_EXPANDED, deterministic, noisy_max
 from .similar import near
 
-__all__ = ["REFUSED", "Expander"]
-
 # Node types other than discrete chance nodes: the name in both formats, and the name in messages.
 REFUSED = {
     "decision": "decision node",

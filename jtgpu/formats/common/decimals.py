@@ -14,8 +14,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bulk", "count_tokens", "token_offsets"]
-
 PART = 1 << 16  # characters processed at a time, so that temporary arrays stay in the cache
 LONGEST = 12  # characters of a short number
 FEW = 0.5  # if the share of short plain numbers is smaller, `float` converts all

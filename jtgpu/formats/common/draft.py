@@ -22,8 +22,6 @@ from ...util.options import ZeroRows
 from .similar import near
 from .text import Source, shortened
 
-__all__ = ["Draft", "Family", "Parse", "parser_of"]
-
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
 # file from exhausting the memory.
 MAX_IMPLIED = 1 << 24

@@ -14,8 +14,6 @@ from ...util import atomic_file
 from ...util.system import free_memory
 from .similar import near
 
-__all__ = ["PACKED", "read_bytes", "unpacked_name", "write_bytes"]
-
 PACKED = (".gz", ".xz")  # suffixes of compressed files
 GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 MAX_BYTES = 4 << 30  # of a file, compressed or not; its text and tables need several times as much memory

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_EXPANDED", "deterministic", "noisy_max"]
-
 MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
 
 

@@ -17,8 +17,6 @@ from ...model.discrete import MAX_STATES
 from .decimals import bulk, token_offsets
 from .text import BLANKS, Source, floats
 
-__all__ = ["NumberCursor", "reject_transposed", "state_names", "without_comments"]
-
 CHUNK = 1 << 12
 ROWS_OFF = 1e-3  # if sums of rows differ from 1 by more, the transposed table is checked
 

@@ -7,8 +7,6 @@ from itertools import islice
 
 from ...errors import closest
 
-__all__ = ["near"]
-
 
 def near(word: str, known: Iterable[str]) -> str:
     """`jtgpu.errors.closest` for names from files, whose number and length are unbounded.

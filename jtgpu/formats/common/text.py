@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ...errors import ParseError, shown
 from .decimals import bulk
 
-__all__ = ["Source", "Tokens", "decode", "floats", "number", "quote", "shortened", "shown", "unquote"]
-
 # ASCII white space only: str.split() and \s also match other characters, which have no meaning in these formats.
 BLANKS = " \t\r\n\f\v"
 

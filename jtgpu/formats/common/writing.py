@@ -12,8 +12,6 @@ import numpy as np
 from ...model.cpts import normalize_rows
 from ...model.network import BayesianNetwork
 
-__all__ = ["identifiers", "inexact", "whole_numbers"]
-
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 

@@ -6,8 +6,6 @@ import re
 
 from ...errors import FormatError
 
-__all__ = ["declared_text"]
-
 _DECLARATION = re.compile(rb"\s*<\?xml[^>]{0,200}?\bencoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
 # The encodings that network programs use; some of Python's codecs are slow or not encodings of text.
 _ENCODING = re.compile(

@@ -21,8 +21,6 @@ from ...errors import FormatError, ParseError, shown
 from .similar import near
 from .text import Source, floats
 
-__all__ = ["Element", "XmlSource", "attribute", "escaped", "root_name", "scan"]
-
 MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply
 MAX_ELEMENTS = 20_000_000
 MAX_MARKUP = 1 << 20  # characters of one tag or comment; expat rescans longer ones repeatedly

@@ -24,8 +24,6 @@ from ..common.draft import Draft, Family, parser_of
 from ..common.noisy_max import MAX_EXPANDED
 from ..common.text import Source, Tokens, floats, unquote
 
-__all__ = ["EXACT", "parse", "parse_draft", "sniff"]
-
 EXACT = "// jtgpu_rows = exact"
 
 _SKIP = r"(?:[ \t\r\n\f\v]++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+"

@@ -13,8 +13,6 @@ from ..common.text import number, quote
 from ..common.writing import identifiers, inexact, whole_numbers
 from .reader import EXACT
 
-__all__ = ["dumps"]
-
 
 def dumps(net: DiscreteModel) -> str:
     """The text of a DSC file with `net`; it reads back equal, bit for bit."""

@@ -27,8 +27,6 @@ from ..common.draft import Draft, Family, parser_of
 from ..common.text import Source, Tokens, floats, unquote
 from ..xdsl.reader import SIZE, rename, reorder
 
-__all__ = ["PREFIX", "parse", "parse_draft", "sniff"]
-
 PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
 MAX_DEPTH = 100
 

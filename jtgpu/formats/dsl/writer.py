@@ -18,8 +18,6 @@ from ..common.writing import identifiers, inexact, whole_numbers
 from ..xdsl.reader import SIZE
 from .reader import PREFIX
 
-__all__ = ["dumps"]
-
 
 def dumps(net: DiscreteModel) -> str:
     """The text of a DSL file with `net`; it reads back equal, bit for bit."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Case"]
-
 
 class Case(dict[str, "int | frozenset[int]"]):
     """The evidence of one case: a mapping from name to state number, or to a set of numbers one of which is true.

@@ -17,8 +17,6 @@ from ...model.findings import state_of_text
 from ..common.text import Source
 from .case import Case
 
-__all__ = ["JsonCases"]
-
 _BLANK = re.compile(r"[ \t\r\n]*+")
 
 

@@ -11,8 +11,6 @@ from ..common.text import BLANKS, Source
 from .case import Case
 from .numbered_cases import LINE
 
-__all__ = ["line_cases"]
-
 MAX_LINE = 1 << 14  # characters; every '=' of a line is a place where a name may end
 
 

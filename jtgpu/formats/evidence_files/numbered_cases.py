@@ -10,8 +10,6 @@ from ..common.number_cursor import NumberCursor
 from ..common.text import BLANKS, Source
 from .case import Case
 
-__all__ = ["LINE", "NUMBERS", "NumberedCases"]
-
 MAX_CASES = 1 << 20
 NUMBERS = re.compile(rf"[0-9{BLANKS}.+\-]*+")
 LINE = re.compile(r"[^\r\n]+")

@@ -13,8 +13,6 @@ from ..common.number_cursor import NumberCursor
 from ..common.text import BLANKS, Source, decode
 from .numbered_cases import LINE, NUMBERS
 
-__all__ = ["read_query"]
-
 
 def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
     """Read a query file of the competitions: the number of variables and their numbers, or one name per line."""

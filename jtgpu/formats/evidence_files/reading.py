@@ -14,8 +14,6 @@ from .json_cases import JsonCases
 from .line_cases import line_cases
 from .numbered_cases import NUMBERS, NumberedCases
 
-__all__ = ["parse_evidence", "read_evidence", "read_evidence_cases"]
-
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")  # an unclosed one extends to the end
 _C_LINE = re.compile(rf"(?:\A|(?<=[\r\n]))c(?=[{BLANKS}]|\Z)[^\r\n]*+")
 

@@ -28,8 +28,6 @@ from ...errors import ParseError, shown
 from ..common.draft import Draft, Family, parser_of
 from ..common.text import Source, Tokens, floats, unquote
 
-__all__ = ["TOKEN", "Verbatim", "parse", "parse_draft", "sniff"]
-
 _SKIP = r"(?:[ \t\r\n\f\v]++|%[^\r\n]*+)*+"
 _NUMBER = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.])"
 _NAME = r"[\w.]++"  # real files have nodes called 808, and dots inside names

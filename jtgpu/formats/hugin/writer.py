@@ -17,8 +17,6 @@ from ...model.network import BayesianNetwork
 from ..common.text import Source, Tokens, number, quote
 from .reader import TOKEN, Verbatim
 
-__all__ = ["dump_tables", "dumps"]
-
 
 def dumps(net: DiscreteModel) -> str:
     """The text of a Hugin file with `net`; it reads back equal, bit for bit, including its attributes."""

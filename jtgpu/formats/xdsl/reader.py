@@ -19,8 +19,6 @@ from ..common.canonical_nodes import REFUSED, Expander
 from ..common.draft import Draft, Family, parser_of
 from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
-__all__ = ["LOOKS", "MINE", "SIZE", "UNNAMED", "parse", "parse_draft", "rename", "reorder", "sniff"]
-
 MINE = "jtgpu"  # our element in the extensions, for what the format cannot represent
 
 UNNAMED = "jtgpu_property_"  # followed by a number: the id of a property without an id

@@ -17,8 +17,6 @@ from ..common.writing import identifiers, inexact, whole_numbers
 from ..common.xml_text import attribute, escaped
 from .reader import LOOKS, MINE, SIZE, UNNAMED
 
-__all__ = ["dumps"]
-
 
 def dumps(net: DiscreteModel) -> str:
     """The text of an XDSL file with `net`; it reads back equal, bit for bit."""

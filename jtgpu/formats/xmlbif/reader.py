@@ -18,8 +18,6 @@ from ..common.draft import Draft, Family, parser_of
 from ..common.similar import near
 from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
-__all__ = ["parse", "parse_draft", "sniff"]
-
 
 def sniff(text: str) -> bool:
     """Whether a text begins like an XMLBIF file."""

@@ -16,8 +16,6 @@ from ..common.text import number
 from ..common.writing import inexact
 from ..common.xml_text import attribute, escaped
 
-__all__ = ["dumps"]
-
 
 def dumps(net: DiscreteModel) -> str:
     """The text of an XMLBIF file with `net`; it reads back equal, bit for bit, including its properties."""

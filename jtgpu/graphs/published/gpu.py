@@ -18,8 +18,6 @@ from ..inputs import read_graph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Program", "Setting", "betweenness"]
-
 FILE = "graphs/published/streams"
 SIGMA = ("float64", "uint32")
 

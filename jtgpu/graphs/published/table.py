@@ -14,8 +14,6 @@ from ..engine import Running, dependencies
 from ..inputs import read_graph
 from .gpu import Program, Setting
 
-__all__ = ["SETTINGS", "Row", "measure"]
-
 SETTINGS = (
     *(Setting(streams=n) for n in (1, 10, 50, 200, 800, 1200)),
     *(Setting(streams=n, graph_capture=True) for n in (1, 10, 50, 200, 800)),

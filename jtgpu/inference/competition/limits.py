@@ -15,8 +15,6 @@ from ...util.system import free_memory, parse_bytes
 if TYPE_CHECKING:
     from ..network_plan import NetworkPlan
 
-__all__ = ["Limits", "fitting_plan", "width_at_least"]
-
 SEARCH_SECONDS = 10.0  # for a better elimination order if the first one does not fit
 LARGE_WORK = 5e9  # operations above which a better order is searched for, if there is time
 UNLIMITED = 2**62  # entries of a table

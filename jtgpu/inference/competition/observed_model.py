@@ -10,8 +10,6 @@ from ...model.discrete import DiscreteModel, Factor
 from ...model.markov import MarkovNetwork
 from ...model.network import BayesianNetwork
 
-__all__ = ["Finding", "conditioned"]
-
 Finding = int | frozenset[int]  # number of a state, or of several states one of which holds
 
 

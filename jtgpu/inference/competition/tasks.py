@@ -14,8 +14,6 @@ from ...util.options import BackendName
 from .limits import Limits, fitting_plan
 from .observed_model import Finding, conditioned
 
-__all__ = ["TASKS", "solve_text"]
-
 TASKS = ("PR", "MAR", "MPE", "MMAP")
 DIGITS = 10
 

@@ -18,8 +18,6 @@ from .values import by_number, check_intervention, number_array, probability_row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["read_known_cases", "weight_rows"]
-
 
 def read_known_cases(
     model: DiscreteModel,

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Cases", "Findings", "Known", "KnownCases", "More", "Row"]
-
 
 class Row(Protocol):
     """A row of a data frame, or a frame of one row."""

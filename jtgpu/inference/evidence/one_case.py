@@ -19,8 +19,6 @@ from .values import by_number, check_intervention, is_distribution, one_case, pr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["read_findings", "read_known"]
-
 
 def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: Findings | None = None) -> Evidence:
     """Convert observations and likelihoods from names to numbers."""

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 
     from .kinds import Findings
 
-__all__ = [
-    "by_number",
-    "check_intervention",
-    "is_distribution",
-    "number_array",
-    "one_case",
-    "probabilities",
-    "probability_rows",
-    "product",
-    "weights",
-]
-
 SUM_TOLERANCE = 1e-6  # largest accepted difference between 1 and the sum of probabilities that a user typed
 
 _EXAMPLES = {

@@ -15,8 +15,6 @@ from itertools import combinations
 
 from ...plans.ordering import find_order
 
-__all__ = ["components", "ending_with", "order_before"]
-
 
 def components(scopes: Sequence[frozenset[int]], summed: frozenset[int]) -> list[list[int]]:
     """Connected components of the summed variables: no factor contains variables of two of them."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..evidence import KnownCases
     from ..interventions import Intervened
 
-__all__ = ["case_weights", "counting_backend", "expected_counts"]
-
 PART_CELLS = 1 << 20  # cells of a part of a table that a worker of a cluster counts at a time
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
 

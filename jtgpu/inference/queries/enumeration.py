@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["FEW", "cost", "log_joint_table", "widest"]
-
 FEW = 256  # cases below which alternatives are not considered
 PER_CASE = 1000  # operations that take as long as passing one case to the backend and back
 LANES = 64  # cases that share the operations which do not depend on them

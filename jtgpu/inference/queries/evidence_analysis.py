@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..evidence import Known
 
-__all__ = ["Importance", "conflict", "evidence_importance", "hellinger"]
-
 
 @dataclass(frozen=True)
 class Importance:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ...backends.base import Backend
     from ..compiled import CompiledModel
 
-__all__ = ["EvidenceFunction", "Gradients"]
-
 Factors = list["NDArray[np.float64]"]
 Likelihoods = dict[int, "NDArray[np.float64]"]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["Observation", "entropy", "kl_divergence", "mutual_information", "value_of_information"]
-
 
 @dataclass(frozen=True)
 class Observation:

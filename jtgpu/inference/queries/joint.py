@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["conditional", "joint", "joint_cost"]
-
 MAX_TABLE = 100_000_000  # entries of the result, or of an intermediate table
 MAX_AXES = 32  # of the result: NumPy's limit before version 2
 MEMORY_SHARE = 0.8  # of the free memory

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["map_cost", "marginal_map"]
-
 MAX_TABLE = 100_000_000  # entries of an intermediate table
 MEMORY_SHARE = 0.8  # of the free memory
 MAX_PROGRAMS = 16  # cached for each compiled model

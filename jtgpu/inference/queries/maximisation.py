@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...backends.base import Evidence
     from ...plans.plan import Plan
 
-__all__ = ["map_program"]
-
 MAX_PAIRED = 8  # tables that contain a variable, up to which all pairs are compared
 
 

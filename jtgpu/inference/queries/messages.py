@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
 
-__all__ = ["Messages", "messages_of", "named"]
-
 T = TypeVar("T")
 
 MOST_MESSAGES = 4  # sets of numbers: the model's own, and those of the last interventions

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["check_k", "evidence_of", "explanations", "mpe", "mpe_batch", "raise_if_impossible"]
-
-
 FEW = 10_000  # explanations that are made without a look at the free memory
 BYTES, BYTES_PER_VARIABLE = 1024, 24  # of one explanation and of what finds the next one, as measured
 MEMORY_SHARE = 0.8  # of the free memory

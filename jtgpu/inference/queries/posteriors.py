@@ -19,8 +19,6 @@ from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..soft import answer_cases
 from ..tables import at_row, is_on_device
 
-__all__ = ["posterior", "posteriors", "posteriors_batch", "posteriors_on_device"]
-
 
 def posteriors(
     model: CompiledModel, settled: Settled, targets: Sequence[int] | None, known: Known | None = None

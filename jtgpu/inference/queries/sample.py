@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..evidence import KnownCases
     from ..interventions import Settled
 
-__all__ = ["impute", "sample"]
-
 ALWAYS_FREE = 1 << 24  # bytes that are allocated without a look at the free memory
 MEMORY_SHARE = 0.8  # of the free memory
 

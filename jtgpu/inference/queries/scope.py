@@ -12,8 +12,6 @@ from ...errors import EvidenceError, UnknownVariable, shown
 from ...model.discrete import DiscreteModel
 from ...util.arguments import described, several
 
-__all__ = ["as_list", "check_single", "n_configurations", "scope_of", "targets_of"]
-
 
 def as_list(names: Any, what: str) -> list[Any]:
     """Names or numbers as a list; a single one makes a list of one."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["sensitivity"]
-
 MAX_PARAMETERS = 4  # sets of CPTs whose parameters are cached
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
-__all__ = ["cost", "joint_table"]
-
 MAX_PLANS = 16  # cached for each compiled model
 
 _Scoped = tuple[tuple[int, ...], Any]  # the variables of a table, and its numbers

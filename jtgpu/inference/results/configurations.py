@@ -19,8 +19,6 @@ from .printed import Lazy, Printed, row_labels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CaseExplanations", "CaseStates", "Explanation", "Imputed", "Ranking", "Samples"]
-
 
 class Ranking:
     """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to."""

@@ -11,8 +11,6 @@ from ...backends.base import BatchResult, DeviceResult
 from ...model.discrete import DiscreteModel
 from .marginals import CasePosteriors
 
-__all__ = ["DevicePosteriors"]
-
 
 class DevicePosteriors(Mapping[str, Any]):
     """Posteriors of B cases on a GPU: a mapping from variable name to a (B, n_states) array of float64.

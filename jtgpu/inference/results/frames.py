@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["make_frame", "to_frame_method", "unused_name"]
-
 
 class _ToFrame(Protocol):
     @overload

@@ -19,8 +19,6 @@ from .printed import HINT, Lazy, Printed, row_labels, state_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CasePosteriors", "Posterior", "Posteriors", "as_array", "distinct_names"]
-
 MAX_STATES = 12  # of a posterior that is shown whole in one line
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["HINT", "Lazy", "Printed", "row_labels", "state_columns"]
-
 HINT = "to_frame() has all of them"
 MAX_STATE = 16  # columns of text that the name of a state takes next to its number
 MAX_STATES = 30  # states of a variable that may fit into a line

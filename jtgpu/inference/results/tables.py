@@ -19,8 +19,6 @@ from .printed import Lazy, Printed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Conditional", "Joint"]
-
 
 class _Table(Printed):
     """Probabilities with one axis for each variable, indexed by states."""

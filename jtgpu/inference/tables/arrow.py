@@ -6,8 +6,6 @@ from typing import Any
 
 from ...errors import JtgpuError
 
-__all__ = ["arrow", "arrow_csv", "arrow_parquet", "compute", "narwhals"]
-
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
 

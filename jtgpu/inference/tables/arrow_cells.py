@@ -14,8 +14,6 @@ from .states import NOT_OBSERVED, StateLookup
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["encode_arrow"]
-
 
 def encode_arrow(lookup: StateLookup, column: Any, out: NDArray[Any]) -> bool:
     """Encode an Arrow array, chunked or not, into `out`; returns whether cells may have been rejected."""

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 from ...errors import EvidenceError, UnknownVariable, closest, shown
 from ...model.discrete import DiscreteModel
 
-__all__ = ["evidence_columns", "reject_repeated"]
-
 MIN_LENGTH = 4  # characters of names that may be misspelled
 MAX_LENGTH = 200  # characters of the names of variables that are compared
 MIN_SUBSTITUTED = 5  # and of those in which one character may differ

@@ -15,8 +15,6 @@ from .plain_cells import CategoricalColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column_values", "distinct_values"]
-
 DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
 
 

@@ -20,8 +20,6 @@ from .states import NOT_OBSERVED, REJECTED, StateLookup
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CategoricalColumn", "Encoded", "Encoder"]
-
 PIECE = 1 << 20  # cells that one of several threads encodes at a time
 
 

@@ -14,9 +14,6 @@ from .plain_cells import CategoricalColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Block", "NativeFrame", "column_of_series"]
-
-
 # arrays of pandas that convert to Arrow's at little cost
 _ARROW_ARRAYS = {"ArrowStringArray", "ArrowExtensionArray", "IntegerArray", "FloatingArray", "BooleanArray"}
 

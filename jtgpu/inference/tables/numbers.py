@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .open_table import Table
 
-__all__ = ["as_numbers", "reject_infinite"]
-
 
 def as_numbers(column: Any) -> NDArray[np.float64] | None:
     """A column of a table as numbers, NaN where they are missing; None if it holds something else."""

@@ -13,8 +13,6 @@ from .native_frame import NativeFrame, column_of_series
 from .plain_table import PlainTable
 from .tensors import as_array, is_tensor
 
-__all__ = ["Table", "is_codes", "is_frame", "open_table"]
-
 Table = NativeFrame | PlainTable
 
 _EXPECTED = (

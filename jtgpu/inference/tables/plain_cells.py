@@ -12,8 +12,6 @@ from .states import NOT_OBSERVED, REJECTED, StateLookup
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CategoricalColumn", "encode_array", "encode_list", "look_up"]
-
 BLOCK = 1 << 16  # cells looked up at a time, so that they stay in the CPU cache
 MAX_RANGE = 4096  # integers that a table of all their states may span
 

@@ -13,8 +13,6 @@ from ...model.discrete import DiscreteModel
 from .native_frame import Block, column_of_series, name_row
 from .tensors import as_array, is_tensor
 
-__all__ = ["PlainTable"]
-
 
 class PlainTable:
     """A table of cases that is not a data frame."""

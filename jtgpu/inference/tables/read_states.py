@@ -17,8 +17,6 @@ from .tensors import as_array, is_tensor, log_copy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["at_row", "read_states"]
-
 
 def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Table | None]:
     """State numbers of B cases, and the table that they were read from."""

@@ -18,8 +18,6 @@ from ...model.discrete import DiscreteModel
 from ...model.state_values import StateValues
 from ...util.missing import NA_VALUES, is_missing
 
-__all__ = ["NOT_OBSERVED", "REJECTED", "StateLookup"]
-
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
 MAX_CACHED = 4096  # values of one variable whose lookup is cached
 MAX_SHOWN = 40  # characters of a cell in a message

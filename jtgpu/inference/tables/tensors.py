@@ -9,8 +9,6 @@ import numpy as np
 
 from ...errors import EvidenceError
 
-__all__ = ["as_array", "is_on_device", "is_tensor", "log_copy"]
-
 # of DLPack: memory that the CPU addresses
 CPU, CUDA_HOST, CUDA_MANAGED = 1, 3, 13
 DEVICES = {2: "CUDA device", 4: "OpenCL device", 7: "Vulkan device", 8: "Metal device", 10: "ROCm device"}

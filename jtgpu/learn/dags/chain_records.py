@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ...util.array_types import Cube, Matrix
 
-__all__ = ["Ladder", "SetTables"]
-
 
 class SetTables(NamedTuple):
     """Sums over the parent sets of each variable, and the sets themselves, by bits of its possible parents.

@@ -15,8 +15,6 @@ from ...util.arguments import described, several, whole_number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Constraints", "make_constraints"]
-
 Arc = tuple[str, str]
 MAX_PARENTS = 4  # by default
 

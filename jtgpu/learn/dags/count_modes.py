@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BY_CELLS", "BY_FAMILY", "BY_ROWS", "MAX_COMBOS"]
-
 BY_CELLS = 0  # one value, by the function that belongs to the number of cells
 BY_ROWS = 1  # one value by each function
 BY_FAMILY = 2  # BDs scores with each member as the child

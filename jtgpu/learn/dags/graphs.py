@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-__all__ = ["adjacency", "compelled_arcs", "digraph", "has_cycle", "structural_hamming_distance"]
-
 
 def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """[u, v]: whether the graph has the arc u -> v."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .scores.coded import CodedTable
 
-__all__ = ["fitted_network"]
-
 
 def fitted_network(
     table: CodedTable,

@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DAMAGED", "read_arrays"]
-
 # what a damaged file raises, apart from OSError; RuntimeError: flags that mean encryption or an unknown compression
 DAMAGED = (BadZipFile, zlib.error, KeyError, ValueError, EOFError, TypeError, IndexError, RuntimeError, MemoryError)
 

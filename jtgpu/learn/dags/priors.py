@@ -14,8 +14,6 @@ from ...util.elementary import log, logs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PRIORS", "StructurePrior", "make_prior"]
-
 PRIORS = ("uniform", "fair", "order", "edge")
 
 

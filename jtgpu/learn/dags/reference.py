@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
     from .scores.coded import CodedTable
 
-__all__ = [
-    "Weights", "all_families", "family_counts", "family_score", "hit", "log_sum", "order_score", "relocation_scores",
-    "score_all", "tau", "tau_meeting",
-]  # fmt: skip
-
 Weights = Mapping[tuple[int, tuple[int, ...]], float]  # ln weight of each family
 
 

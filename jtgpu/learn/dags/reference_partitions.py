@@ -13,11 +13,6 @@ from itertools import combinations
 
 from .reference import Weights, hit, log_sum, tau, tau_meeting
 
-__all__ = [
-    "Graph", "Partition", "Proposals", "partition_of", "partition_score", "relocations", "relocations_by_weight",
-    "reversals", "splits_and_merges", "swaps",
-]  # fmt: skip
-
 Partition = tuple[tuple[int, ...], ...]  # parts of ascending variables; the first holds the roots
 Graph = tuple[tuple[int, ...], ...]  # ascending parents of each variable
 Proposals = list[tuple[Partition, float]]

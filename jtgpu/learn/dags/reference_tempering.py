@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from .reference import Weights
 from .reference_partitions import Graph, Partition, partition_of, partition_score
 
-__all__ = ["States", "exchange_probability", "exchanges", "exchanges_of_graphs", "log_target"]
-
 States = tuple[Partition, ...]  # of each level
 
 

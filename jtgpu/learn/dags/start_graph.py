@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .constraints import Constraints
 
-__all__ = ["start_graph", "start_order"]
-
 
 def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> NDArray[np.bool_] | None:
     """The arcs [parent, child] of a start graph, (n, n); None if there is none."""

@@ -11,8 +11,6 @@ from ...util.elementary import log, logs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["mdl_cuts", "quantile_cuts", "width_cuts"]
-
 LN2 = log(2.0)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ...util.options import TableLike
 
-__all__ = ["Discretiser", "discretise", "numbers_of"]
-
 HOW = ("quantile", "width", "edges", "mdl")
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .setup import Setup
 
-__all__ = ["Checkpoint", "fingerprints"]
-
 INTERVAL = 2.0  # seconds between two writes
 
 NOTHING = Evaluation([], 0.0, [])

@@ -19,8 +19,6 @@ from .sources import CaseSource, CodedChunk
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Block", "CodedCases", "read_cases", "table_columns", "weighted_chunks"]
-
 MIN_EQUAL = 0.02  # share of rows that must equal earlier ones for merging them to pay
 BLOCK_CELLS = 1 << 22  # cells that one step of a pass takes, and one part on a cluster
 COUNT_CELLS = 1 << 18  # cells that are counted at a time: they stay in the CPU's cache

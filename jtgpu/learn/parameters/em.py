@@ -21,8 +21,6 @@ from .families import Sharing, log_score, maximise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EMState", "Iteration", "Problem", "Rule", "first_state", "run_em"]
-
 FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
 FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it

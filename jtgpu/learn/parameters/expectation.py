@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...backends.base import Counts, HeldCases
     from ...util.options import Order
 
-__all__ = ["Evaluation", "Expectation", "impossible_row"]
-
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 HELD_CELLS = 1 << 28  # cells of rows that are held together
 MAX_LISTED = 20  # findings in a message

@@ -19,11 +19,6 @@ from .coded_cases import Block, CodedCases
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_ENTRIES", "Sharing", "available_counts", "check_sizes", "expected_prior_counts", "family_scopes",
-    "family_shapes", "log_score", "maximise", "network_of",
-]  # fmt: skip
-
 MAX_ENTRIES = 100_000_000  # of a CPT
 PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
 

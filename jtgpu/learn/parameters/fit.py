@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ...model.network import BayesianNetwork
     from ...util.options import Data, Devices, EngineName, OnProblem, Order
 
-__all__ = ["fit"]
-
 MISSING_RULES = ("em", "error", "drop", "available")
 
 Progress = Callable[[Iteration], None]

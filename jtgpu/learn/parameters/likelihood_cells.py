@@ -26,8 +26,6 @@ from ...util.equal_rows import find_equal_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FIRST", "LikelihoodCells", "is_likelihood"]
-
 _CELL = re.compile(r"\s*\[([^\[\],]*;[^\[\],]*)\]\s*", re.ASCII)
 FIRST = -2  # code of likelihood 0
 

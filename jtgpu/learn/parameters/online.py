@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ...util.options import OnProblem, TableLike
 
-__all__ = ["Online"]
-
 
 class Online:
     """Sequential learning: counts are stored, and each table of cases adds its expected counts.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ...util.options import Data
 
-__all__ = ["PredictiveCheck", "check"]
-
 MAX_CELLS = 1_000_000  # configurations of a check
 
 

@@ -17,8 +17,6 @@ from .families import expected_prior_counts, family_shapes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["read_prior", "tied_prior"]
-
 
 def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None) -> list[NDArray[np.float64]]:
     """The numbers that are added to the counts of each CPT.

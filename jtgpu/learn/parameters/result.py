@@ -18,8 +18,6 @@ from .em import Iteration
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Fit"]
-
 MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ...util.options import Order
 
-__all__ = ["Running", "count", "fit_em", "fit_stepwise"]
-
 Tables = list["NDArray[np.float64]"]
 Listener = Callable[[Iteration], None]
 

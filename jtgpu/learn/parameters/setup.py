@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .structures import GivenStructure
 
-__all__ = ["Setup", "set_up"]
-
 Tables = list["NDArray[np.float64]"]
 
 

@@ -26,8 +26,6 @@ from .state_names import labels_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CaseSource", "CodedChunk", "FileSource", "TableSource", "open_source"]
-
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zst", ".bz2", ".lz4")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .expectation import Evaluation
 
-__all__ = ["standard_errors"]
-
 SINGULAR = 1e-9  # relative: information below this says nothing about a direction
 
 Tables = list["NDArray[np.float64]"]

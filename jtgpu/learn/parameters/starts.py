@@ -15,8 +15,6 @@ from .families import available_counts, family_scopes, family_shapes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STARTS", "make_start"]
-
 STARTS = ("auto", "given", "counts", "uniform", "random")
 SMALL = 1e-3  # share of a row that fills its zeros where they are free
 

@@ -16,8 +16,6 @@ from ...util.intervals import interval_labels, intervals_of
 from ..discretisation.cut_points import quantile_cuts
 from .likelihood_cells import is_likelihood
 
-__all__ = ["hidden_states", "labels_of", "states_given"]
-
 INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 MAX_NUMERIC = 256  # distinct numbers of a column that are states without discretisation
 

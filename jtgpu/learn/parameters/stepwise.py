@@ -21,8 +21,6 @@ from .families import Sharing, log_score, maximise
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Passed", "run_stepwise"]
-
 DELAY = 2  # added to the number of a chunk, so that the first ones do not replace everything
 
 Tables = list["NDArray[np.float64]"]

@@ -10,8 +10,6 @@ from ...interop import from_pgmpy, from_pyagrum
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
 
-__all__ = ["GivenStructure", "read_structure"]
-
 
 class GivenStructure(NamedTuple):
     """The parents of every variable, and the network if the structure has numbers."""

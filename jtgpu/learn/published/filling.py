@@ -18,8 +18,6 @@ from .gpu import gpu_table
 from .rows import aligned_rows
 from .score_cache import FamilyScores, ScoreCache, table_bytes
 
-__all__ = ["score_cache"]
-
 MAX_PARENTS = 5
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from .score_cache import FamilyScores, ScoreCache
 
-__all__ = ["FamilyKernels", "OrderKernels", "gpu_table"]
-
 BINOMIAL_SIZES = 8
 WARPS = 8  # of a block
 BLOCKS = 1 << 20  # of a launch

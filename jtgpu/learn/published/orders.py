@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .score_cache import ScoreCache
 
-__all__ = ["CpuSums", "OrderSamples", "OrderState", "OrderSums", "flip", "sample_orders", "start"]
-
 
 class OrderSums(Protocol):
     """Sums of scores over ranges of parent sets, and probabilities of arcs."""

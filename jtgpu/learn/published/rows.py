@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "aligned_rows"]
-
 ALIGNMENT = 32  # bytes: a transaction of a GPU, and a vector register of a CPU
 
 

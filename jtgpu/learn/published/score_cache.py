@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ..dags.scores.coded import CodedTable
 
-__all__ = ["FamilyScores", "ScoreCache", "published_seconds", "table_bytes"]
-
 PUBLISHED_US = {3: 16.0, 4: 23.0}  # microseconds of a score in the published table of times
 CHUNK = 1 << 22  # numbers of temporary arrays
 

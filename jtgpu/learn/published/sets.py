@@ -12,8 +12,6 @@ from ..dags.scores.combinations import binomial_table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SetRange", "members_of_ranks", "ranges_of_node", "split"]
-
 
 class SetRange(NamedTuple):
     """Sets of `size` of the first `n_predecessors` variables of an order, ranks begin to end - 1, as parents."""

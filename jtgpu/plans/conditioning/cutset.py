@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..ordering.result import OrderResult
     from ..plan import Plan
 
-__all__ = ["CutsetPlan", "plan_with_cutset"]
-
 CANDIDATES = 6  # variables of the largest clique that are tried as the next cutset variable
 MAX_RUNS = 1_000_000
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..plan import Plan
 
-__all__ = ["Restriction"]
-
 
 class Restriction:
     """Which variables remain, and which scope each factor has then."""

@@ -19,8 +19,6 @@ from ..compiler import model_factors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SplitModel", "split_model"]
-
 
 class SplitModel:
     """Which variable of the split model is a copy of which original one."""

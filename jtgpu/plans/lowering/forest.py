@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["ContractionForest"]
-
 
 class ContractionForest:
     """Nodes 0..F-1 are the factors; inner nodes follow, children before parents."""

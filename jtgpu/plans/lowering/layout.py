@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ..arrays import ragged
 from .program import ContractionProgram
 
-__all__ = ["lay_out", "program_arrays"]
-
 ALIGNMENT = 8  # cells: one cache line of float64
 
 

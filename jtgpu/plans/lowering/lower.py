@@ -17,8 +17,6 @@ from .program import ContractionProgram, emit
 if TYPE_CHECKING:
     from ...util.options import Lowering
 
-__all__ = ["LOWERINGS", "PRICE", "lower", "relowered"]
-
 LOWERINGS: tuple[Lowering, ...] = ("pairwise", "clique", "shallow")
 PRICE = 64.0  # microseconds of critical path that one microsecond of the whole GPU is worth
 

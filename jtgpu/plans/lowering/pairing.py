@@ -8,8 +8,6 @@ from functools import cache
 
 from .forest import ContractionForest
 
-__all__ = ["contract_all", "contract_pair", "contract_pairwise"]
-
 MAX_EXACT = 7  # children of a clique up to which the best split into pairs is searched exactly (3^7 splits)
 
 

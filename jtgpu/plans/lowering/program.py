@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from ..arrays import COLLECT, DISTRIBUTE, POSTERIOR
 from .forest import ContractionForest
 
-__all__ = ["ContractionProgram", "emit"]
-
 UNIT = -1  # in place of a table of empty scope that contains 1
 
 

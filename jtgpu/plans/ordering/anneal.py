@@ -25,8 +25,6 @@ from .triangulation import fill_masks, remove_needless_fill
 
 _loops = loops("jtgpu.plans.ordering.loops.regions")
 
-__all__ = ["Chain", "Graph", "chains_of_round", "order_of_forest", "run_chain"]
-
 Cost = tuple[int, int]
 
 

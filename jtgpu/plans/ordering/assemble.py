@@ -8,8 +8,6 @@ from .bitmasks import bits
 from .reduce import Atom, Reduction, symmetric
 from .triangulation import fill_masks, perfect_order
 
-__all__ = ["join_orders"]
-
 
 def join_orders(
     neighbours: Sequence[Iterable[int]], reduction: Reduction, orders: Sequence[Sequence[int]]

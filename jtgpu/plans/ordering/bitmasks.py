@@ -5,8 +5,6 @@ Up to some thousand vertices this is the fastest representation in pure Python, 
 
 from __future__ import annotations
 
-__all__ = ["bits"]
-
 
 def bits(mask: int) -> list[int]:
     """Positions of the set bits, ascending."""

@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import OrderError
 from ...util.arguments import choice
 
-__all__ = ["LEVEL_ENTRIES", "OBJECTIVES", "OrderCost", "as_permutation", "forest", "order_cost"]
-
 OBJECTIVES = ("entries", "largest", "time")
 
 LEVEL_ENTRIES = 20_000

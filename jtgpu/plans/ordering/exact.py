@@ -17,8 +17,6 @@ from collections.abc import Callable
 from .bitmasks import bits
 from .reduce import Atom
 
-__all__ = ["best_order"]
-
 
 def best_order(
     atom: Atom, bound: int, max_states: int, stop: Callable[[], bool] = lambda: False

@@ -15,8 +15,6 @@ from ...model.discrete import DiscreteModel
 from ...util import atomic_file
 from .elimination import as_order_array
 
-__all__ = ["as_order", "parse_error", "read_num", "read_text", "write_num", "write_text"]
-
 
 def as_order(model: DiscreteModel, order: Iterable[str | int]) -> NDArray[np.int64]:
     """Convert an elimination order given by names or numbers (first eliminated first) to an array of numbers."""

@@ -15,8 +15,6 @@ from typing import NamedTuple
 from ...util.elementary import log
 from .bitmasks import bits
 
-__all__ = ["DENSE_WORK", "RULES", "Rule", "greedy_order"]
-
 
 @functools.lru_cache(1 << 16)
 def _log1p(count: int) -> float:

@@ -16,8 +16,6 @@ from .reduce import Atom, Reduction, reduce_graph
 from .result import Improvement, OrderResult
 from .triangulation import atom_cost, remove_needless_fill
 
-__all__ = ["Incumbents", "Progress", "SearchOptions"]
-
 MIXTURE_WORK = 100_000  # vertices x edges of an atom up to which mixtures of rules are tried
 
 Progress = Callable[[float, float, float], None]

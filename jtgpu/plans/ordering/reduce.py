@@ -31,8 +31,6 @@ from typing import NamedTuple
 
 from .bitmasks import bits
 
-__all__ = ["Atom", "Reduction", "atoms", "reduce_graph"]
-
 
 class Atom(NamedTuple):
     """A part of the graph that is searched separately."""

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Improvement", "OrderResult"]
-
 
 class Improvement(NamedTuple):
     """One improvement during a search."""

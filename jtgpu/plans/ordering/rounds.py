@@ -16,8 +16,6 @@ from .incumbents import Incumbents
 from .reduce import Atom
 from .triangulation import atom_cost
 
-__all__ = ["Budget", "anneal_once", "anneal_until", "warm_up"]
-
 AUTO_STEPS_PER_VERTEX = 6_000  # and chain; about 0.2 s for the largest benchmark networks on two cores
 AUTO_MIN_ENTRIES = 1 << 17  # smallest atom that "auto" anneals: propagation in smaller ones takes microseconds
 ROUND_STEPS_PER_VERTEX = 8_000

@@ -20,8 +20,6 @@ from .result import Improvement, OrderResult
 from .rounds import Budget, anneal_once, anneal_until
 from .store import SavedOrder
 
-__all__ = ["BEST_SECONDS", "METHODS", "find_order"]
-
 METHODS = ("auto", "best", "saved", *RULES)
 BEST_SECONDS = 10.0  # default time limit of "best"
 MEMO_VERTICES = 100  # the search for smaller graphs takes about as long as reading the memo

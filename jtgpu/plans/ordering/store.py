@@ -21,8 +21,6 @@ from ...util import atomic_file
 from ...util.system import cache_folder
 from .elimination import OrderCost, order_cost
 
-__all__ = ["AUTO_VERSION", "SavedOrder", "auto_key", "digest", "recall", "save"]
-
 _VERSION = 1
 # Version of "auto": increase it when the order of any graph changes (a test compares orders with recorded ones).
 AUTO_VERSION = 2

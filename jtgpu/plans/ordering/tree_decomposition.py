@@ -15,8 +15,6 @@ from ...model.discrete import DiscreteModel
 from .elimination import as_order_array
 from .files import parse_error, read_text, write_text
 
-__all__ = ["read_td", "write_td"]
-
 MAX_BAGS = 10**7
 _NUMBER = re.compile(r"[0-9]{1,9}")
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from .bitmasks import bits
 from .reduce import Atom
 
-__all__ = ["atom_cost", "fill_masks", "perfect_order", "remove_needless_fill"]
-
 CLEAN_WORK = 5_000_000  # fill edges x vertices up to which needless fill is removed
 
 

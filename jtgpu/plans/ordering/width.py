@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 
 from .reduce import symmetric
 
-__all__ = ["least_clique_bits"]
-
 UNIT = 256  # weights are integers, in 1/256 bit: the result is the same on every machine
 SPARSE = 5  # neighbours of a vertex on average below which contraction finds no high bound; munin has 3
 

@@ -20,8 +20,6 @@ from .tree import NAN_BITS, WARPS, Cells, DeviceTree, groups_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GpuEngine"]
-
 FIRST_BATCH, LARGEST_BATCH = 1 << 11, 1 << 20  # rows
 BATCH_BYTES = 1 << 30
 WAYS = (1, 2, 4, 8, 16, 32)  # entries of a list in each lane of a warp; one kernel each

@@ -13,8 +13,6 @@ from ...device.memory import Memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Buffers", "Launcher"]
-
 BLOCK = 256  # threads of a block
 SLOTS = 256  # parameters that may be queued at the same time
 SLOT_BYTES = 256

@@ -16,8 +16,6 @@ from .engine import GpuEngine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SeveralGpus"]
-
 Part = tuple["NDArray[np.float64]", int]  # weights, and how many distances were computed
 FEWEST = 1024  # rows for which one more GPU pays
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BOXES", "CURVE", "DIAGONALS", "GATHER", "LEVELS", "SEARCH", "SORT", "TREE"]
-
 LEVELS = 6  # of a tree
 
 _P, _U = np.uint64, np.uint32

@@ -15,8 +15,6 @@ from .structs import BOXES, CURVE, DIAGONALS, GATHER, LEVELS, SORT, TREE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Cells", "DeviceTree", "groups_of"]
-
 GROUP, WARPS, TILE, DIGITS = 32, 8, 2048, 256  # as in cuda/screen
 SAMPLE, EDGES = 1 << 14, 1 << 10  # rows, and quantiles of each column, that define the curve
 CURVE_BITS, FINE_BITS = 60, 8  # of all columns; of each, beyond those that tell leaves of uniform rows apart

@@ -15,11 +15,6 @@ from .gpu.solving_set import solve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Published", "chunked_nested_loop", "distributed_solving_set", "gpu_solving_set", "lazy_distributed_solving_set",
-    "nested_loop", "solving_set",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class Published:

@@ -13,8 +13,6 @@ from ...errors import DataError
 from ...util.arguments import choice, whole_number
 from .gpu.selection import select_on_gpu
 
-__all__ = ["SELECTIONS", "select"]
-
 Select = Callable[[Sequence[float], int, int], list[float]]
 BUFFER = 22  # numbers that a thread of kato collects
 WARP = 32

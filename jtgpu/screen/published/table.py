@@ -15,8 +15,6 @@ from ..gpu.launcher import Launcher
 from .gpu.selection import SelectionJob
 from .gpu.solving_set import MODES, solve
 
-__all__ = ["NAMES", "PUBLISHED", "Row", "measure", "measure_modes", "report"]
-
 NAMES = (
     "hcr", "kato", "garcia_insertion", "insertion_reduction", "barrientos", "kato_mb", "cuknn", "hcr_mb", "arefin",
     "single_heap",

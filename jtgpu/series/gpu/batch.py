@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ...device.context import Device
 
-__all__ = ["HIGHEST", "BatchJob", "BatchResult", "bytes_per_system", "penalty_of"]
-
 HIGHEST = 32  # order up to which a system fits a thread's registers
 ORDERS = (8, 16, 32)  # kernels are compiled for
 NAMES = tuple(f"series_{what}_{p}" for p in ORDERS for what in ("fit", "predict"))

@@ -11,8 +11,6 @@ from typing import Any
 from ...device.context import Device, device_numbers, open_device
 from ...errors import BackendUnavailable, TableTooLarge, format_bytes
 
-__all__ = ["on_devices", "opened"]
-
 PART = 1 << 28  # bytes of a part
 SHARE = 0.8  # of the free memory that a part may take
 

@@ -16,8 +16,6 @@ from .devices import on_devices, opened
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check_rows", "fit", "fit_resident", "predict", "predict_resident", "solve"]
-
 
 def check_rows(name: str, x: DeviceArray) -> tuple[int, int, int, str]:
     """Rows, length and stride (in values) of the (B, n) matrix that a device array of shape (..., n) is, and its type.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ...device.context import Device
 
-__all__ = ["SchurJob", "SchurResult", "bytes_per_system", "choose_design"]
-
 NAMES = ("schur_predict", "schur_solve")
 PANEL = 256  # steps between two barriers, and entries that a warp writes
 FOLLOWERS = 3  # warps of a block that apply steps to entries; with the leader one for each scheduler

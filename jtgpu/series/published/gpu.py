@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ...device.context import Device
 
-__all__ = ["KERNELS", "DurbinJob", "durbin_on_gpu"]
-
 # version -> its kernels
 KERNELS = {
     "cuda": ("durbin_first_tree", "durbin_second"),

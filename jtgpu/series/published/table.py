@@ -16,8 +16,6 @@ from ..toeplitz import levinson
 from . import VERSIONS, durbin32
 from .gpu import KERNELS
 
-__all__ = ["PUBLISHED", "Times", "measure", "report"]
-
 # (N, version) -> seconds; the CUDA version with its copies and allocations. Hardware unknown, float
 PUBLISHED = {
     (100, "sequential"): 0.00005, (1000, "sequential"): 0.01169, (10_000, "sequential"): 4.41561,

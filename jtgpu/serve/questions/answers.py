@@ -23,8 +23,6 @@ from .rounding import rounded
 if TYPE_CHECKING:
     from . import replies
 
-__all__ = ["QUESTIONS", "answer"]
-
 MAX_K = 1000  # configurations of an answer
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["BODIES", "Ask", "Case", "Conflict", "Importance", "Joint", "Map", "Mi", "Mpe", "Posteriors", "Sample",
-           "Sensitivity", "Voi"]  # fmt: skip
-
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
 Variable = str | int

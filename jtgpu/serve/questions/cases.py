@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from . import replies
 
-__all__ = ["answer_cases", "spans", "states_and_weights"]
-
 CHUNK = 4096  # cases that are computed at a time
 
 

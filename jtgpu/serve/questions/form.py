@@ -9,8 +9,6 @@ from ...inference.results.marginals import Posterior
 from ...model.discrete import DiscreteModel
 from .bodies import Case
 
-__all__ = ["MAX_NUMBERS", "Form", "by_state", "check_size", "known_of", "with_labels"]
-
 MAX_NUMBERS = 5_000_000  # numbers of an answer
 
 

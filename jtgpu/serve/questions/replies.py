@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-__all__ = ["REPLIES"]
-
 # probabilities in the order of the states, or by state with ?labels=1
 Distribution = list[float] | dict[str, float]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["rounded"]
-
 
 def rounded(found: Any, digits: int | None) -> Any:
     """Return plain data with every float rounded; the data itself if `digits` is None."""

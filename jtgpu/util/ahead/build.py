@@ -24,9 +24,6 @@ from ..system import cores
 if TYPE_CHECKING:
     from .objects import Entry
 
-__all__ = ["BuildError", "build"]
-
-
 PAUSE = 10.0  # seconds between two lines about the progress
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from .objects import Entry
 from .signatures import Array, Number, Record, Type
 
-__all__ = ["source"]
-
 C_TYPES = {"b1": "int8_t", "u1": "uint8_t", "i4": "int32_t", "i8": "int64_t", "u8": "uint64_t", "f8": "double"}
 RANGES = {"u1": ("0", "UINT8_MAX"), "i4": ("INT32_MIN", "INT32_MAX"), "i8": ("INT64_MIN", "INT64_MAX")}
 NUMPY = {"b1": "BOOL", "u1": "UINT8", "i4": "INT32", "i8": "INT64", "u8": "UINT64", "f8": "DOUBLE"}

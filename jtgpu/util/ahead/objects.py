@@ -18,8 +18,6 @@ from .. import jit
 from ..loop_sources import loop_modules
 from .signatures import Type, numba_types, parse, type_of
 
-__all__ = ["Entry", "compile_entry", "entries"]
-
 # Functions that make Python objects for the text of an error, such as the shapes of an assignment that do not match:
 # they need Numba at run time. The error is raised without.
 ERROR_DETAILS = re.compile(r"^(define [^\n]*@__excinfo_unwrap_args[^\n]*\{)\n.*?^\}\n", re.MULTILINE | re.DOTALL)

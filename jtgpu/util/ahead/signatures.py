@@ -15,8 +15,6 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import as_dtype, from_dtype
 
-__all__ = ["Array", "Number", "Record", "Type", "numba_types", "parse", "type_of"]
-
 NUMBERS = ("b1", "u1", "i4", "i8", "u8", "f4", "f8")
 FIELDS = {"int": "i8", "float": "f8", "bool": "b1"}
 AXES = {"NDArray": 1, "Matrix": 2, "Cube": 3}  # of an annotation

@@ -5,8 +5,6 @@ Only additions, multiplications and one division, each rounded as IEEE 754 says:
 
 from __future__ import annotations
 
-__all__ = ["LN2_HIGH", "LN2_LOW", "LOG2E", "SQRT_HALF", "exp_of_rest", "log_of_parts"]
-
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # LN2_HIGH times an exponent is exact
 LOG2E = 1.4426950408889634
 SQRT_HALF = 0.7071067811865476

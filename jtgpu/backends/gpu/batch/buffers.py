@@ -16,8 +16,6 @@ from ....errors import TableTooLarge, format_bytes
 from .chunk import GROUP, Chunk, Program
 from .table import HostChunk, Table
 
-__all__ = ["SLOTS", "Buffers", "Slot", "chunk_size"]
-
 MEMORY_SHARE = 0.7  # of the GPU's free memory
 SLOTS = 3  # chunks in flight: one is copied out by the host's threads, one is downloaded, one is computed
 PINNED = 144 << 20  # most bytes of one chunk's answers, which are page-locked

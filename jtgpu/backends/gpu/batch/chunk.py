@@ -14,10 +14,6 @@ from ....device.memory import Memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "GROUP", "THREADS", "TRANSPOSING", "Bound", "Chunk", "Launch", "Program", "answers_to_rows", "enter_evidence",
-]  # fmt: skip
-
 GROUP = 32  # cases of a warp
 THREADS = 256  # of a block
 TILE = 32  # cells a side of what a block transposes

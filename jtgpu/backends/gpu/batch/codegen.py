@@ -19,8 +19,6 @@ from .sparsity import Sparsity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LANE_THREADS", "Kernel", "Scratch", "Writer", "generate_kernels", "write_kernels"]
-
 LANE_THREADS = 128
 LARGE = 64  # entries of a table from which on those that a later kernel reads are read from memory by this one, too
 LATE = 24  # entries of a table from which on they are loaded from scratch memory tile by tile, not at once

@@ -31,8 +31,6 @@ from .table import ColumnTable, RowTable, Table, Targets
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BatchEngine"]
-
 SEARCH_FLOPS = 250_000  # of a propagation that takes as long as the search for equal rows takes for one row
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
 COPIERS = 16  # threads that copy answers out of page-locked memory

@@ -21,8 +21,6 @@ from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .partition import code_lines
 from .sparsity import Sparsity
 
-__all__ = ["BLOCKS", "MOST_CONSTANTS", "MOST_LINES", "RANGE", "GeneratedProgram", "can_generate", "compile_kernels"]
-
 BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address
 MOST_CASES = 1 << 18  # of a chunk
 RANGE = 960.0  # powers of two that numbers may span, since tables are not scaled

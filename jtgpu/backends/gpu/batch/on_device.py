@@ -25,8 +25,6 @@ from .table import Targets, Weights, scale_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OnDevice"]
-
 KERNELS = ("count_codes", "count_finish")
 
 

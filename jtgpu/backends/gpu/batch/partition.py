@@ -10,8 +10,6 @@ import numpy as np
 from .sparsity import Sparsity
 from .tiling import SHAPES, TileMaker
 
-__all__ = ["Part", "Piece", "code_lines", "partition", "step_order"]
-
 MOST_LINES = 6000  # of one kernel: nvcc takes two to four seconds for so many, and more than linearly for more
 MOST_ALONE = 8000  # up to which one kernel does everything
 

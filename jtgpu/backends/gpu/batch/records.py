@@ -26,8 +26,6 @@ from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LOOK", "BatchLayout", "RecordProgram", "answers_of", "batch_layout", "case_factors", "level_tiles"]
-
 LEVEL_WARPS = 4  # of a block of the levels' kernel
 CLEAR_BLOCKS = 1024
 MOST_CASES = 1 << 14  # of a chunk

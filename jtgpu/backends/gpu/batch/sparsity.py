@@ -20,8 +20,6 @@ from ..program.contractions import OUT, A, B, Binary, Loop, binary_program, loop
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sparsity", "Terms", "find_sparsity", "flat_factors"]
-
 
 @dataclass(frozen=True)
 class Terms:

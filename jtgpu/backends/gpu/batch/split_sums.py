@@ -10,8 +10,6 @@ from __future__ import annotations
 from ....plans.plan import Plan
 from ..program.contractions import Binary, Step, levels_of
 
-__all__ = ["MOST_SUM", "split_sums"]
-
 MOST_SUM = 128  # configurations
 
 

@@ -25,8 +25,6 @@ from ..program.structs import NONE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CODES", "ColumnTable", "HostChunk", "RowTable", "Table", "Targets", "Weights", "scale_weights"]
-
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
 COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
 

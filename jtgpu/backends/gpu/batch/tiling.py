@@ -21,8 +21,6 @@ from ..program.contractions import OUT, A, B, Loop, offsets
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SHAPES", "WORDS", "TileMaker", "Tiles"]
-
 # TM x TN, numbered as in the kernel; TN = 0: there is no B
 SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0))
 WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice

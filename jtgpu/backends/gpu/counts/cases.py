@@ -13,8 +13,6 @@ from ..batch.table import Weights, scale_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CaseArrays", "read_cases"]
-
 
 class CaseArrays(NamedTuple):
     """Host arrays of a table of B cases."""

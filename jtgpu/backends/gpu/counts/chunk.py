@@ -16,8 +16,6 @@ from ..batch.chunk import GROUP, THREADS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CODES_KERNELS", "EXTRA", "Codes", "CountChunk", "CountKernels", "enter_codes", "fold"]
-
 CODES_KERNELS = ("count_codes", "count_score", "count_fold")
 EXTRA = 3  # sums behind the counts: ln P(e) times weight; impossible cases; cases outside of a double's range
 FOLD_THREADS = 128

@@ -19,8 +19,6 @@ from .program import CountProgram, FamilyCells
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["generate_counting"]
-
 
 class CountWriter(Writer):
     """Writes the lines of one kernel that counts."""

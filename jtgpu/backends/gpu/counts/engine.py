@@ -25,8 +25,6 @@ from .scratch import Scratch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CountEngine"]
-
 BLOCK = 1 << 10  # cases that are summed together, if their scratch memory is small enough
 BLOCK_BYTES = 1 << 32
 PART = 1 << 16  # most cases of a part of a table

@@ -29,8 +29,6 @@ from .program import CountProgram, FamilyCells, count_program
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GeneratedCounts", "Generation", "plan_generation"]
-
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
 MOST_CASES = 1 << 16  # of a chunk
 DIGITS = 64.0  # powers of two between the least number that is computed with all digits and what may be neglected

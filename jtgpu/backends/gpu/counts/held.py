@@ -18,8 +18,6 @@ from .scratch import Scratch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Counting", "PartsOnDevice"]
-
 HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
 N_SUMS = 2  # ln P(e) and impossible cases, behind the counts
 

@@ -19,8 +19,6 @@ from ..program.contractions import Binary, Step, binary_steps, levels_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CountProgram", "FamilyCells", "count_program"]
-
 
 @dataclass(frozen=True)
 class CountProgram:

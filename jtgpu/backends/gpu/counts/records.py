@@ -24,8 +24,6 @@ from .program import CountProgram, FamilyCells, count_program
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RecordCounts", "RecordLayout", "record_layout"]
-
 CELLS = 8  # of a family, that a warp sums
 T_SHARED, D_SHARED, NO_D = 1, 2, 4
 CELL_RECORD = np.dtype(

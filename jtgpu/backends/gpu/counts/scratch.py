@@ -8,8 +8,6 @@ from ....device.context import Device
 from ....device.memory import Memory
 from .chunk import CountKernels
 
-__all__ = ["Scratch"]
-
 
 class Scratch:
     """Scratch memory for chunks of at most `size` cases. Used inside ``device.active()``."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.float64]
 
-__all__ = ["least_root"]
-
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

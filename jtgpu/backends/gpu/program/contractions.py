@@ -8,11 +8,6 @@ from dataclasses import dataclass
 from ....plans.arrays import POSTERIOR
 from ....plans.plan import Plan
 
-__all__ = [
-    "OUT", "A", "B", "Binary", "Loop", "Step", "binary_program", "binary_steps", "levels_of", "loops_of", "mirrored",
-    "offsets",
-]  # fmt: skip
-
 OUT, A, B = 0, 1, 2  # places of a loop's strides
 
 

@@ -14,8 +14,6 @@ from ...base import Evidence
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WEIGHTS", "log_evidence", "write_evidence"]
-
 WEIGHTS = -2  # state of a variable whose evidence is a vector of weights
 LN2 = math.log(2.0)
 

@@ -20,11 +20,6 @@ from .structs import ANSWER, CHECK, CHUNK, KNOWN, MAX_AXES, REALS, SLOT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "CHUNK_ENTRIES", "MIN_LOG2", "SECTOR", "Places", "chunks_with_tops", "evidence_chunks", "load_factors",
-    "make_places", "scaled_factors", "smallest_entries", "word_of",
-]  # fmt: skip
-
 SECTOR = 32  # bytes of a memory sector
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 PLACE = 40  # of float32: a factor's largest entry is scaled to 2^39 to 2^40, see Range in types.cuh

@@ -14,8 +14,6 @@ from .structs import DIGIT, INLINE_DIGITS, NONE, OP, STEP
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RecordPool", "Tile", "contraction_record", "reciprocal", "record_array"]
-
 DIGIT_NAMES = [[f"digit{d}_{name}" for name in DIGIT.names or ()] for d in range(INLINE_DIGITS)]
 
 

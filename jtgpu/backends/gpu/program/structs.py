@@ -4,24 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = [
-    "ANSWER",
-    "CASE_FACTOR",
-    "CHECK",
-    "CHUNK",
-    "DIGIT",
-    "INLINE_DIGITS",
-    "KNOWN",
-    "MAX_AXES",
-    "NONE",
-    "OP",
-    "REALS",
-    "SLOT",
-    "STEP",
-    "TASK",
-    "WARPS",
-]
-
 WARPS = 8  # warps of a block of the level kernels
 NONE = 0xFFFFFFFF
 MAX_AXES = 64  # variables of a factor that evidence may be multiplied into

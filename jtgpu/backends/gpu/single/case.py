@@ -19,8 +19,6 @@ from ...base import Evidence, Result
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["CaseEngine", "CaseIO", "device_times"]
-
 HOLD_NS = 40_000  # nanoseconds for which a stream is kept busy while a measured propagation is queued
 
 

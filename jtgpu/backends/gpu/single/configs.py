@@ -32,8 +32,6 @@ from .dataflow.config import DEFAULT, MAX_WARPS, DataflowConfig
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ENGINES", "Config", "Trial", "config_file", "load_config", "quickest", "save_config"]
-
 ENGINES = ("dataflow", "levels")
 FORMAT_VERSION = 3
 RUNS = 60  # propagations of which the median counts

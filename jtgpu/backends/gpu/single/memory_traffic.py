@@ -8,8 +8,6 @@ from functools import lru_cache
 from ..program.contractions import OUT, A, B, Loop
 from ..program.layout import SECTOR
 
-__all__ = ["first_offsets", "sectors", "side_axis"]
-
 FULL_LINE = 8  # sectors of 32 neighbouring doubles, the unit of a load's cost
 MIN_COST = 0.25  # of a load whose lanes all read the same sector
 

@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-__all__ = ["REFERENCE_SMS"]
-
 REFERENCE_SMS = 132  # its streaming multiprocessors: shares of a whole GPU are scaled by those of the GPU in use

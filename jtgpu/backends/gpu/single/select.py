@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ....device.driver import After
     from .case import CaseEngine
 
-__all__ = ["EngineMaker", "RestrictedSchedule", "levels_microseconds", "tune"]
-
 MAX_GROWTH, SMALL_BYTES = 1.5, 1 << 28  # how much larger a balanced plan may be than the plan; or its bytes
 LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds on an H100 of a kernel a level: in all, a level, an operation
 DATAFLOW_CAPABILITY = (7, 0)  # warps of a block that make progress independently

@@ -11,8 +11,6 @@ from ...results.marginals import Posterior
 from ...results.tables import Conditional, Joint
 from .grammar import Question
 
-__all__ = ["UNITS", "as_json"]
-
 UNITS = {
     "P": "probability", "lnP": "ln P", "H": "nats", "MI": "nats", "CONFLICT": "ln(prod P(e_i) / P(e))",
 }  # fmt: skip

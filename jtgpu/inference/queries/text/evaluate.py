@@ -23,8 +23,6 @@ from .grammar import Question, parse
 if TYPE_CHECKING:
     from ...compiled import CompiledModel
 
-__all__ = ["ask"]
-
 
 def ask(tree: CompiledModel, question: str | Question) -> Any:
     """Answer a question; the result is that of the corresponding method of `jtgpu.JunctionTree`."""

@@ -12,8 +12,6 @@ from ....model.discrete import DiscreteModel
 from ...evidence import read_known
 from .scanner import Scanner, States
 
-__all__ = ["KINDS", "Question", "parse"]
-
 KINDS = ("P", "lnP", "H", "MI", "VOI", "IMPORTANCE", "CONFLICT", "MPE", "MAP")
 _OF_EVENTS = ("P", "lnP", "CONFLICT")  # their variables may have states
 _ONE_TARGET = ("MI", "VOI", "IMPORTANCE")

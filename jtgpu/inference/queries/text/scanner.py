@@ -10,8 +10,6 @@ from ....errors import EvidenceError, UnknownState, UnknownVariable, closest, sh
 from ....model.discrete import DiscreteModel
 from ....model.state_values import StateNumber
 
-__all__ = ["Scanner", "States"]
-
 States = int | frozenset[int]  # the number of a state, or of several states one of which holds
 
 WINDOW = 100  # characters of a long text that a message shows on either side of a position

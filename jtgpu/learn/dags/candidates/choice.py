@@ -11,8 +11,6 @@ from ....util.loops import loops
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["select_candidates"]
-
 _loops = loops("jtgpu.learn.dags.loops.candidates")
 
 MAX_EXCLUSIONS = 2000  # sets of variables that are tried as unavailable

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from .outer_sets import OuterSets
 
-__all__ = ["covered_shares"]
-
 WORD = 64  # variables of a word of bits
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..priors import StructurePrior
     from ..scores.score_table import ScoreTable
 
-__all__ = ["family_weights", "unsqueeze"]
-
 
 def unsqueeze(members: NDArray[np.int64], v: int) -> NDArray[np.int64]:
     """Members of parent sets of v as numbers of variables; -1 stays."""

@@ -22,8 +22,6 @@ from ..scores.combinations import binomial_table, parent_members
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_POSSIBLE", "OuterSets", "outer_sets"]
-
 MAX_POSSIBLE = 62  # possible parents of a variable: bits of a set
 DOMINATED = 1e-5  # share of its subsets' weight below which a set is left out
 CLEARLY = 11.6  # more than ln of 100,000

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from ..scores.coded import CodedTable
     from ..scores.rules import ScoreRule
 
-__all__ = [
-    "MAX_SCREENED", "number_of_candidates", "require_same", "scores_up_to", "screened_candidates", "screened_size",
-    "wide_size",
-]  # fmt: skip
-
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
 MAX_WIDE, MAX_WIDE_CELLS, MAX_WIDE_SIZE = 6_000_000, 500_000_000, 5  # families, cells of their tables, parents
 

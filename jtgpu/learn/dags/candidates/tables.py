@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..constraints import Constraints
     from ..priors import StructurePrior
 
-__all__ = ["CandidateTables", "all_parents", "candidate_tables", "choose_candidates"]
-
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _counts = loops("jtgpu.learn.dags.loops.counts")
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ChainInfo"]
-
 
 class ChainInfo(NamedTuple):
     """What some steps of C chains over orders or partitions visited."""

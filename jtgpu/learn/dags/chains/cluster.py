@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..candidates.tables import CandidateTables
     from ..chain_records import SetTables
 
-__all__ = ["ClusterEngine", "EngineSpec"]
-
 COMMON = ("betas",)  # arrays of states that all chains share
 
 

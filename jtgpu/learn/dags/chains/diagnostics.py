@@ -12,10 +12,6 @@ from ....util.elementary import logs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "effective_samples", "nested_r_hat", "nested_r_hat_of_arcs", "r_hat", "r_hat_of_arcs", "standard_errors",
-]  # fmt: skip
-
 RARE = 0.01  # arcs with a probability below this, or above 1 minus this, have no R-hat
 
 

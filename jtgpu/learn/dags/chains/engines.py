@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..candidates.tables import CandidateTables
     from ..chain_records import SetTables
 
-__all__ = ["Block", "Engine", "OrderEngine", "PartitionEngine", "TemperedEngine"]
-
 BLOCK_STEPS = 1000  # at least; a graph of each chain is kept after each block
 TEMPERED_BLOCK_STEPS = 250  # of many replicas
 FIRST_ROUNDS = 4  # before the first check, at least

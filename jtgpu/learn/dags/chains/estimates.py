@@ -11,8 +11,6 @@ from . import diagnostics
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_R_HAT", "Estimate", "estimate_of", "nested_r_hat"]
-
 MAX_R_HAT = 1.05
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .engines import Block, Engine
 
-__all__ = ["BLOCKS", "Kept", "kept_after", "read", "start", "written"]
-
 BLOCKS = 8  # of a round
 MAX_KEPT = 1024  # graphs of a chain
 ONE = 2.0**32

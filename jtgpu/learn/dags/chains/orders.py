@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from ..chain_records import SetTables
     from ..constraints import Constraints
 
-__all__ = [
-    "OrderChains", "OrderSampler", "arc_probabilities", "graphs_of_orders", "n_full", "run_chains",
-    "run_corrected_chains", "start_chains", "start_order", "steps_between_samples",
-]  # fmt: skip
-
 _orders = loops("jtgpu.learn.dags.loops.orders")
 _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 

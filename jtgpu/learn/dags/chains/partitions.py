@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
     from ..chain_records import SetTables
 
-__all__ = [
-    "MOVES", "PartitionChains", "PartitionSampler", "ReplicaStates", "advance", "parts_of", "run_chains",
-    "start_chains",
-]  # fmt: skip
-
 _partitions = loops("jtgpu.learn.dags.loops.partitions")
 
 MOVES = "reversals", "splits and merges", "swaps", "relocations"

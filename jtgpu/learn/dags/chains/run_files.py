@@ -18,8 +18,6 @@ from ..npz import DAMAGED, read_arrays
 if TYPE_CHECKING:
     from .runs import ChainRun
 
-__all__ = ["RunFile"]
-
 VERSION = 2
 INTERVAL = 30.0  # seconds between two writes
 

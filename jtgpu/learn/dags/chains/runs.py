@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .engines import Engine
 
-__all__ = ["MAX_STEPS", "ChainRun", "Estimate", "Stop"]
-
 MAX_STEPS = 4_000_000  # of a chain, by default
 FIRST_DECISION = 4  # rounds before chains may become tempered
 

@@ -13,8 +13,6 @@ from ....util.elementary import exps, log
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["padded", "segments"]
-
 SPAN = 16.0  # ln of the ratio of weights in a segment, at most
 LARGEST = 47.0 * log(2.0)  # ln of the largest whole number
 MAX_SETS = 1 << 15  # of a segment, whose sum does not overflow

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..candidates.tables import CandidateTables
 
-__all__ = ["ANY", "draw_sets", "set_tables", "sorted_sets", "table_bytes"]
-
 _draws = loops("jtgpu.learn.dags.loops.draws")
 
 ANY = -1  # in place of a set that a parent set must meet: no such condition

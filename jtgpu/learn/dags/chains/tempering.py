@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .chain_info import ChainInfo
 
-__all__ = ["REPLICAS", "SWAP_STEPS", "TemperedChains", "even_ladder", "run_tempered", "start_tempered", "tuned"]
-
 REPLICAS = 8  # of each chain, by default
 SWAP_STEPS = 10  # between two attempts to exchange levels
 FIRST_RATIO = 0.85  # of neighbouring levels of the ladder, before it is tuned

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..chain_records import SetTables
     from .posteriors import ExactPosterior
 
-__all__ = ["draw_by_orders", "draw_by_partitions", "meeting_totals"]
-
 _partitions = loops("jtgpu.learn.dags.loops.exact_partitions")
 
 ZERO_EXPONENT = -(1 << 40)  # of zeros in the loops

@@ -15,8 +15,6 @@ from ....util.system import cores, free_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ExactPosterior", "exact_by_orders", "exact_by_partitions", "require_finite"]
-
 _orders = loops("jtgpu.learn.dags.loops.exact_orders")
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _partitions = loops("jtgpu.learn.dags.loops.exact_partitions")

@@ -16,8 +16,6 @@ from ....inference.results.rankings import Ranking
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Arc", "ArcTable", "ParentSet", "ParentSets", "variable_number"]
-
 
 def variable_number(names: Sequence[str], name: str | int) -> int:
     """Number of a variable."""

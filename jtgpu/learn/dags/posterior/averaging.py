@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ....inference.tree import JunctionTree
 
-__all__ = ["AveragedNetworks", "AveragedPosteriors", "clique_entries"]
-
 
 def clique_entries(net: BayesianNetwork) -> int:
     """Entries of the clique tables of a network's junction tree: what inference in it costs."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..candidates.tables import CandidateTables
     from .problem import Problem
 
-__all__ = ["ChainOptions", "chain_source", "replicas_of"]
-
 FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
 MAX_FIRST_STEPS = 200_000
 

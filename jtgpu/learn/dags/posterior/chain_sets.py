@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..chain_records import SetTables
     from .problem import Problem
 
-__all__ = ["ChainSets", "chain_sets", "restricted"]
-
 MAX_CANDIDATES = 12  # by default; of the search for the best graph: 16
 
 

@@ -14,8 +14,6 @@ from ..scores.coded import NO_STATE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check_arrays", "check_header"]
-
 ARRAYS = {
     "codes": ("uint8", 2), "arcs": ("float64", 2), "errors": ("float64", 2), "best": ("bool", 2),
     "graphs": ("int64", 3), "parents": ("int64", 2), "trace": ("float64", 2),

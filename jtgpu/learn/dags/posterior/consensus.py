@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["fewest_errors", "most_probable_first"]
-
 MAX_EXACT = 14  # variables on cycles of probable arcs, whose orders are compared by dynamic programming
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .problem import Problem
     from .result import StructurePosterior
 
-__all__ = ["exact_posterior"]
-
 
 def exact_posterior(problem: Problem, by_orders: bool) -> StructurePosterior:
     """The posterior by sums over all orders, or all partitions."""

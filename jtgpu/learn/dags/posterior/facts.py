@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Facts", "Source"]
-
 
 class Source(Protocol):
     """Where graphs come from: an exact posterior, chains, or a file."""

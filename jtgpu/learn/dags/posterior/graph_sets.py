@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ..candidates.tables import CandidateTables
 
-__all__ = ["arcs_of", "compelled_probabilities", "distinct", "evenly", "path_probabilities", "reachable"]
-
 MAX_WORK = 2e10  # multiplications of the transitive closures
 MAX_COMPELLED = 4000  # graphs whose equivalence classes are computed
 MAX_ENUMERATED = 5  # variables whose graphs are all enumerated, 29,281 of them

@@ -20,8 +20,6 @@ from .saved_file import read_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["load"]
-
 
 class SavedSource:
     """Graphs and parent sets from a file."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..scores.coded import CodedTable
     from ..scores.score_table import ScoreTable
 
-__all__ = ["POSTERIOR_METHODS", "posterior"]
-
 POSTERIOR_METHODS = ("auto", "exact", "mcmc")
 AUTO_BY_ORDERS, AUTO_BY_PARTITIONS = 20, 13  # variables up to which the exact posterior takes seconds
 GPU_BY_ORDERS, GPU_BY_PARTITIONS = 28, 17  # the same on a GPU

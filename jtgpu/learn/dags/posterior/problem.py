@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..chain_records import SetTables
     from ..scores.score_table import ScoreTable
 
-__all__ = ["Problem", "digests"]
-
 
 @dataclass(frozen=True)
 class Problem:

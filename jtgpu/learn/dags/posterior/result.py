@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from ....util.doors import Drawing
 
-__all__ = ["StructurePosterior"]
-
 MAX_PRINTED = 20  # arcs of the printed table
 
 

@@ -18,8 +18,6 @@ from ..npz import DAMAGED, read_arrays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["file_contents", "read_file"]
-
 VERSION = 2
 KIND = "jtgpu posterior over structures"
 

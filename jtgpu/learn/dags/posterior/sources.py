@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..scores.coded import CodedTable
     from ..search.structure import Structure
 
-__all__ = ["DRAWS", "ChainSource", "Covered", "ExactSource", "Given"]
-
 GROUPS = 20  # of independent draws, whose spread gives standard errors
 DRAWS = 2000
 MANY_DRAWS = 20_000  # for properties of whole graphs, whose standard error is then at most 0.0036

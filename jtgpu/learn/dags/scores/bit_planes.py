@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BitPlanes", "bit_planes"]
-
 ALIGNMENT = 4  # words of a plane are a multiple of this
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ....cases.options import CsvDialect
     from ....util.options import Data
 
-__all__ = ["MISSING_CHOICES", "NO_STATE", "CodedTable", "cases_like", "code_table"]
-
 MAX_STATES = 255  # of a variable: states are uint8
 NO_STATE = 255  # in place of the state of a missing cell
 MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier

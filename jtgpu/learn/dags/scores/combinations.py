@@ -16,11 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "binomial_table", "family_of", "n_parent_sets", "parent_index", "parent_masks", "parent_members", "rank",
-    "sets_by_rank",
-]  # fmt: skip
-
 
 def binomial_table(n: int, size: int) -> NDArray[np.int64]:
     """C(c, j) for c = 0..n and j = 0..size, (n + 1, size + 1); numbers above 2^63 - 1 are replaced by that."""

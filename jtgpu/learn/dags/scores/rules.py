@@ -17,8 +17,6 @@ from ..count_modes import BY_CELLS, BY_FAMILY, BY_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["AVAILABLE", "SCORES", "CellFunctions", "ScoreRule"]
-
 _counts = loops("jtgpu.learn.dags.loops.counts")
 
 SCORES = ("bdeu", "bds", "k2", "bdj", "bic", "aic")

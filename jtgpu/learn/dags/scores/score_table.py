@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from .coded import CodedTable
 
-__all__ = ["ScoreTable", "score_families", "score_table"]
-
 _counts = loops("jtgpu.learn.dags.loops.counts")
 
 VERSION = 1

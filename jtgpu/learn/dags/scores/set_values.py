@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .coded import CodedTable
     from .rules import CellFunctions
 
-__all__ = ["MAX_CELLS", "run_chunks", "set_values"]
-
 _counts = loops("jtgpu.learn.dags.loops.counts")
 _available = loops("jtgpu.learn.dags.loops.available")
 

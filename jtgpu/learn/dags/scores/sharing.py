@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .coded import CodedTable
     from .rules import CellFunctions
 
-__all__ = ["set_values_on"]
-
 PARTS = 4  # of each worker
 MIN_SETS = 1000  # of a part
 

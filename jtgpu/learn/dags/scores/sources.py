@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ColumnValues", "read_columns"]
-
 
 class ColumnValues(NamedTuple):
     """A column as distinct values and indices."""

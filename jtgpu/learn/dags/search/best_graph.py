@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..candidates.tables import CandidateTables
     from ..constraints import Constraints
 
-__all__ = ["BestGraph", "best_by_orders", "exact_best", "graph_of_best_order", "graph_of_order"]
-
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _best = loops("jtgpu.learn.dags.loops.best_graph")
 _orders = loops("jtgpu.learn.dags.loops.orders")

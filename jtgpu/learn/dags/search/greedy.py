@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..scores.coded import CodedTable
     from ..scores.rules import ScoreRule
 
-__all__ = ["climb"]
-
 _greedy = loops("jtgpu.learn.dags.loops.greedy")
 
 N_TABU, PATIENCE = 100, 100  # graphs that are not visited again; moves without a better graph

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-__all__ = ["METHODS", "Structure", "prior_of", "structure", "structure_of"]
-
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
 

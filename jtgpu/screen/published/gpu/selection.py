@@ -13,8 +13,6 @@ from ...gpu.launcher import Launcher
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST_K", "SelectionJob", "select_on_gpu"]
-
 FILE = "screen/published/select"
 SELECT = np.dtype(
     [(n, np.uint64) for n in ("numbers", "lists", "scratch")]

@@ -16,8 +16,6 @@ from .selection import LARGEST_K, ROOMS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MODES", "SolvingSetJob", "solve"]
-
 FILE = "screen/published/solving"
 SOLVING = np.dtype(
     [

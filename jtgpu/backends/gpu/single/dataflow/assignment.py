@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Assigned = list[tuple[int, NDArray[np.int64]]]  # a node, and the queue of each of its units
 
-__all__ = ["Node", "Paths", "assign", "critical_paths", "hints", "queues"]
-
 CRITICAL_SLACK = 4.0  # microseconds to the longest path, up to which a node may use reserved warps
 
 

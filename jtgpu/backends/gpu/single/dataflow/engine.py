@@ -21,8 +21,6 @@ from .schedule import KERNELS, MAX_VARIABLES, Numbers, Schedule, make_numbers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DataflowEngine"]
-
 
 class DataflowEngine:
     """`jtgpu.backends.gpu.single.case.CaseEngine` for networks of many contractions that wait for each other."""

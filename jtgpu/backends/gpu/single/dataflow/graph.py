@@ -21,8 +21,6 @@ from .tiling import DataflowTiling, answer_unit, dataflow_tiling, enter_unit, pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Choice", "Sources", "WorkGraph", "choose_tilings"]
-
 ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
 
 

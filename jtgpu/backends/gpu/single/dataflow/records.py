@@ -12,10 +12,6 @@ from .tiling import BLOCKS, LONGER, DataflowTiling
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "ALWAYS", "ANSWER_SHAPE", "AWAITED", "ENTER_SHAPE", "LONG", "ROOT_SHAPE", "TENSOR", "RecordMaker",
-]  # fmt: skip
-
 ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # field `shape` of records that are no contraction
 LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
 TENSOR = 0x100  # added if it is blocks for the tensor cores

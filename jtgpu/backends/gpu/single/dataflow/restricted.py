@@ -17,8 +17,6 @@ from .....plans.plan import Plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RestrictedFactors"]
-
 
 class RestrictedFactors:
     """A network's factors, arranged for a plan of its unobserved variables."""

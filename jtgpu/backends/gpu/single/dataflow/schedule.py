@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from .assignment import Assigned
 
-__all__ = ["KERNELS", "MAX_VARIABLES", "Numbers", "Schedule", "make_numbers", "make_schedule"]
-
 KERNELS = ("dataflow_plain", "dataflow_blocks")  # without and with tilings for the tensor cores
 MAX_VARIABLES = 1792  # their states are a parameter of the kernel, of 4 KB in all
 MAX_CELLS = 1 << 27  # of the plan's tables; with more, a level fills the GPU and the level engine is as quick

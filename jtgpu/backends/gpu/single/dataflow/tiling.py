@@ -13,10 +13,6 @@ from functools import lru_cache
 from ...program.contractions import OUT, A, B, Loop
 from ..memory_traffic import first_offsets, sectors, side_axis
 
-__all__ = [
-    "BLOCKS", "LONGER", "READY", "DataflowTiling", "Unit", "answer_unit", "dataflow_tiling", "enter_unit", "parts_of",
-]  # fmt: skip
-
 # The time model, in microseconds on the reference device: fitted to the times of all units of Diabetes, Link, Munin4.
 HAND_OVER = 0.65  # from a warp's last store until the numbers are in another warp's registers
 READY = 0.3  # of a warp before it loads its inputs: record, digits, offsets of the first steps

@@ -26,8 +26,6 @@ from .schedule import Schedule
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LevelEngine"]
-
 THREADS = 256  # of a block
 MAX_FINISH_BLOCKS = 64
 KERNELS = ("enter", "level_light", "level_heavy", "finish")

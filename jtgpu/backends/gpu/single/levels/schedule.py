@@ -22,8 +22,6 @@ from .tiling import HEAVY, Tiling, best_tiling
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Level", "Schedule", "make_schedule"]
-
 EMPTY_WEIGHT, FULL_WEIGHT = 0.25, 4.0  # of the GPU's time, in a level that leaves it half empty or fills it often
 FULL = 3.0  # waves of a level from which on it fills the GPU often
 LEVEL_NS, START_NS = 1200.0, 6000.0  # nanoseconds on an H100 that the time model omits: of a level, and of a run

@@ -15,8 +15,6 @@ from ...program.contractions import OUT, A, B, Loop
 from ...program.structs import WARPS
 from ..memory_traffic import sectors, side_axis
 
-__all__ = ["HEAVY", "Tiling", "best_tiling"]
-
 # The time model, in nanoseconds on the reference device. Latency: one trip to L2 and back for each batch of unrolled
 # steps, a shuffle for each exchange of `fold`. Share: loads, and threads' fixed work, divided by what the whole device
 # does in a nanosecond. A block takes 3 us from its first instruction to its last however little it computes, and a

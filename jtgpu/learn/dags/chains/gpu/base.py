@@ -19,8 +19,6 @@ from .....errors import TableTooLarge, format_bytes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NONE", "REPLICAS", "GpuChains"]
-
 REPLICAS = 512  # of each chain
 WARPS = 4  # of a block
 NONE = 255  # in a table of bits: no possible parent

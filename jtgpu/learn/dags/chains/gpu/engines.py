@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ...chain_records import SetTables
 
-__all__ = ["GpuOrderEngine", "GpuPartitionEngine"]
-
 BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
 OUTER_THIN = 4  # steps between two samples, for each variable, with outer sets: a sample takes the time of 100 steps
 

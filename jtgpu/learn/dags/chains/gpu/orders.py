@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ...chain_records import SetTables
 
-__all__ = ["GpuOrderChains"]
-
 ORDERS = np.dtype(
     [
         (name, np.uint64)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ...chain_records import SetTables
 
-__all__ = ["GpuPartitionChains"]
-
 NOT_DRAWN = -1  # in place of the bits of parents
 
 PARTITIONS = np.dtype(

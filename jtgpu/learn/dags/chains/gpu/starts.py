@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ...chain_records import SetTables
 
-__all__ = ["parts_of_graphs", "start_replicas", "without_outer_sets"]
-
 STEPS = 5  # of each replica, for each n^2 ln n
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...candidates.tables import CandidateTables
     from ..posteriors import ExactPosterior
 
-__all__ = ["GpuExact"]
-
 
 class GpuExact:
     """Exact posteriors on a GPU. Memory is taken for each call only."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .....device.context import Device
 
-__all__ = ["MAX_VARIABLES", "OrderDraws", "best_order", "bytes_for", "orders_on_gpu"]
-
 MAX_VARIABLES = 30
 LOW = 5  # variables by which the sets of a warp differ
 WARPS = THREADS // 32

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .....device.context import Device
 
-__all__ = ["MAX_VARIABLES", "PartitionDraws", "bytes_for", "partitions_on_gpu"]
-
 MAX_VARIABLES = 20  # 3**20 cells have numbers of 32 bits
 THREADS = 128  # of a block
 CHUNK, ROW, LOW = 64, 512, 3  # as in the kernels

@@ -16,8 +16,6 @@ from .....errors import TableTooLarge, format_bytes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Workspace", "first_device", "require_memory"]
-
 SHARE = 0.9  # of the device's free memory that may be used
 THREADS = 256
 TILE = 12  # bits of a block's cells

@@ -19,8 +19,6 @@ from .problem import Problem
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DeviceScores"]
-
 MAX_VALUES = 8  # functions of one launch of `count_sets_by_rows`
 BINOMIAL_SIZES = 8
 THREADS = 128  # of a block that counts

@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Planes", "planes_of"]
-
 
 class Planes(NamedTuple):
     """Bit planes of a table, variables by ascending number of states, words of 32 rows."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..coded import CodedTable
     from ..rules import CellFunctions, ScoreRule
 
-__all__ = ["MAX_PARENTS", "Problem", "gpu_can_score", "make_problem"]
-
 MAX_PARENTS = 5
 MAX_COMBOS = 384  # AND-combinations of a set, above which its rows are scanned
 

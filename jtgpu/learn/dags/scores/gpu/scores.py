@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..coded import CodedTable
     from ..rules import CellFunctions, ScoreRule
 
-__all__ = ["gpu_scores"]
-
 SHARE = 0.9  # of a device's free memory that may be used
 
 
