@@ -32,12 +32,12 @@ import numpy as np
 from rows import ROOT, append, network, row, timed
 
 import jtgpu
-from jtgpu import timing
 from jtgpu.cases.frames import MAX_THREADS
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
-from jtgpu.inference.tables.native_frame import NativeFrame
+from jtgpu.formats import nets_folder
+from jtgpu.inference.tables.plain_table import NativeFrame
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
 
@@ -63,9 +63,9 @@ class Bench:
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")
-        order = path.parent / f"{timing.stem(path)}.num"
+        order = path.parent / f"{nets_folder.stem(path)}.num"
         plan = net.plan(order=order if order.is_file() else "min-fill", max_table=None, memory_limit=None)
-        self.net, self.plan, self.name = net, plan, timing.stem(path)
+        self.net, self.plan, self.name = net, plan, nets_folder.stem(path)
         self.judge = plan.compile("reference")
         self.random = np.random.default_rng(seed)
         mixed = self.random.permutation(len(net))

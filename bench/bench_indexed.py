@@ -31,7 +31,7 @@ from jtgpu.backends.published.indextables import Shape  # noqa: E402
 from jtgpu.backends.published.measure import measure  # noqa: E402
 from jtgpu.backends.published.rules import Rules  # noqa: E402
 from jtgpu.backends.published.timetable import TimeTable  # noqa: E402
-from jtgpu.backends.published.workbench import Workbench  # noqa: E402
+from jtgpu.backends.published.tuning import Workbench  # noqa: E402
 from jtgpu.device.context import Device, open_device  # noqa: E402
 from jtgpu.plans.compiler import model_factors  # noqa: E402
 from jtgpu.util.system import cpu_name  # noqa: E402
@@ -231,7 +231,7 @@ def keep(table: TimeTable, rows: list[dict[str, Any]], folder: Path, plot: bool)
             row = {"network": column.name, **where, "sources": table.machine["sources"], "runs": table.machine["runs"]}
             file.write(json.dumps({**row, "ms": column.values, "half_range_ms": column.spread}) + "\n")
     if plot:
-        from jtgpu.reports.published_report import draw
+        from jtgpu.backends.published.measure import draw
 
         draw(table, folder / name)
 

@@ -190,7 +190,7 @@ def server(*words: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
 def hello() -> None:
     """Serve 1.3 kB of JSON with the same server, for every path."""
     from jtgpu.serve import bind
-    from jtgpu.serve.listening import Listener
+    from jtgpu.serve.server import Listener
     from jtgpu.serve.settings import Settings
 
     body = json.dumps({"x": [0.123456789] * 100}).encode()

@@ -26,9 +26,8 @@ from rows import append, row
 from jtgpu import graphs, timing
 from jtgpu.device.context import open_device
 from jtgpu.graphs import gpu, layout, posterior, published
-from jtgpu.graphs.arcs import Arcs, arcs_of
 from jtgpu.graphs.engine import Running, dependencies
-from jtgpu.graphs.inputs import read_graph
+from jtgpu.graphs.inputs import Arcs, arcs_of, read_graph
 from jtgpu.util.system import cores
 
 Rows = Iterator[dict[str, Any]]

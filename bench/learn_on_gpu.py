@@ -17,33 +17,30 @@ from rows import row
 from jtgpu import learn, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
-from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.outer_sets import outer_sets
-from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu import engines
-from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
-from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu.base import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.runs import ChainRun
 from jtgpu.learn.dags.chains.set_tables import set_tables
-from jtgpu.learn.dags.constraints import make_constraints
-from jtgpu.learn.dags.exact.gpu import workspace
+from jtgpu.learn.dags.constraints import make_constraints, make_prior
+from jtgpu.learn.dags.exact.gpu import orders as workspace
 from jtgpu.learn.dags.exact.gpu.orders import orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.posterior import chain_posterior, chain_sets, problem
+from jtgpu.learn.dags.posterior import chain_posterior, problem
+from jtgpu.learn.dags.posterior import chain_posterior as chain_sets
 from jtgpu.learn.dags.posterior.sources import ChainSource
-from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.gpu.device_scores import DeviceScores
 from jtgpu.learn.dags.scores.gpu.problem import make_problem
-from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
+from jtgpu.learn.published.filling import aligned_rows
 from jtgpu.learn.published.gpu import FamilyKernels
-from jtgpu.learn.published.rows import aligned_rows
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
 
 __all__ = [

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jtgpu import timing
+from jtgpu.formats import bundled
 from jtgpu.util import system
 
 __all__ = ["ROOT", "Answer", "append", "child", "commit", "compare", "cpu_seconds", "network", "row", "timed"]
@@ -120,4 +121,4 @@ def append(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def network(name: str) -> Path:
     """A name of nets/, or a path."""
-    return Path(name) if Path(name).exists() else timing.benchmark_files([name])[0]
+    return Path(name) if Path(name).exists() else bundled.benchmark_files([name])[0]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from rows import row
 
 from jtgpu import series, timing
-from jtgpu.device.context import Device, device_numbers, open_device
-from jtgpu.device.memory import Memory
+from jtgpu.device.context import Device, Memory, device_numbers, open_device
 from jtgpu.errors import JtgpuError
 from jtgpu.series.gpu.batch import BatchJob, penalty_of
 from jtgpu.series.gpu.schur import CLUSTER, GRID, SchurJob

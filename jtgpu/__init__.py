@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from .model.markov import MarkovNetwork
     from .model.network import BayesianNetwork
     from .model.quick import network
-    from .plans.cost import Cost
-    from .plans.plan import Plan
+    from .plans.plan import Cost, Plan
     from .serve.widget import widget
 
 __all__ = [

@@ -19,8 +19,8 @@ from jtgpu.backends import BACKENDS
 from jtgpu.backends.make import OPTIONS, TREE_OPTIONS
 from jtgpu.graphs.engine import BACKENDS as GRAPH_BACKENDS
 from jtgpu.inference.planning import make_plan
+from jtgpu.learn.dags.constraints import PRIORS
 from jtgpu.learn.dags.posterior.posterior import POSTERIOR_METHODS
-from jtgpu.learn.dags.priors import PRIORS
 from jtgpu.learn.dags.scores.coded import MISSING_CHOICES
 from jtgpu.learn.dags.scores.rules import SCORES
 from jtgpu.learn.dags.search.structure import METHODS as SEARCHES

@@ -14,7 +14,7 @@
 //
 // Wins from some hundred cases on. The warps of a block compute the same tile for neighbouring groups and so share its
 // record; neighbouring blocks compute neighbouring tiles of the same groups, so that what tiles have in common is still
-// in L2. Loses on long sums, since no other warp helps with them (jtgpu/backends/gpu/batch/split_sums.py splits them).
+// in L2. Loses on long sums, since no other warp helps with them (jtgpu/backends/gpu/batch/records.py splits them).
 #include "batch/batch.cuh"
 
 #define SINGLE (sizeof(real) == 4)

@@ -18,7 +18,7 @@ struct Lane {
     u32 n_cases, n_out;
 };
 
-// What kernels that count need as well (jtgpu/backends/gpu/counts/codegen.py).
+// What kernels that count need as well (jtgpu/backends/gpu/counts/generated.py).
 struct Weighted {
     const double* of_case;    // (n,) weights of the cases
     double least;             // least P(e) of a component that is computed with all digits

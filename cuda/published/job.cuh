@@ -5,7 +5,7 @@
 //
 // Compiled with JT_REAL double or float (the tables), JT_INDEX unsigned or unsigned long long (the index tables) and
 // JT_WAYS, the most cells that one thread takes.
-// jtgpu/device/job.py repeats the layout of Job (JOB); a test compares the two.
+// jtgpu/device/nvcc.py repeats the layout of Job (JOB); a test compares the two.
 #ifndef JT_REAL
 #define JT_REAL double
 #endif

@@ -30,7 +30,7 @@ ON_GPUS = ("indexed", "gpu")
 def resolve(name: object, *, or_auto: bool = False) -> str:
     """Check a backend's name."""
     # name: As the user gave it
-    # or_auto: Whether ``"auto"`` is valid, too; see `jtgpu.backends.auto`
+    # or_auto: Whether ``"auto"`` is valid, too; see `jtgpu.backends.make`
     # raises BackendUnavailable: For an unknown name.
     if isinstance(name, str) and (name in BACKENDS or (or_auto and name == "auto")):
         return name

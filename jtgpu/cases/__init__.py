@@ -7,7 +7,7 @@ and `native_frame` support data frames; `reading`, `pipeline`, `writing` and `fi
 
 from __future__ import annotations
 
-from ..inference.frame_options import FrameOptions
+from ..inference.planning import FrameOptions
 from ..inference.tables import is_frame
 from ..util.missing import NA_VALUES
 from .files import Report, answer_file

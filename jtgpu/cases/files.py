@@ -15,13 +15,11 @@ from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..util import doors
-from .fingerprint import file_fingerprint, model_fingerprint, query_fingerprint
 from .options import FileKeywords, FileOptions, TableKeywords, TableOptions
 from .pipeline import default_chunk, default_concurrency, run_chunks
-from .progress import Progress, progress_of
-from .query import TableQuery, resolve_query
+from .query import TableQuery, file_fingerprint, model_fingerprint, query_fingerprint, resolve_query
 from .reading import CaseChunk, open_cases
-from .solver import Solver
+from .solver import Progress, Solver, progress_of
 from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 
 

@@ -10,15 +10,14 @@ import numpy as np
 
 from ..inference.tables import Table, at_row, open_table, read_states
 from ..inference.tables.arrow import arrow
-from ..inference.tables.native_frame import Block
+from ..inference.tables.plain_table import Block
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..util import doors
 from .answer_table import answer_table
 from .options import TableKeywords, TableOptions
-from .progress import Progress, progress_of
 from .query import resolve_query
-from .solver import RowError, Solver
+from .solver import Progress, RowError, Solver, progress_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from ..backends.base import without_rounding
-from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
+from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence import read_known_cases
-from ..inference.tables.encoder import Encoder
+from ..inference.tables.columns import Encoder
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
-from ..util.equal_rows import find_equal_rows
 from ..util.missing import na_words
-from ..util.rows import Each
+from ..util.rows import Each, find_equal_rows
 from .options import TableOptions
 from .query import TableQuery
 
@@ -69,7 +71,7 @@ class Solver:
     """A tree and the results that it computes for every case of a table."""
     # options: ``na_values`` and ``do``
     # by_index: Whether numbers in cells are always numbers of states; see `jtgpu.inference.tables.states`
-    # each: Maps a function over pieces of work; see `jtgpu.inference.tables.encoder.Encoder.encode`
+    # each: Maps a function over pieces of work; see `jtgpu.inference.tables.columns.Encoder.encode`
     # report: Called with the progress by solvers that divide their work themselves; see `jtgpu.cases.progress`
     # by_columns: Whether the backend computes columns; a call then takes any number of cases
     # log_priors: list of arrays: For the conflict measure: ln P of each state of each evidence variable without
@@ -100,7 +102,7 @@ class Solver:
         is_text: bool = False,
     ) -> AnsweredRows:  # fmt: skip
         """Encode and answer n rows."""
-        # columns: The columns of evidence; see `jtgpu.inference.tables.encoder.Encoder.encode`
+        # columns: The columns of evidence; see `jtgpu.inference.tables.columns.Encoder.encode`
         # error: Makes the error for a row that has no answer; the first one is raised unless the query flags such rows
         # rejected: Rows that could not be read, and why
         # is_text: Whether they come from a text file, in which words may mean missing cells
@@ -118,7 +120,7 @@ class Solver:
 
     def solve(self, codes: NDArray[Any]) -> Answers:
         """Answer n cases; equal cases are computed once if there are enough of them."""
-        # codes: (E, n) array of int: See `jtgpu.inference.tables.encoder.Encoded`
+        # codes: (E, n) array of int: See `jtgpu.inference.tables.columns.Encoded`
         targets = self.query.targets
         if self.by_columns:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
@@ -150,3 +152,77 @@ class Solver:
         found = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
         return f"this evidence has probability 0: {'; '.join(found[:MAX_LISTED])}{more}"
+
+
+# ``progress=True``: one line on stderr that counts cases, in a terminal, in a notebook, and in a log.
+
+Progress = Callable[[int, int, int], None]  # cases answered; how much has been read, of how much
+
+REDRAW = 0.1  # seconds between two updates of a line
+LOG = 10.0  # seconds between two lines of a log
+
+
+@contextmanager
+def progress_of(wanted: bool | Progress | None) -> Iterator[Progress | None]:
+    """What to call with the progress of a run."""
+    # wanted: True: a line on stderr. A callable: this one. False or None: nothing.
+    # raises EvidenceError: If `wanted` is anything else.
+    if wanted is None or wanted is False:
+        yield None
+    elif callable(wanted):
+        yield wanted
+    elif wanted is True:
+        line = _Line(sys.stderr)
+        try:
+            yield line
+        finally:
+            line.close()
+    else:
+        raise EvidenceError(f"progress must be True, False or a function of three numbers, not {wanted!r}")
+
+
+class _Line:
+    """A line that is drawn again and again, or lines now and then where lines cannot be drawn again."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        # of notebooks: OutStream of ipykernel
+        self._redraws = stream.isatty() or type(stream).__module__.startswith("ipykernel")
+        self._first: tuple[int, float] | None = None
+        self._drawn, self._width, self._last = 0.0, 0, ""
+
+    def __call__(self, cases: int, done: int, total: int) -> None:
+        now = time.perf_counter()
+        if self._first is None:  # the rate excludes an earlier run and the first chunk, which may compile loops
+            self._first = cases, now
+            if not self._redraws:
+                self._drawn = now
+        self._last = self._text(cases, done, total, now)
+        if now - self._drawn >= (REDRAW if self._redraws else LOG):
+            self._draw(now)
+
+    def _text(self, cases: int, done: int, total: int, now: float) -> str:
+        assert self._first is not None
+        first, since = self._first
+        share = min(done / max(total, 1), 1.0)
+        text = f"{cases:,} cases  {share:4.0%}"
+        if cases > first and now > since:
+            text += f"  {(cases - first) / (now - since):,.0f} cases/s"
+        if 0.0 < share < 1.0 and now > since:
+            seconds = round((now - since) * (1.0 - share) / share)
+            text += f"  {seconds // 60}:{seconds % 60:02d} left"
+        return text
+
+    def _draw(self, now: float) -> None:
+        padded = self._last.ljust(self._width)
+        self._stream.write(f"\r{padded}" if self._redraws else f"{self._last}\n")
+        self._stream.flush()
+        self._drawn, self._width, self._last = now, len(self._last), ""
+
+    def close(self) -> None:
+        """Show the last state, and end the line."""
+        if self._last:
+            self._draw(0.0)
+        if self._redraws and self._width:
+            self._stream.write("\n")
+            self._stream.flush()

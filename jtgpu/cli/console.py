@@ -27,7 +27,7 @@ from ..errors import (
     ParseError,
     TableTooLarge,
 )
-from ..util.monospace import printable as shown
+from ..util.text_table import printable as shown
 from .option_groups import expand_groups
 from .process import INTERRUPTED, raise_on_interrupt
 

@@ -11,7 +11,7 @@ from ..formats import open_text, save_text, writer_of
 from ..formats.bundled import network_path
 from ..formats.comments import find_comments
 from ..formats.conversion import carry
-from ..util.monospace import printable as shown
+from ..util.text_table import printable as shown
 from .completion import complete_networks
 from .console import command, print_json, warn
 from .networks import check_output, one_target, warn_of_repairs

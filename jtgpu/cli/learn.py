@@ -14,7 +14,7 @@ from ..formats import write, writer_of
 from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.search.structure import Structure, structure
 from ..util.text_table import counted
-from .batch_options import CsvInput, CsvOptions
+from .batch import CsvInput, CsvOptions
 from .console import command, print_json, warn
 from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
 from .learn_posterior import report_posterior

@@ -11,10 +11,8 @@ from .console import command, print_json, warn
 from .networks import case_of, findings_as_json, read_network, target_names
 from .option_groups import Without
 from .options import Digits, Evidence, EvidenceFile, File, Json
-from .planning import PlanOptions
-from .running import RunOptions
+from .planning import PlanOptions, RunOptions, compiled
 from .tables import on_terminal, print_rows
-from .trees import compiled
 
 EXAMPLES = ("jtgpu mpe asia -e xray=yes -k 3", "jtgpu mpe asia -e xray=yes -t lung,bronc")
 

@@ -16,7 +16,7 @@ from ..formats.registry import file_suffixes
 from ..model.discrete import DiscreteModel
 from ..model.findings import parse_findings
 from ..model.network import BayesianNetwork
-from ..util.monospace import printable as shown
+from ..util.text_table import printable as shown
 from .console import warn
 
 

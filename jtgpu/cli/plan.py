@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import BackendUnavailable, FormatError
-from ..util.monospace import printable as shown
+from ..util.text_table import printable as shown
 from .console import command, format_seconds, print_json
 from .networks import check_output, read_network
 from .options import OUTPUT, File, Force, Json, Progress

@@ -3,19 +3,76 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from ..errors import FormatError, PlanError
 from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
+from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from .options import MaxTable, MemoryLimit, NoCache, Order, OrderSeed, PlanFile, Slices, TimeLimit
-from .running import RunOptions
+from .options import (
+    Backend,
+    Devices,
+    Dtype,
+    MaxTable,
+    MemoryLimit,
+    NoCache,
+    Order,
+    OrderSeed,
+    PlanFile,
+    Progress,
+    Slices,
+    Threads,
+    TimeLimit,
+)
+from .progress import status
+
+if TYPE_CHECKING:
+    from ..util.options import BackendName
+
+# Where a plan runs: an option group.
+
+COMPILING = "compiling (takes longer the first time on a machine)"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a plan runs."""
+
+    backend: Backend = "auto"
+    threads: Threads = None
+    dtype: Dtype = "float64"
+    devices: Devices = None
+    progress: Progress = None
+
+    def device_option(self) -> dict[str, Any]:
+        """The keyword ``devices`` of ``plan`` and ``compile``; empty if ``--devices`` was not given."""
+        if self.devices is None:
+            return {}
+        return {"devices": self.devices if self.devices == "all" else [int(n) for n in self.devices.split(",")]}
+
+    def threads_option(self) -> dict[str, Any]:
+        """The keyword ``threads`` of ``compile``; empty if ``--threads`` was not given."""
+        return {} if self.threads is None else {"threads": self.threads}
+
+    def compile_options(self) -> dict[str, Any]:
+        """Keywords of ``compile`` apart from the backend and its threads; empty for the defaults."""
+        return self.device_option() | ({} if self.dtype == "float64" else {"dtype": self.dtype})
+
+    def compile(self, made: NetworkPlan, step: Callable[[str], None]) -> JunctionTree:
+        """Compile a plan; ``--threads`` without a backend or devices selects the CPU."""
+        # step: Shows the steps of a long compilation
+        backend, options = cast("BackendName", self.backend), self.compile_options()
+        if self.threads and self.devices is None and backend in ("auto", "cpu"):
+            backend, options = "cpu", options | {"threads": self.threads}
+        tree: JunctionTree = made.compile(backend, progress=step, **options)
+        return tree
 
 
 @dataclass(frozen=True)
@@ -93,3 +150,21 @@ class SlicedPlanOptions(PlanOptions):
         if self.slices:
             raise typer.BadParameter("a saved plan has no slices; omit --slice", param_hint="--plan")
         return super().load(net)
+
+
+# The tree of a command: a network, planned and compiled.
+
+@contextmanager
+def compiled(
+    net: DiscreteModel, file: str, plan: PlanOptions, run: RunOptions
+) -> Iterator[tuple[JunctionTree, Callable[[str], None]]]:
+    """Plan and compile a network, with a status line on stderr."""
+    # file: The file that it was read from
+    # run: The plan has to fit in the memory of the devices named here
+    # yields (JunctionTree, callable): The tree, closed on exit, and the function that sets the text of the status line.
+    with status("planning", run.progress) as step:
+        made = plan.make(net, file, run)
+        step(COMPILING)
+        with run.compile(made, step) as tree:
+            step("propagating")
+            yield tree, step

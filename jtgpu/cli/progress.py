@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from ..util.monospace import printable
+from ..util.text_table import printable
 from .console import print_stderr
 
 DELAY = 0.3  # seconds before the line appears: quick commands show none

@@ -61,7 +61,7 @@ class TableOutput:
                 (self.save / f"times.{suffix}").write_text(text, encoding="utf-8")
         if self.plot is not None:
             try:
-                from ..reports.published_report import draw
+                from ..backends.published.measure import draw
             except ImportError as error:
                 raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
             draw(table, self.plot)

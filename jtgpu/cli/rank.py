@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..cases.table_files import read_file
+from ..cases.answer_table import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
 from ..util.atomic_file import write_text
-from .batch_options import CsvInput, CsvOptions
+from .batch import CsvInput, CsvOptions
 from .console import command, print_json
 from .networks import check_output, read_network
 from .options import OUTPUT, Force, Json, Threads

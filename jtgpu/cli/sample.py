@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import numpy as np
 import typer
 
-from ..cases.formulas import escape_formula
+from ..cases.options import escape_formula
 from ..util.atomic_file import open_atomic
 from .console import command
 from .networks import case_of, check_output, findings_as_json, read_network
 from .option_groups import Without
 from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json
-from .planning import PlanOptions
-from .running import RunOptions
-from .trees import compiled
+from .planning import PlanOptions, RunOptions, compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ..cases.table_files import read_file, write_file
+from ..cases.answer_table import read_file, write_file
 from ..cases.writing.formats import writer_for
-from ..screen.columns import METRICS, MISSING_RULES, SCALES, open_rows
-from ..screen.frames import like_cases, take_rows
-from ..screen.improbable import Cells, cell_surprise, row_surprise
+from ..screen.columns import METRICS, MISSING_RULES, SCALES, like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
-from .batch_options import CsvInput
+from ..screen.reference import Cells, cell_surprise, row_surprise
+from .batch import CsvInput
 from .console import command, print_json
 from .networks import check_output, read_network, split_names
 from .options import OUTPUT, ClusterAddress, Columns, Devices, Force, Json, Progress, Threads, one_of
+from .planning import RunOptions
 from .progress import status
-from .running import RunOptions
 from .tables import print_rows
 
 if TYPE_CHECKING:

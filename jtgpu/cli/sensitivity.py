@@ -9,16 +9,14 @@ import typer
 from ..errors import EvidenceError, closest
 from ..model.discrete import DiscreteModel
 from ..model.findings import parse_finding
-from ..util.monospace import printable as shown
+from ..util.text_table import printable as shown
 from .completion import complete_findings
 from .console import command, print_json
 from .networks import case_of, findings_as_json, one_target, read_network
 from .option_groups import Without
 from .options import Digits, Evidence, EvidenceFile, File, Json
-from .planning import PlanOptions
-from .running import RunOptions
+from .planning import PlanOptions, RunOptions, compiled
 from .tables import on_terminal, print_rows, show_number
-from .trees import compiled
 
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Bar

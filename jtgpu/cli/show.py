@@ -15,10 +15,8 @@ from .completion import complete_targets
 from .console import command
 from .networks import case_of, check_output, read_network, split_names, target_names
 from .options import OUTPUT, Evidence, EvidenceFile, File, Force, Targets
-from .planning import PlanOptions
+from .planning import PlanOptions, RunOptions, compiled
 from .progress import status
-from .running import RunOptions
-from .trees import compiled
 
 EXAMPLES = (
     "jtgpu show asia -e xray=yes -o asia.svg",

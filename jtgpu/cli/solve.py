@@ -19,8 +19,8 @@ from ..errors import TableTooLarge, closest
 from ..formats import read_evidence_cases, read_query, save_text
 from ..inference.competition import TASKS, Limits, solve_text
 from ..model.discrete import DiscreteModel
-from ..util.monospace import printable as shown
 from ..util.system import peak_memory
+from ..util.text_table import printable as shown
 from .console import command, print_json
 from .networks import read_network
 from .option_groups import Without

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..util.monospace import printable as shown
 from ..util.terminal_table import DIGITS, TableStyle, format_number, format_table
+from ..util.text_table import printable as shown
 
 Cell = str | float
 

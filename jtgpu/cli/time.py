@@ -14,16 +14,15 @@ from ..errors import JtgpuError, format_bytes
 from ..formats.bundled import benchmark_files
 from ..formats.nets_folder import stem
 from ..timing import NetworkTiming, time_network, warm_up
-from ..util.monospace import printable as shown
 from ..util.system import peak_memory
+from ..util.text_table import printable as shown
 from .console import command, exit_code, format_seconds, print_error, print_json
 from .networks import network_files, read_network
 from .option_groups import Without
-from .planning import PlanOptions
+from .planning import PlanOptions, RunOptions
 from .process import INTERRUPTED
 from .progress import status
 from .published import TableOutput, measure_published_table
-from .running import RunOptions
 from .tables import print_report
 
 if TYPE_CHECKING:

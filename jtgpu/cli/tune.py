@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from ..util.progress import reporting
+from ..util.arguments import reporting
 from .completion import complete_networks
 from .console import command, format_seconds, print_json
 from .networks import read_network
 from .option_groups import Without
 from .options import Json, Progress
-from .planning import PlanOptions
+from .planning import PlanOptions, RunOptions
 from .progress import status
-from .running import RunOptions
 from .tables import print_report
 
 EXAMPLES = ("jtgpu tune munin1", "jtgpu tune --save")
@@ -59,7 +58,7 @@ def tune(
         _tune_network(file, plan, device, progress, json)
         return
     from ..backends.published import tuning
-    from ..backends.published.best_rules import Row
+    from ..backends.published.rules import Row
 
     with status("measuring", progress) as now:
         found = tuning.tune(device, launches=launches, progress=now)

@@ -8,13 +8,13 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ..cases.table_files import read_file, time_column, write_file
+from ..cases.answer_table import read_file, time_column, write_file
 from ..cases.writing.formats import writer_for
 from ..series.autoregression import Autoregression, ar
 from ..series.slices import lag_parents, two_slices
 from ..series.whitening import whiten as residuals
 from ..util.atomic_file import write_text
-from .batch_options import CsvInput
+from .batch import CsvInput
 from .console import command, print_json
 from .networks import check_output, split_names
 from .options import OUTPUT, Columns, Force, Json, Threads

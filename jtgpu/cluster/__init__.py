@@ -11,12 +11,9 @@ unfinished work of a lost worker.
 from __future__ import annotations
 
 from .connect import Cluster, as_cluster
-from .counts import ClusterCounts
-from .datasets import answer_dataset
+from .datasets import RaySlices, answer_dataset, solver_on
 from .files import ClusterReport, answer_files, columns_of
-from .frame_solver import solver_on
-from .slices import RaySlices
-from .tasks import TaskRunner, run_tasks
+from .tasks import ClusterCounts, TaskRunner, run_tasks
 
 __all__ = [
     "Cluster", "ClusterCounts", "ClusterReport", "RaySlices", "TaskRunner", "answer_dataset", "answer_files",

@@ -2,18 +2,114 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from ..cases.answer_table import answer_table
 from ..cases.options import TableKeywords, TableOptions
-from ..cases.query import resolve_query
-from ..errors import JtgpuError
+from ..cases.query import TableQuery, resolve_query
+from ..cases.solver import Answers, Explanations, Solver
+from ..errors import BackendUnavailable, JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from ..util.options import BackendName
-from .connect import Cluster, Share, as_cluster, connect
-from .worker_spec import WorkerSpec, plan_of
+from .connect import Cluster, Share, as_cluster, connect, connected, translate_error
+from .parts import WorkerSpec, plan_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..backends.wrappers.slices import Executor, Partial, SliceJob, SliceTask
+
+# Frames in memory whose rows are answered by the workers of a cluster.
+
+class _SolverActor:
+    """An actor that answers blocks of cases, given by state numbers."""
+
+    def __init__(self, spec: list[Any]):
+        import ray
+
+        received: WorkerSpec = ray.get(spec[0])
+        self._solver = received.solver()
+
+    def solve(self, codes: NDArray[Any]) -> dict[str, Any]:
+        """Answers of n cases, one for each of them, as arrays."""
+        found = self._solver.solve(codes)
+        arrays: dict[str, Any] = {
+            "posterior": np.ascontiguousarray(found.expand(found.posterior.T).T),
+            "log_evidence": found.expand(found.log_evidence), "impossible": found.expand(found.impossible),
+        }  # fmt: skip
+        if found.explanations is not None:
+            states = found.explanations.states
+            arrays["states"] = states if found.inverse is None else states[found.inverse]
+            arrays["log_joint"] = found.expand(found.explanations.log_joint)
+        return arrays
+
+
+class _ClusterSolver(Solver):
+    """A solver whose cases are answered on a cluster, in blocks of the same size as locally."""
+
+    def __init__(
+        self, tree: JunctionTree, query: TableQuery, options: TableOptions, ray: Any, cluster: Cluster, *,
+        by_index: bool,
+    ):  # fmt: skip
+        super().__init__(tree, query, options, by_index=by_index)
+        self.by_columns = False  # workers return rows
+        self._options, self._ray, self._cluster = options, ray, cluster
+
+    def solve(self, codes: NDArray[Any]) -> Answers:
+        step = self.query.rows_per_call(self.model)
+        blocks = [codes[:, first : first + step] for first in range(0, max(codes.shape[1], 1), step)]
+        found = self._solve_blocks(blocks)
+        joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        answers = Answers(joined["posterior"], joined["log_evidence"], joined["impossible"])
+        if "states" in joined:
+            answers.explanations = Explanations(joined["states"], joined["log_joint"])
+        return answers
+
+    def _solve_blocks(self, blocks: Sequence[NDArray[Any]]) -> list[dict[str, Any]]:
+        """The answers of each block, in order, by a pool of actors."""
+        ray, tree = self._ray, self.tree
+        share = Share.of(self._cluster, ray.cluster_resources(), tree.backend, len(blocks))
+        spec = WorkerSpec(tree.plan, share, share.options(tree.options), self.query, self._options)
+        reference = [ray.put(spec)]
+        kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=-1, max_task_retries=-1)(_SolverActor)
+        actors = [kind.remote(reference) for _ in range(share.workers)]
+        pool = ray.util.ActorPool(actors)
+        try:
+            found, done, n = [], 0, sum(block.shape[1] for block in blocks)
+            for part in pool.map(lambda actor, block: actor.solve.remote(np.ascontiguousarray(block)), blocks):
+                found.append(part)
+                done += len(part["log_evidence"])
+                if self.report is not None:
+                    self.report(done, done, n)
+            return found
+        except ray.exceptions.RayError as error:
+            raise translate_error(error) from None
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+
+@contextmanager
+def solver_on(
+    cluster: str | Cluster, tree: JunctionTree, query: TableQuery, options: TableOptions, *, by_index: bool = False
+) -> Iterator[Solver]:
+    """A solver for frames in memory: encoding is local, results come from a cluster, bit-identical to local ones.
+
+    If evidence patterns get plans of their own (`JunctionTree.is_adaptive`), the last digits may differ, as they may
+    locally between two calls.
+    """
+    where = as_cluster(cluster)
+    with connected(where) as ray:
+        import ray.util
+
+        yield _ClusterSolver(tree, query, options, ray, where, by_index=by_index)
 
 
 class _BatchActor:
@@ -92,3 +188,88 @@ def answer_dataset(
     )  # fmt: skip
     answered.context.raise_original_map_exception = True  # ours, which programs can catch, not a wrapper
     return answered
+
+
+# Slices of a model too large for one memory, answered by actors of a Ray cluster.
+#
+# A slice is a pure function, so Ray may restart a lost actor and run its tasks again. The process with the case adds
+# the results in the order of the slices, so a result is bit-identical on any cluster.
+
+TASKS_PER_ACTOR = 2  # one runs and one waits
+
+
+class RaySlices:
+    """Makes executors on a cluster: ``plan.compile("cpu", executor=RaySlices("auto"))``.
+
+    Parameters
+    ----------
+    cluster : str or Cluster
+        See `jtgpu.cluster.Cluster`. Its workers are reserved until the tree is closed, and the connection stays open
+        between queries.
+    """
+
+    def __init__(self, cluster: str | Cluster = "auto"):
+        self.cluster = as_cluster(cluster)
+
+    def __call__(self, job: SliceJob) -> Executor:
+        """Start the actors; the job is sent to each once."""
+        ray = connect(self.cluster)
+        share = Share.of(self.cluster, ray.cluster_resources(), job.backend, 2**31)
+        return _RayExecutor(ray, replace(job, options=share.options(job.options)), share)
+
+
+class _SliceActor:
+    """The class of the actors."""
+
+    def __init__(self, job: list[Any]):
+        import ray
+
+        opened: SliceJob = ray.get(job[0])
+        self._worker = opened.open()
+
+    def run(self, task: SliceTask) -> Partial:
+        return self._worker.run(task)
+
+
+class _RayExecutor:
+    """`jtgpu.backends.wrappers.slices.Executor` with workers on a cluster."""
+
+    def __init__(self, ray: Any, job: SliceJob, share: Share):
+        self._ray = ray
+        self._job = [ray.put(job)]  # the reference keeps the job alive for actors that are restarted
+        kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=-1, max_task_retries=-1)(_SliceActor)
+        self._actors = [kind.remote(self._job) for _ in range(share.workers)]
+
+    def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
+        if not self._actors:
+            raise BackendUnavailable("this executor is closed")
+        ray, coming = self._ray, enumerate(tasks)
+        running: dict[Any, tuple[int, Any]] = {}  # reference -> the task's number, and the actor that runs it
+        try:
+            for actor in [a for _ in range(TASKS_PER_ACTOR) for a in self._actors]:
+                self._submit(coming, actor, running)
+            while running:
+                ready, _ = ray.wait(list(running), num_returns=1)
+                number, actor = running.pop(ready[0])
+                partial = ray.get(ready[0])
+                self._submit(coming, actor, running)
+                yield number, partial
+        except ray.exceptions.RayError as error:
+            raise translate_error(error, BackendUnavailable) from None
+        finally:
+            for reference in running:
+                ray.cancel(reference)
+
+    def _submit(
+        self, coming: Iterator[tuple[int, SliceTask]], actor: Any, running: dict[Any, tuple[int, Any]]
+    ) -> None:
+        """Submit the next task, if there is one, to an actor."""
+        found = next(coming, None)
+        if found is not None:
+            running[actor.run.remote(found[1])] = found[0], actor
+
+    def close(self) -> None:
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors.clear()
+        self._job.clear()

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..cases.files import Keywords, Report, split_options, used_columns
-from ..cases.fingerprint import model_fingerprint, query_fingerprint
 from ..cases.options import CsvDialect, FileOptions, TableOptions
 from ..cases.pipeline import default_chunk
-from ..cases.progress import Progress, progress_of
-from ..cases.query import TableQuery, resolve_query
+from ..cases.query import TableQuery, model_fingerprint, query_fingerprint, resolve_query
+from ..cases.solver import Progress, progress_of
 from ..cases.writing import NO_SPACE, no_space, writer_for
 from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
@@ -22,15 +21,11 @@ from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connected
-from .find_cases import find_cases
 from .folder import Folder
-from .part_reader import PartReader
-from .part_writer import PartTarget, RowCounts
-from .parts import Division, Part, divide
-from .remote_monitor import is_client, run_in_cluster
-from .tables import Table, check_columns, inspect_files
-from .worker import Job, answer_parts
-from .worker_spec import WorkerSpec, plan_of
+from .part_reader import PartReader, PartTarget, RowCounts
+from .parts import Division, Part, WorkerSpec, divide, plan_of
+from .tables import Table, check_columns, find_cases, inspect_files
+from .worker import Job, answer_parts, is_client, run_in_cluster
 
 FILE_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 MAX_CHUNKS_PER_PART = 16  # so that a lost part costs a minute or two

@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..cases.fingerprint import check_same_run
+from ..cases.query import check_same_run
 from ..cases.writing import ResumableFile, writer_for
 from ..errors import JtgpuError, OutputExists, ParseError
 from ..inference.tables.arrow import arrow_parquet
-from .part_writer import TEMPORARY, RowCounts, part_name, read_counts
+from .part_reader import TEMPORARY, RowCounts, part_name, read_counts
 from .parts import Part
 from .storage import locate
 from .tables import CONCURRENT_READS

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from ..errors import JtgpuError
-from .connect import Cluster, Share, as_cluster, connected, translate_error
+from ..inference.queries.counts import counting_backend
+from .connect import Cluster, Share, as_cluster, connect, connected, import_ray, translate_error
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..backends.base import Counts
+    from ..plans.plan import Plan
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -121,3 +130,129 @@ def run_tasks(
         yield from runner.run(divide(runner.workers))
     finally:
         runner.close()
+
+
+# Expected counts on a cluster: the E-step of `jtgpu.learn.fit` over parts of the rows.
+#
+# Parts are put into Ray's object store once; every pass sends the CPTs, and counts come back. The process that leads
+# adds them in the order of the parts, so that a fit is bit-identical for any number of workers, and without a
+# cluster.
+
+TASKS_PER_ACTOR = 2  # one runs and one waits
+
+Tables = Sequence["NDArray[np.float64]"]
+# rows that are counted in one call: states (n, V), weights (n,), and likelihoods (n, card) by variable
+Piece = tuple["NDArray[np.int32]", "NDArray[np.float64]", Mapping[int, "NDArray[np.float64]"]]
+
+
+class CountJob(NamedTuple):
+    """What a worker needs; sent once."""
+
+    plan: Plan
+    tables: Tables
+    backend: str
+    threads: int
+
+
+class CountWorker:
+    """Counts parts, each with the CPTs of a pass."""
+
+    def __init__(self, job: CountJob):
+        self._backend = counting_backend(job.backend, job.plan, [*job.tables], job.threads)
+        self._pass = -1
+
+    def count(self, number: int, tables: Tables, part: Sequence[Piece]) -> list[Counts]:
+        """Expected counts of the pieces of a part in pass `number`."""
+        if number != self._pass:
+            self._backend.reload([np.array(t) for t in tables])
+            self._pass = number
+        # arrays of the object store are read-only, which compiled loops do not take
+        return [self._backend.run_counts(np.array(states), np.array(weights), {v: np.array(w) for v, w in soft.items()})
+                for states, weights, soft in part]  # fmt: skip
+
+
+class _CountActor:
+    """The class of the actors."""
+
+    def __init__(self, job: list[Any]):
+        import ray
+
+        self._worker = CountWorker(ray.get(job[0]))
+
+    def count(self, number: int, tables: Any, part: Any) -> list[Counts]:
+        return self._worker.count(number, tables, part)
+
+
+class ClusterCounts:
+    """Counts parts of rows on a cluster, pass after pass.
+
+    Parameters
+    ----------
+    cluster : str or Cluster
+        Its workers are reserved until `close`.
+    plan : Plan
+    tables : sequence of arrays
+        CPTs to prepare the workers with.
+    backend : {"cpu", "reference"}
+    parts : iterable of lists of Piece
+    """
+
+    def __init__(
+        self, cluster: str | Cluster, plan: Plan, tables: Tables, backend: str, parts: Iterable[Sequence[Piece]]
+    ):
+        self._was_connected = import_ray().is_initialized()
+        cluster = as_cluster(cluster)
+        ray = self._ray = connect(cluster)
+        self._actors: list[Any] = []
+        try:
+            self._parts = [ray.put(list(part)) for part in parts]
+            share = Share.of(cluster, ray.cluster_resources(), "cpu", max(len(self._parts), 1))
+            self._job = [ray.put(CountJob(plan, tables, backend, share.threads))]
+            kind = ray.remote(num_cpus=share.cpus, max_restarts=-1, max_task_retries=-1)(_CountActor)
+            self._actors = [kind.remote(self._job) for _ in range(share.workers)]
+        except BaseException:
+            self.close()
+            raise
+        self._passes = 0
+
+    def count(self, tables: Tables) -> Iterator[list[Counts]]:
+        """Expected counts of the pieces of each part, part after part."""
+        if not self._actors:
+            raise JtgpuError("these workers are closed")
+        ray, number = self._ray, self._passes
+        self._passes += 1
+        sent = ray.put([*tables])
+        waiting = enumerate(self._parts)
+        running: dict[Any, tuple[int, Any]] = {}
+        done: dict[int, list[Counts]] = {}
+
+        def submit(actor: Any) -> None:
+            found = next(waiting, None)
+            if found is not None:
+                running[actor.count.remote(number, sent, found[1])] = found[0], actor
+
+        try:
+            for actor in [a for _ in range(TASKS_PER_ACTOR) for a in self._actors]:
+                submit(actor)
+            for part in range(len(self._parts)):
+                while part not in done:
+                    ready, _ = ray.wait(list(running), num_returns=1)
+                    at, actor = running.pop(ready[0])
+                    done[at] = ray.get(ready[0])
+                    submit(actor)
+                yield done.pop(part)
+        except ray.exceptions.RayError as error:
+            raise translate_error(error) from None
+        finally:
+            for reference in running:
+                ray.cancel(reference)
+
+    def close(self) -> None:
+        """Release the workers and the parts."""
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors.clear()
+        self._parts = []
+        self._job = []
+        if not self._was_connected and self._ray.is_initialized():
+            self._ray.shutdown()

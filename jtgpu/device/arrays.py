@@ -2,17 +2,129 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ArgumentError, EvidenceError
 from .context import Device
-from .dlpack import CUDA, contiguous_strides, read_capsule
 from .driver import After
+
+# DLPack capsules of device memory, read and made with ctypes: PyCUDA has no DLPack of its own.
+#
+# Layouts are those of ``DLManagedTensor`` in dmlc's header, which libraries exchange unless they agree on a later one.
+
+CUDA = 2  # kind of device
+KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}  # NumPy's kinds of numbers
+_NAME, _USED = b"dltensor", b"used_dltensor"
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
+_Managed._fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
+
+_api = ctypes.pythonapi
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", _api))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", _api))
+# the same of a capsule that is being destroyed, which must not get another reference
+_dying_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_dying_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+
+_exported: dict[int, tuple[Any, ...]] = {}  # what tensors that others use need, by the address of their struct
+
+
+class Tensor(NamedTuple):
+    """An array in the memory of a device."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # bytes
+    dtype: np.dtype[Any]
+    device: tuple[int, int]  # kind and number
+    release: Callable[[], None]  # call it once, when the memory is no longer used
+
+
+def read_capsule(capsule: Any) -> Tensor:
+    """Take the tensor out of a capsule, which must not be used again."""
+    # raises BufferError: If it has been used, or its numbers are none of NumPy's.
+    if not _is_valid(capsule, _NAME):
+        raise BufferError("the DLPack capsule has been used, or is of another version")
+    address = _pointer(capsule, _NAME)
+    managed = ctypes.cast(address, ctypes.POINTER(_Managed))
+    t = managed.contents.tensor
+    kind = {code: kind for kind, code in KINDS.items()}.get(t.code)
+    if kind is None or t.lanes != 1 or t.bits % 8:
+        raise BufferError(f"numbers of DLPack's kind {t.code} and {t.bits} bits cannot be read")
+    dtype = np.dtype(f"{kind}{t.bits // 8}")
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    if t.strides:
+        strides = tuple(t.strides[i] * dtype.itemsize for i in range(t.ndim))
+    else:
+        strides = contiguous_strides(shape, dtype.itemsize)
+    _rename(capsule, _USED)
+
+    def release() -> None:
+        if managed.contents.deleter:
+            managed.contents.deleter(managed)
+
+    return Tensor((t.data or 0) + t.byte_offset, shape, strides, dtype, (t.device_type, t.device_id), release)
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Bytes from one entry to the next along every axis, the last axis fastest."""
+    found, at = [], itemsize
+    for n in reversed(shape):
+        found.append(at)
+        at *= n
+    return tuple(reversed(found))
+
+
+def make_capsule(tensor: Tensor, owner: Any) -> Any:
+    """A capsule of a tensor; `owner` lives until the library that takes the tensor has released it."""
+    n = len(tensor.shape)
+    shape = (ctypes.c_int64 * max(n, 1))(*tensor.shape)
+    strides = (ctypes.c_int64 * max(n, 1))(*(s // tensor.dtype.itemsize for s in tensor.strides))
+    code, bits = KINDS[tensor.dtype.kind], 8 * tensor.dtype.itemsize
+    inner = _Tensor(tensor.address, *tensor.device, n, code, bits, 1, shape, strides, 0)
+    managed = _Managed(inner, None, _deleter)
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, shape, strides, owner)
+    return _new(address, _NAME, ctypes.cast(_destructor, ctypes.c_void_p))
+
+
+def _delete(managed: Any) -> None:
+    """Called by the library that has taken a tensor."""
+    _exported.pop(ctypes.addressof(managed.contents), None)
+
+
+def _destroy(capsule: int) -> None:
+    """Called when a capsule is freed: its tensor is, too, if nobody has taken it."""
+    if _dying_is_valid(capsule, _NAME):
+        _exported.pop(_dying_pointer(capsule, _NAME), None)
+
+
+_deleter = _Deleter(_delete)
+_destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_destroy)
+
 
 LEGACY_STREAM = 1  # streams of ours wait for work that is queued on it
 

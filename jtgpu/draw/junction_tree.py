@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 
 from ..inference.network_plan import NetworkPlan
-from .drawing import Drawing
-from .focus import Graph, neighbourhood
+from .drawing import Drawing, Graph, neighbourhood
 from .layered.arrange import arrange
-from .svg import curve, picture
-from .text import MAX_TITLE, clean, escaped, shortened, text_width
+from .svg import MAX_TITLE, clean, curve, escaped, picture, shortened, text_width
 
 MAX_WIDTH, MAX_LINES = 190, 5  # of the names in a clique, pixels and lines
 SEPARATOR_WIDTH = 120

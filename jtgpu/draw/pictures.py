@@ -15,13 +15,11 @@ from ..inference.results.marginals import Posteriors
 from ..model.discrete import DiscreteModel
 from ..util.arguments import described, flag, having, several, whole_number
 from ..util.keywords import check_keywords_of
-from .boxes import Box, box_size
-from .drawing import Drawing
-from .focus import graph_of, hub, neighbourhood
+from .drawing import Box, Drawing, box_size, graph_of, hub, neighbourhood
 from .junction_tree import draw_junction_tree
 from .layered.arrange import arrange
-from .marks import marks
 from .network import draw_network
+from .svg import marks
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -48,9 +48,9 @@ def _module(name: str) -> Any:
 
 FORMATS: tuple[Format, ...] = (
     Format("Hugin net", (".net", ".oobn"), "hugin.reader", "hugin.writer", (".oobn",)),
-    Format("BIF", (".bif",), "bif.reader", "bif.writer"),
-    Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif.reader", "xmlbif.writer"),
-    Format("XDSL", (".xdsl",), "xdsl.reader", "xdsl.writer"),
+    Format("BIF", (".bif",), "bif.reader", "bif.reader"),
+    Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
+    Format("XDSL", (".xdsl",), "xdsl", "xdsl"),
     Format("DSL", (".dsl",), "dsl.reader", "dsl.writer"),
     Format("DSC", (".dsc",), "dsc.reader", "dsc.writer"),
     Format("UAI", (".uai",), "uai", "uai"),

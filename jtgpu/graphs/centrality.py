@@ -11,9 +11,8 @@ from ..errors import ArgumentError, DataError
 from ..util.arguments import flag, whole_number
 from ..util.options import Devices, EngineName
 from ..util.system import cores
-from .arcs import Arcs, arcs_of
 from .engine import RATE, Progress, Running, dependencies
-from .inputs import read_graph
+from .inputs import Arcs, arcs_of, read_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

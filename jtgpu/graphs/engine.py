@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge
+from ..util import doors
 from ..util.arguments import callback, choice, whole_number
 from ..util.system import cores
-from . import cpu, gpu, reference, sharing
-from .layout import Group, Layout, divide
-from .records import LANES
-from .trees import RawSums, with_trees
+from . import cpu, gpu, reference
+from .layout import Group, Layout, RawSums, divide, runs, with_trees
+from .records import LANES, Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .arcs import Arcs
-    from .records import Sums
+    from .inputs import Arcs
+
+# Groups of batches, shared by the workers of a cluster.
+
+RUNS = 4  # tasks for each worker without a GPU
+
+
+def group_sums(
+    cluster: Any, layout: Layout, *, backend: str, edges: bool, endpoints: bool
+) -> Iterator[tuple[Group, Sums]]:
+    """The sums of each group, in order; bit-identical on any cluster."""
+    # backend: {"cpu", "gpu"}
+    # edges, endpoints: See `jtgpu.graphs.cpu.group_sums`
+    on_gpu = backend == "gpu"
+    shared = layout, on_gpu, {"edges": edges, "endpoints": endpoints}
+    results = doors.cluster().run_tasks(
+        cluster, _sums_of_run, shared, lambda n: runs(layout.groups, n * (1 if on_gpu else RUNS)), backend
+    )
+    groups = iter(layout.groups)
+    for found in results:
+        for out in found:
+            yield next(groups), out
+
+
+def _sums_of_run(shared: Any, groups: Sequence[Group], threads: int) -> list[Sums]:
+    """The task of a worker."""
+    layout, on_gpu, options = copy.deepcopy(shared)  # compiled loops do not take read-only arrays
+    if on_gpu:
+        return [out for _, out in gpu.group_sums(layout, groups, gpu.numbers_of(None), **options)]
+    return [out for _, out in cpu.group_sums(layout, [*groups], threads=threads, **options)]
+
 
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 RATE = 1e8  # sources times arcs that a core does in a second
@@ -92,7 +122,7 @@ class _Task(NamedTuple):
         results: Iterator[tuple[Group, Sums]]
         if running.cluster is not None:
             backend = "gpu" if numbers else "cpu"
-            results = sharing.group_sums(running.cluster, layout, backend=backend, **options)
+            results = group_sums(running.cluster, layout, backend=backend, **options)
         elif numbers:
             results = gpu.group_sums(layout, layout.groups, numbers, **options)
         else:

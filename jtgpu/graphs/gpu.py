@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends.wrappers.workers import WorkerPool
-from ..device.context import Device, Launch, device_numbers, open_device
-from ..device.memory import Memory
+from ..device.context import Device, Launch, Memory, device_numbers, open_device
 from ..errors import TableTooLarge, format_bytes
 from .layout import Group, Layout, make_groups, runs
 from .records import Sums
@@ -18,7 +17,7 @@ from .records import Sums
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .arcs import Arcs
+    from .inputs import Arcs
 
 FILE = "graphs/betweenness"
 LANES = 32  # sources side by side

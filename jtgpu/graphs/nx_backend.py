@@ -11,9 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JtgpuError
-from .arcs import Arcs, arcs_of
 from .centrality import compute
-from .inputs import EdgeList, read_graph
+from .inputs import Arcs, EdgeList, arcs_of, read_graph
 
 if TYPE_CHECKING:
     import networkx

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, shown
-from ..inference.results.frames import make_frame, to_frame_method
-from ..inference.results.printed import Printed
+from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util.arguments import described, flag, number, several
 from ..util.options import Devices, EngineName
-from .arcs import arcs_of
 from .centrality import compute, scale
 from .engine import Progress, Running
-from .inputs import EdgeList, read_graph
+from .inputs import EdgeList, arcs_of, read_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

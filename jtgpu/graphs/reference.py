@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .trees import RawSums
+from .layout import RawSums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .arcs import Arcs
+    from .inputs import Arcs
 
 
 def dependencies(arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool) -> RawSums:

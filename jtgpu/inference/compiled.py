@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ..backends import auto, resolve
+from ..backends import make as auto
+from ..backends import resolve
 from ..backends.base import Backend, Evidence, Result
 from ..backends.make import supported_options
 from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
+from ..util.arguments import reporting
 from ..util.lru import LRU
-from ..util.progress import reporting
 from .evidence import Findings, Known, read_known
 from .interventions import Factors, Intervened, Interventions, Settled
 from .network_plan import NetworkPlan

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..backends.base import Backend, Evidence
-from ..util.fork import new_lock
+from ..util.system import new_lock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

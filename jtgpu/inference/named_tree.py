@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..model.discrete import DiscreteModel
-from ..plans.conditioning.split import SplitModel
+from ..plans.conditioning import SplitModel
 from ..plans.plan import Plan
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import backends
-from ..backends import auto
+from ..backends import make as auto
 from ..backends.base import Backend
 from ..backends.make import make, make_conditioned
 from ..backends.wrappers.slices import Start
 from ..errors import ArgumentError, JtgpuError, PlanError, format_bytes
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
-from ..plans.conditioning.split import SplitModel, split_model
-from ..plans.cost import Cost
-from ..plans.plan import Plan
+from ..plans.conditioning import SplitModel, split_model
+from ..plans.plan import Cost, Plan
 from ..util import doors
 from ..util.arguments import described
 from .named_tree import NamedTree, named_tree, named_tree_of_slice
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-    from ..plans.ordering.result import OrderResult
+    from ..plans.ordering.files import OrderResult
     from ..util.doors import JunctionTree
     from ..util.options import BackendName, TreeOptions
 
@@ -221,7 +220,7 @@ class NetworkPlan:
         -------
         name : str
             Name of the GPU.
-        tried : list of jtgpu.backends.gpu.single.configs.Trial
+        tried : list of jtgpu.backends.gpu.single.select.Trial
             Configurations with the device time of a case in microseconds, the fastest first; inf for a configuration
             that does not support the network.
 
@@ -246,7 +245,7 @@ class NetworkPlan:
 
 @dataclass(frozen=True)
 class SlicedPlan(NetworkPlan):
-    """A plan that runs once for each configuration of some variables (`jtgpu.plans.conditioning.cutset`).
+    """A plan that runs once for each configuration of some variables (`jtgpu.plans.conditioning`).
 
     ``plan`` is the plan of one run, and ``cost()`` its cost.
     """

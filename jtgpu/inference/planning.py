@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import backends
 from ..backends.make import OPTIONS, TREE_OPTIONS
 from ..errors import ArgumentError, closest
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
-from ..plans.conditioning.cutset import plan_with_cutset
+from ..plans.conditioning import plan_with_cutset
 from ..plans.ordering import find_order
 from ..util.arguments import described, several
+from ..util.options import OnProblem
 from ..util.system import free_memory, parse_bytes
 from .network_plan import NetworkPlan, SlicedPlan
 
 if TYPE_CHECKING:
     from ..util.options import BackendName, Devices, Lowering, Order
+
+# Keywords of `jtgpu.JunctionTree.predict_proba`.
+
+class FrameOptions(TypedDict, total=False):
+    """Keywords of `jtgpu.JunctionTree.predict_proba`, which documents them."""
+
+    keep: str | Iterable[str]
+    log_evidence: bool
+    conflict: bool
+    mpe: bool
+    on_error: OnProblem
+    na_values: str | Iterable[str] | None
+    do: Mapping[Any, Any] | None
+    cluster: Any  # str, jtgpu.cluster.Cluster or None
+    progress: bool | Callable[[int, int, int], None] | None
 
 
 def make_plan(  # noqa: PLR0913
@@ -51,7 +67,7 @@ def make_plan(  # noqa: PLR0913
     # together: sequence of sequences: Sets of variables that must share a clique, whether or not a factor contains them
     # slices: Variables whose states are enumerated (cutset conditioning), for models that do not fit into the memory:
     #     each configuration is a smaller inference problem. ``"auto"`` chooses the variables if any are needed. See
-    #     `jtgpu.plans.conditioning.cutset`.
+    #     `jtgpu.plans.conditioning`.
     # backend, devices: See ``compile``. They determine whose free memory limits the plan; the plan itself runs on every
     #     backend.
     # **search: Further options of `jtgpu.plans.ordering.find_order`

@@ -15,7 +15,7 @@ from .compiled import CompiledModel
 from .evidence import Findings, More, one_case, read_known
 from .interventions import Intervened
 from .queries.joint import joint
-from .queries.scope import check_single, targets_of
+from .queries.posteriors import check_single, targets_of
 from .results.marginals import Posterior, Posteriors
 from .results.tables import Joint
 from .soft import fit_case

@@ -13,25 +13,27 @@ from ..util.arguments import choice
 from ..util.keywords import check_keywords
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, Known, More, read_findings, read_known, read_known_cases
-from .frame_options import FrameOptions
-from .queries.counts import expected_counts
-from .queries.evidence_analysis import Importance, conflict, evidence_importance
+from .planning import FrameOptions
+from .queries.counts import expected_counts, sensitivity
 from .queries.gradients import EvidenceFunction
-from .queries.information import Observation, entropy, mutual_information, value_of_information
+from .queries.information import (
+    Importance,
+    Observation,
+    conflict,
+    entropy,
+    evidence_importance,
+    mutual_information,
+    value_of_information,
+)
 from .queries.joint import conditional, joint, joint_cost
 from .queries.map import map_cost, marginal_map
-from .queries.mpe import mpe, mpe_batch
-from .queries.posteriors import posteriors, posteriors_batch, posteriors_on_device
-from .queries.sample import impute, sample
-from .queries.scope import check_single, targets_of
-from .queries.sensitivity import sensitivity
+from .queries.mpe import impute, mpe, mpe_batch, sample
+from .queries.posteriors import check_single, posteriors, posteriors_batch, posteriors_on_device, targets_of
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
-from .results.costs import JointCost, MapCost
-from .results.counts import ExpectedCounts
 from .results.device import DevicePosteriors
 from .results.marginals import CasePosteriors, Posterior, Posteriors
-from .results.rankings import Ranking, Scores
+from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
 from .results.sensitivities import Sensitivity
 from .results.tables import Conditional, Joint
 from .session import Session

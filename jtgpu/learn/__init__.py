@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from .dags.scores.rules import ScoreRule
     from .dags.scores.score_table import ScoreTable, score_table
     from .dags.search.structure import Structure, structure
-    from .discretisation.discretise import Discretiser, discretise
+    from .discretisation import Discretiser, discretise
     from .parameters.fit import fit
-    from .parameters.online import Online
-    from .parameters.predictive_check import PredictiveCheck, check
+    from .parameters.online import Online, PredictiveCheck, check
     from .parameters.result import Fit
     from .structure_learner import StructureLearner
 
@@ -35,18 +34,18 @@ __all__ = [
 
 # imported on first use
 _LAZY = {
-    "Discretiser": "discretisation.discretise",
+    "Discretiser": "discretisation",
     "Fit": "parameters.result",
     "JunctionTreeClassifier": "classifier",
     "Online": "parameters.online",
-    "PredictiveCheck": "parameters.predictive_check",
+    "PredictiveCheck": "parameters.online",
     "ScoreRule": "dags.scores.rules",
     "ScoreTable": "dags.scores.score_table",
     "Structure": "dags.search.structure",
     "StructureLearner": "structure_learner",
     "StructurePosterior": "dags.posterior.result",
-    "check": "parameters.predictive_check",
-    "discretise": "discretisation.discretise",
+    "check": "parameters.online",
+    "discretise": "discretisation",
     "fit": "parameters.fit",
     "load": "dags.posterior.load",
     "posterior": "dags.posterior.posterior",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import ArrayLike, NDArray
 
-    from .dags.posterior.arc_tables import ArcTable
+    from .dags.posterior.facts import ArcTable
     from .dags.posterior.result import StructurePosterior
 
 

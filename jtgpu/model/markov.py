@@ -10,8 +10,7 @@ import numpy as np
 from ..errors import NetworkError
 from ..util.text_table import counted
 from .cpts import check_numbers, freeze
-from .discrete import MAX_AXES, DiscreteModel, Factor
-from .summary import summary
+from .discrete import MAX_AXES, DiscreteModel, Factor, summary
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

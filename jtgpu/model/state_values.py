@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import shown
-from ..util.intervals import intervals_of
+from ..util.text_table import intervals_of
 
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 SEVERAL = -1  # in place of a state: names of several states are the same number

@@ -16,16 +16,22 @@ from ..util.arguments import choice, described, number, several
 from ..util.system import free_memory
 from . import ordering
 from .arrays import ragged
-from .clique_tree import CliqueTree, clique_tree, elimination_cliques, networkx_forest, spanning_forest
+from .clique_tree import (
+    CliqueTree,
+    clique_tree,
+    elimination_cliques,
+    interaction_graph,
+    networkx_forest,
+    spanning_forest,
+)
 from .lowering import LOWERINGS, lay_out, lower, program_arrays
-from .moral import interaction_graph
 from .ordering.width import least_clique_bits
 from .plan import Plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .ordering.result import OrderResult
+    from .ordering.files import OrderResult
 
 MAX_TABLE = 100_000_000  # entries: the limit of Gottoli and Pettenuzzo (2014)
 MEMORY_SHARE = 0.8  # of what is free, where no memory_limit is given

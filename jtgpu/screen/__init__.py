@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import published
     from .estimator import KNNWeight
-    from .improbable import surprise
     from .outliers import Outliers, top_outliers, weights
+    from .reference import surprise
 
 __all__ = ["KNNWeight", "Outliers", "published", "surprise", "top_outliers", "weights"]
 
@@ -21,7 +21,7 @@ __all__ = ["KNNWeight", "Outliers", "published", "surprise", "top_outliers", "we
 _LAZY = {
     "KNNWeight": "estimator",
     "Outliers": "outliers",
-    "surprise": "improbable",
+    "surprise": "reference",
     "top_outliers": "outliers",
     "weights": "outliers",
 }

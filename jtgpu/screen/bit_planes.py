@@ -8,9 +8,8 @@ import numpy as np
 
 from ..util.loops import loops
 from .arrays import Coded, CodedRows, Sliced, SlicedRows
-from .engine import Engine, Ranking
+from .engine import Engine, Measure, Ranking, Rows
 from .planes import Planes
-from .rows import Measure, Rows
 from .workers import on_threads
 
 if TYPE_CHECKING:

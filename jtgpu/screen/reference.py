@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .rows import Measure, Rows
+from ..errors import ArgumentError, DataError, EvidenceError, shown
+from ..inference.tables import read_states
+from ..util.arguments import several, whole_number
+from ..util.elementary import exp
+from .columns import as_array_like, like_cases, open_rows
+from .engine import Measure, Rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..inference.tree import JunctionTree
+    from ..util.options import TableLike
 
 def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> NDArray[np.float64]:
     """Keys of row i and each reference: numbers that ascend with the distance.
@@ -45,3 +53,94 @@ def weight(measure: Measure, rows: Rows, i: int, references: Rows, k: int) -> fl
 def weights(measure: Measure, rows: Rows, references: Rows, k: int) -> NDArray[np.float64]:
     """Weights of all rows, (B,)."""
     return np.array([weight(measure, rows, i, references, k) for i in range(len(rows))])
+
+
+# Improbable rows of a table under a network, and the cell of each that is least probable given its other cells.
+
+PIECE = 1 << 14  # cases of a query
+
+
+class Cells(NamedTuple):
+    """The least probable cell of some rows."""
+
+    variable: list[str | None]  # None: the row is impossible whichever cell is left out
+    probability: NDArray[np.float64]  # of the cell given the row's other cells; 0 if there is no such cell
+
+
+def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
+    """The improbability -ln P(case) of each row of a table; missing cells are summed out.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+        A compiled network.
+    cases : data frame, mapping of columns, list of mappings, or (N, V) array
+        Columns that are not variables are ignored.
+    n : int
+        Number of rows, the most surprising ones, whose least probable cell is named.
+
+    Returns
+    -------
+    table or ndarray
+        For an array the improbabilities, (N,). Otherwise a table of the kind of `cases` with the additional columns
+        ``surprise``; ``cell``, the variable of the least probable cell; and ``p_cell``, its probability given the row's
+        other cells. The last two are null for all rows but the n most surprising. A row of probability zero has an
+        infinite surprise; its cell is the first without which it is possible, if there is one.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("reference")
+    >>> cases = [{"smoke": "no", "lung": "no"}, {"smoke": "no", "lung": "yes"}]
+    >>> [row["cell"] for row in jtgpu.screen.surprise(tree, cases, n=1)]
+    [None, 'lung']
+    """
+    whole_number("n", n, 0)
+    found = row_surprise(tree, cases)
+    if as_array_like(cases):
+        return found
+    rows = np.lexsort((np.arange(len(found)), -found))[:n]
+    cells = cell_surprise(tree, cases, rows)
+    names: NDArray[Any] = np.full(len(found), None, object)
+    names[rows] = cells.variable
+    p = np.ma.MaskedArray(np.zeros(len(found)), np.ones(len(found), np.bool_))
+    p[rows] = np.ma.MaskedArray(cells.probability, [v is None for v in cells.variable])
+    return like_cases(cases, open_rows(cases), {"surprise": found, "cell": names.tolist(), "p_cell": p})
+
+
+def row_surprise(tree: JunctionTree, cases: Any) -> NDArray[np.float64]:
+    """The improbability -ln P(case) of each row, (N,)."""
+    if not hasattr(tree, "log_likelihood"):
+        raise ArgumentError(f"tree must be a compiled network, such as net.compile(), not {shown(tree)}")
+    try:
+        return -np.asarray(tree.log_likelihood(cases)) + 0.0
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+
+
+def cell_surprise(tree: JunctionTree, cases: Any, rows: Iterable[int]) -> Cells:
+    """The least probable cell of some rows, given their other cells.
+
+    P(cell | others) is P(row) / P(row without the cell).
+    """
+    states, _ = read_states(tree.model, cases)
+    names: list[str | None] = []
+    p = []
+    listed = [int(r) for r in several(rows) or []]
+    n_variables = states.shape[1]
+    step = max(PIECE // (n_variables + 1), 1)
+    for at in range(0, len(listed), step):
+        some = states[listed[at : at + step]]
+        table = np.repeat(some, n_variables + 1, axis=0).reshape(len(some), n_variables + 1, n_variables)
+        each = np.arange(n_variables)
+        table[:, each + 1, each] = -1  # the first copy of a row is whole
+        found = np.asarray(tree.log_likelihood(table.reshape(-1, n_variables))).reshape(len(some), -1)
+        for row, log_p in zip(some, found, strict=True):
+            with np.errstate(invalid="ignore"):
+                odds = log_p[0] - log_p[1:]  # NaN: impossible with and without
+            odds[(row < 0) | np.isnan(odds)] = np.inf
+            v = int(np.argmin(odds)) if n_variables else 0
+            known = n_variables > 0 and odds[v] < np.inf
+            names.append(tree.model.variables[v] if known else None)
+            p.append(exp(min(float(odds[v]), 0.0)) if known else 0.0)
+    return Cells(names, np.array(p))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import published
     from .autoregression import Autoregression, ar
-    from .products import autocovariance
     from .slices import lag_parents, two_slices
     from .toeplitz import Predictors, levinson, solve_toeplitz
     from .whitening import whiten
+    from .workers import autocovariance
 
 __all__ = [
     "Autoregression",
@@ -36,7 +36,7 @@ _LAZY = {
     "Autoregression": "autoregression",
     "Predictors": "toeplitz",
     "ar": "autoregression",
-    "autocovariance": "products",
+    "autocovariance": "workers",
     "lag_parents": "slices",
     "levinson": "toeplitz",
     "solve_toeplitz": "toeplitz",

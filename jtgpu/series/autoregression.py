@@ -15,9 +15,8 @@ from ..util.options import Devices, EngineName, OnProblem
 from .gpu import batch, run
 from .gpu.batch import BatchResult
 from .inputs import DeviceSeries, SeriesData, read_series
-from .products import missing_value, moments
 from .toeplitz import recurse
-from .workers import resolve_backend
+from .workers import missing_value, moments, resolve_backend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

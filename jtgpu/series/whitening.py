@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError
-from ..inference.results.frames import make_frame
+from ..inference.results.printed import make_frame
 from ..inference.tables import Table
 from ..util.arguments import having
 from ..util.loops import loops
-from . import reference
+from . import workers as reference
 from .autoregression import Autoregression
 from .inputs import SeriesData, read_series, series_table
-from .products import missing_value
-from .workers import on_threads, resolve_backend
+from .workers import missing_value, on_threads, resolve_backend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -26,15 +28,39 @@ from ..inference.tree import JunctionTree
 from ..util.arguments import described
 from .asking import COMPRESSED, QuestionEndpoints
 from .form_page import read_form
-from .guard import Guard, Head, headers_of
-from .hosted import Hosted
 from .metrics import Gauge, Metrics, Values
-from .problems import Refusal, kind_of, problem
-from .request_log import log_request
-from .requests import PROBLEM, Trace
+from .networks import Hosted
+from .requests import PROBLEM, Refusal, Trace, kind_of, problem
 from .routes import not_found, page_routes, routes, state_routes
-from .settings import Settings
+from .settings import Guard, Head, Settings, headers_of
 from .tables import Tables
+
+# A line for each request, on stderr.
+
+def log_request(settings: Settings, method: str, trace: Trace, request_id: str, seconds: float) -> None:
+    """Write a line about a request, as text or JSON; evidence only if that was requested."""
+    entry: dict[str, Any] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "id": request_id,
+        "method": method,
+        "network": trace.network,
+        "question": trace.question,
+        "status": trace.status,
+        "ms": round(1000 * seconds, 3),
+        "batch": trace.cases,
+    }
+    if settings.log_evidence and trace.body:
+        entry["body"] = trace.body[:10_000].decode("utf-8", "replace")
+    if settings.log == "json":
+        line = json.dumps(entry)
+    else:
+        line = " ".join(str(v) if not isinstance(v, str) or v.isprintable() else ascii(v) for v in entry.values() if v)
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+
 
 _log = logging.getLogger("jtgpu.serve")
 _encode = msgspec.json.Encoder().encode

@@ -17,19 +17,66 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..errors import JtgpuError
 from ..inference.evidence import read_findings
-from ..inference.queries.scope import targets_of
-from .admission import admit
-from .guard import Head, check_type
-from .hosted import Hosted
+from ..inference.queries.posteriors import as_list, targets_of
+from ..inference.tree import JunctionTree
+from .batching import Rates
 from .metrics import Metrics
-from .problems import Refusal
-from .questions import QUESTIONS
-from .questions.bodies import Posteriors
-from .questions.form import Form
-from .questions.rounding import rounded
-from .requests import JSON, Trace, flag, number, read, read_body, trace_of, unless_gone
-from .settings import Settings
+from .networks import Hosted
+from .questions import QUESTIONS, bodies
+from .questions.bodies import Posteriors, rounded
+from .questions.cases import Form, known_of
+from .requests import JSON, Refusal, Trace, flag, number, read, read_body, trace_of, unless_gone
+from .settings import Head, Settings, check_type
+
+# Whether a question is answered: its cost is predicted before any work is done.
+
+RATE = 5e8  # operations a second that any machine does
+
+
+def admit(tree: JunctionTree, rates: Rates, body: Any, timeout: float) -> None:
+    """Refuse a question that would take longer than the timeout."""
+    # raises Refusal: With the predicted seconds.
+    # raises JtgpuError: If the question is invalid.
+    seconds = _seconds(tree, rates, body)
+    if seconds > timeout:
+        raise Refusal(
+            "too-slow",
+            f"this question would take about {seconds:,.0f} s; the limit is {timeout:g} s (--timeout)",
+            predicted=round(seconds, 3), limit=timeout,
+        )  # fmt: skip
+
+
+def _seconds(tree: JunctionTree, rates: Rates, body: Any) -> float:
+    """Predicted seconds."""
+    if isinstance(body, bodies.Posteriors):
+        if body.cases is None:
+            return rates.seconds(1)
+        hard = sum(1 for case in body.cases if case.soft or case.do)
+        return rates.seconds(len(body.cases) - hard) + 3 * hard * rates.single
+    if isinstance(body, bodies.Map):
+        variables = as_list(body.variables, "variables")
+        return tree.map_cost(variables, **known_of(body)).operations / _rate(tree, rates)
+    if isinstance(body, bodies.Joint):
+        variables = as_list(body.variables, "variables")
+        return tree.joint_cost(variables, **known_of(body)).operations / _rate(tree, rates)
+    if isinstance(body, bodies.Mpe):
+        return max(body.k, 1) * rates.single
+    if isinstance(body, (bodies.Voi, bodies.Mi)):
+        card = int(tree.model.cardinality[tree.model.index(body.target)])
+        return rates.seconds(card)
+    return rates.single
+
+
+def _rate(tree: JunctionTree, rates: Rates) -> float:
+    """Operations a second."""
+    try:
+        flops = tree.plan.cost().flops
+    except JtgpuError:
+        return RATE
+    return max(RATE, flops / rates.single if rates.single else RATE)
+
 
 COMPRESSED = 2048  # bytes of a body from which it is compressed
 LOCAL = ("127.0.0.1", "::1")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..util.atomic_file import write_text
-from .problems import Refusal
+from .requests import Refusal
 
 FINISHED = ("done", "failed", "cancelled")
 MOST = 100  # jobs

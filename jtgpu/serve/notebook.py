@@ -13,11 +13,10 @@ from ..errors import ArgumentError, JtgpuError
 from ..inference.evidence import read_known
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from .map_layout import map_layout, overview
 from .networks import cpt, description
-from .page_module import page_module, page_style
-from .problems import problem
+from .page_module import map_layout, overview, page_module, page_style
 from .questions import answer
+from .requests import problem
 
 NAME = "network"  # of the only network that the page of a notebook has
 KINDS = ("evidence", "likelihood", "soft", "do")

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from ..util.version import __version__
-from .problems import KINDS
-from .questions.bodies import BODIES
-from .questions.replies import REPLIES
+from .questions.bodies import BODIES, REPLIES
+from .requests import KINDS
 
 REF = "#/components/schemas/{name}"
 _SUMMARIES = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,7 +13,174 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from .problems import Refusal
+from ..errors import (
+    ArgumentError,
+    BackendUnavailable,
+    EvidenceError,
+    ImpossibleEvidence,
+    JtgpuError,
+    ParseError,
+    TableTooLarge,
+    UnknownState,
+    UnknownVariable,
+)
+from ..model.discrete import DiscreteModel
+
+# Errors as problem details (RFC 9457): what a client gets in place of an answer.
+
+EVIDENCE = ("evidence", "likelihood", "soft", "do")
+
+# name -> status and title
+KINDS: dict[str, tuple[int, str]] = {
+    "not-json": (400, "The body is not JSON"),
+    "bad-request": (400, "Bad request"),
+    "missing-token": (401, "The token is missing or wrong"),
+    "forbidden-origin": (403, "Foreign origin"),
+    "read-only": (403, "Uploads are not accepted"),
+    "not-found": (404, "Not found"),
+    "unknown-network": (404, "Unknown network"),
+    "method-not-allowed": (405, "Method not allowed"),
+    "too-large-body": (413, "The body is too large"),
+    "too-many-cases": (413, "Too many cases"),
+    "unsupported-media-type": (415, "Unsupported media type"),
+    "foreign-host": (421, "Foreign host"),
+    "invalid-body": (422, "Invalid body"),
+    "unknown-variable": (422, "Unknown variable"),
+    "unknown-state": (422, "Unknown state"),
+    "impossible-evidence": (422, "Impossible evidence"),
+    "invalid-evidence": (422, "Invalid evidence"),
+    "invalid-argument": (422, "Invalid argument"),
+    "invalid-table": (422, "Invalid table"),
+    "unsupported": (422, "Not supported"),
+    "too-large": (422, "Too large"),
+    "too-slow": (422, "Too slow"),
+    "internal": (500, "Internal error"),
+    "busy": (503, "Busy"),
+    "stopping": (503, "Stopping"),
+    "starting": (503, "Starting"),
+    "timeout": (504, "Timeout"),
+}
+
+_OF_ERRORS: tuple[tuple[type[BaseException], str], ...] = (
+    (ImpossibleEvidence, "impossible-evidence"),
+    (UnknownVariable, "unknown-variable"),
+    (UnknownState, "unknown-state"),
+    (TableTooLarge, "too-large"),
+    (EvidenceError, "invalid-evidence"),
+    (ArgumentError, "invalid-argument"),
+    (ParseError, "invalid-table"),
+    (BackendUnavailable, "busy"),
+    (JtgpuError, "unsupported"),
+    (msgspec.ValidationError, "invalid-body"),
+    (msgspec.DecodeError, "not-json"),
+    (RecursionError, "not-json"),
+    (UnicodeError, "not-json"),
+    (MemoryError, "busy"),
+)
+
+
+class Refusal(JtgpuError):
+    """A request that the server does not answer."""
+    # kind: One of `KINDS`
+    # **fields: More fields of the problem
+
+    def __init__(self, kind: str, detail: str, **fields: Any):
+        super().__init__(detail)
+        self.kind, self.fields = kind, fields
+
+
+def kind_of(error: BaseException) -> str:
+    """The kind of problem that an error is."""
+    if isinstance(error, Refusal):
+        return error.kind
+    return next((kind for cls, kind in _OF_ERRORS if isinstance(error, cls)), "internal")
+
+
+def problem(error: BaseException, model: DiscreteModel | None = None, body: Any = None) -> dict[str, Any]:
+    """Describe an error."""
+    # model: The model of the question
+    # body: The question: names in it that the model does not have are reported in the fields ``variable``, ``state``
+    #     and ``closest``
+    kind = kind_of(error)
+    status, title = KINDS[kind]
+    found: dict[str, Any] = {"type": f"/errors/{kind}", "title": title, "status": status}
+    found["detail"] = _detail(error, kind)
+    if isinstance(error, Refusal):
+        return found | error.fields
+    if isinstance(error, TableTooLarge):
+        sizes = {"entries": error.entries, "needed": error.needed, "limit": error.limit}
+        return found | {name: size for name, size in sizes.items() if size >= 0}
+    if model is not None and body is not None:
+        found |= _fields(kind, model, body)
+    return found
+
+
+def _detail(error: BaseException, kind: str) -> str:
+    if kind == "internal":
+        return "an internal error; the server's log has its traceback under this id"
+    if isinstance(error, RecursionError):
+        return "the body is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return str(error) or type(error).__name__
+
+
+def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
+    """The names in a body that an error is about."""
+    if kind == "impossible-evidence":
+        findings = dict.fromkeys(v for v, _ in _findings(body) if v in model)
+        return {"findings": [*findings]} if findings else {}
+    if kind == "unknown-variable":
+        for name in _variables(body):
+            if name not in model:
+                return {"variable": name, "closest": closest_names(name, model.variables)}
+    if kind == "unknown-state":
+        for name, value in _findings(body):
+            if name not in model:
+                continue
+            for state in value if isinstance(value, (list, dict)) else [value]:
+                try:
+                    model.state_index(name, state)
+                except UnknownState:
+                    near = closest_names(state, model.states(name)) if isinstance(state, str) else []
+                    return {"variable": name, "state": state, "closest": near}
+                except EvidenceError:
+                    continue
+    return {}
+
+
+def _get(body: Any, name: str) -> Any:
+    return body.get(name) if isinstance(body, Mapping) else getattr(body, name, None)
+
+
+def _findings(body: Any) -> Iterator[tuple[str, Any]]:
+    """Variables and values of all kinds of evidence; arrays of numbers are no states."""
+    for name in EVIDENCE:
+        given = _get(body, name)
+        if isinstance(given, Mapping):
+            for variable, value in given.items():
+                yield variable, [] if name != "evidence" and isinstance(value, list) else value
+
+
+def _variables(body: Any) -> Iterator[str]:
+    for name in ("target", "targets", "variables", "candidates", "others"):
+        given = _get(body, name)
+        names = [given[0]] if isinstance(given, tuple) else given if isinstance(given, list) else [given]
+        yield from (n for n in names if isinstance(n, str))
+    yield from (variable for variable, _ in _findings(body))
+
+
+def closest_names(word: str, known: Iterable[str]) -> list[str]:
+    """The names that are most similar to a word, at most three."""
+    if len(word) > 100:
+        return []
+    known = [k for k in known if len(k) <= 200]
+    found = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if not found:
+        folded = {k.casefold(): k for k in known}
+        found = [folded[f] for f in difflib.get_close_matches(word.casefold(), list(folded), n=3, cutoff=0.6)]
+    return found
+
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 T = TypeVar("T")

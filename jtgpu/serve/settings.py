@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from ..errors import ArgumentError
 from ..util.arguments import choice, described, flag, number, several, text, whole_number
 from ..util.system import parse_bytes
+from .requests import Refusal
+
+# Addresses: which of them other machines reach, and how a browser writes them.
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def own_addresses() -> list[str]:
+    """Addresses of this machine that clients may use as host."""
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return []
+    return sorted(f"[{a}]" if ":" in a else a for a in found)
+
+
+def url_of(host: str, port: int, token: str = "") -> str:
+    """The address for a browser; the token is in the fragment, which is never sent."""
+    name = "127.0.0.1" if host in ("0.0.0.0", "") else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/{f'#token={token}' if token else ''}"
+
 
 ORIGIN = re.compile(r"https?://[^\s/;,]+/?|null", re.IGNORECASE)  # null: of pages without one
 
@@ -126,3 +160,85 @@ class Settings:
         """Accept more names of hosts."""
         options = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "hosts"}
         return type(self)(**{**options, "allow_hosts": (*self.allow_hosts, *hosts)})
+
+
+# Access control: the headers Host, Origin, Authorization and Content-Type of a request, and those of every response.
+#
+# A page of another site must not reach a server on this machine. ``Host`` has to name this server, since an
+# attacker's name may resolve to 127.0.0.1 (DNS rebinding). ``Origin``, which browsers send with requests across
+# sites, has to be the server's own. Bodies need a content type that a form cannot send.
+
+Head = Mapping[bytes, bytes]  # headers by their names in lower case
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """The headers of a request by name; the first one of those that are repeated."""
+    found: dict[bytes, bytes] = dict(scope["headers"][::-1])
+    return found
+
+
+class Guard:
+    """Checks requests against the settings."""
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._token = settings.token.encode()
+        self._hosts = settings.hosts
+        self._good_hosts: set[bytes] = set()  # headers that were accepted
+        frames = f"'self' {settings.embed}" if settings.embed else "'none'"
+        policy = f"default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors {frames}"
+        self.headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+        ]
+
+    def check(self, headers: Head, scope: Scope) -> None:
+        """Check host and origin."""
+        host = headers.get(b"host", b"")
+        if host not in self._good_hosts:
+            self._check_host(host)
+        if b"origin" not in headers:
+            return
+        origin = headers[b"origin"].decode("latin-1")
+        if origin.lower() == f"{_scheme(headers, scope)}://{host.decode('latin-1').lower()}":
+            return
+        if origin not in self._settings.allow_origins:
+            raise Refusal("forbidden-origin", f"pages of {origin[:200]!r} have no access; see --allow-origin")
+
+    def _check_host(self, host: bytes) -> None:
+        text = host.decode("latin-1").lower()
+        name, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+        name = name if name and port.isdigit() else text
+        if "*" not in self._hosts and name not in self._hosts and text not in self._hosts:
+            raise Refusal("foreign-host", f"this server does not answer to the host {text[:200]!r}; see --allow-host")
+        if len(self._good_hosts) < 100:
+            self._good_hosts.add(host)
+
+    def check_token(self, headers: Head) -> None:
+        """Raise `Refusal` unless the request has the token, if there is one."""
+        if not self._token:
+            return
+        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
+            raise Refusal("missing-token", "send the token of this server as Authorization: Bearer TOKEN")
+
+
+def _scheme(headers: Head, scope: Scope) -> str:
+    """The scheme that the browser used: a proxy on this machine reports it where it ends TLS."""
+    forwarded = headers.get(b"x-forwarded-proto", b"").strip().decode("latin-1").lower()
+    client = scope.get("client")
+    if forwarded in ("http", "https") and client and is_loopback(client[0]):
+        return forwarded
+    return str(scope.get("scheme", "http"))
+
+
+def check_type(headers: Headers, allowed: Collection[str]) -> str:
+    """The media type of a body; raises `Refusal` unless it is one of the allowed ones."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in allowed:
+        raise Refusal(
+            "unsupported-media-type",
+            f"the body must be {' or '.join(allowed)}, not {kind[:100]!r}; set the header Content-Type",
+        )
+    return kind

@@ -21,12 +21,10 @@ from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from .guard import check_type
-from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
-from .problems import Refusal, closest_names, kind_of, problem
-from .requests import flag, json_response, read, trace_of, unless_gone
-from .settings import Settings
+from .networks import Hosted
+from .requests import Refusal, closest_names, flag, json_response, kind_of, problem, read, trace_of, unless_gone
+from .settings import Settings, check_type
 
 AT_ONCE = 5_000_000  # bytes of a table that is answered at once
 PREVIEW = 1 << 20  # bytes of the part of a table whose columns are shown

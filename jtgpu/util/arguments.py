@@ -5,11 +5,34 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Real
 from typing import Any
 
 from ..errors import ArgumentError, closest, shown
+
+# Progress messages of long preparations: kernels to compile, engines to measure.
+
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("jtgpu_progress", default=None)
+
+
+@contextmanager
+def reporting(progress: Callable[[str], None] | None) -> Iterator[None]:
+    """Make `report` call `progress` within the block, in the same thread; None: no reports."""
+    before = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+def report(text: str) -> None:
+    """Pass a message to the function that `reporting` has set."""
+    progress = _listener.get()
+    if progress is not None:
+        progress(text)
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:

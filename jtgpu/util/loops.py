@@ -170,8 +170,10 @@ class Loops:
         """The folder where a function will be cached if the first call has to compile it, else an empty string."""
         if self._ahead(name) is not None:
             return ""
-        from .jit import is_compiled  # imports Numba
-        from .jit_cache import loops_folder
+        from .jit import (
+            is_compiled,  # imports Numba
+            loops_folder,
+        )
 
         function = getattr(importlib.import_module(self._module), name)
         return "" if is_compiled(function) else str(loops_folder())

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from .fork import new_lock
+from .system import new_lock
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

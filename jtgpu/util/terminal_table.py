@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .monospace import char_width, display_width, justified, printable
+from .text_table import char_width, display_width, justified, printable
 
 DIGITS = 6  # significant digits of a number
 GAP = "  "  # between columns

@@ -33,8 +33,7 @@ def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup
         module, reason = None, "JTGPU_LOOPS is jit"
     if module is not None:
         return Warmup(str(Path(module.__file__)), "", 0, time.perf_counter() - started)
-    from .jit import declared, is_compiled  # import Numba
-    from .jit_cache import loops_folder
+    from .jit import declared, is_compiled, loops_folder  # import Numba
 
     for name in loop_modules():
         importlib.import_module(name)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu import backends, errors
-from jtgpu.backends import auto as choice
+from jtgpu.backends import make as choice
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu
 from jtgpu.backends.gpu.backend import Gpu

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import cpu, reference
 from jtgpu.backends.base import Backend, BackendDefaults, Counts, Evidence
-from jtgpu.backends.cpu import batch, programs, zeros
+from jtgpu.backends.cpu import batch, programs
+from jtgpu.backends.cpu import programs as zeros
 from jtgpu.errors import BackendUnavailable
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork

@@ -20,8 +20,7 @@ from jtgpu.backends.wrappers.pattern import PatternBackend
 from jtgpu.formats.bundled import benchmark_files
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.compiler import model_factors, plan_model
-from jtgpu.plans.conditioning.cutset import plan_with_cutset
-from jtgpu.plans.conditioning.split import split_model
+from jtgpu.plans.conditioning import plan_with_cutset, split_model
 
 Factors = Sequence[NDArray[np.float64]]
 

@@ -14,7 +14,8 @@ from jtgpu.cases.answer_table import highest
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Answers, Solver
-from jtgpu.inference.tables import arrow_cells, encoder
+from jtgpu.inference.tables import columns as arrow_cells
+from jtgpu.inference.tables import columns as encoder
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 

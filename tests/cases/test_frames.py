@@ -15,7 +15,7 @@ from jtgpu.cases import NA_VALUES, frame_states
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
-from jtgpu.inference.tables.encoder import Encoder
+from jtgpu.inference.tables.columns import Encoder
 from jtgpu.inference.tables.plain_cells import CategoricalColumn
 from jtgpu.inference.tables.states import StateLookup
 from jtgpu.model.discrete import DiscreteModel

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from jtgpu.cases.ordered_pool import PREFETCH, map_in_order
+from jtgpu.cases.pipeline import PREFETCH, map_in_order
 
 
 def ours() -> list[str]:

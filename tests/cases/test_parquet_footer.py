@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jtgpu.cases.writing.parquet_footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
+from jtgpu.cases.writing.formats import MAGIC, body_and_footer, join_footers, shifted_row_groups
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

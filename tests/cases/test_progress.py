@@ -9,9 +9,9 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import answer_file
-from jtgpu.cases import progress as module
-from jtgpu.cases.progress import progress_of
+from jtgpu.cases import solver as module
 from jtgpu.cases.query import TableQuery
+from jtgpu.cases.solver import progress_of
 from tests.conftest import ROOT
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-from jtgpu.cases.fingerprint import file_fingerprint
+from jtgpu.cases.query import file_fingerprint
 from jtgpu.cases.reading import csv_file as csv_module
 from jtgpu.cases.writing import resumable as output_module
 from tests.cases.asia_files import N, answers, assert_same, csv_text, only, parquet, rows_done, run
@@ -77,7 +77,7 @@ def test_a_run_interrupted_anywhere_can_be_resumed(
     for after in (0, 1, 3, 7):
         with pytest.MonkeyPatch.context() as patch:
             place = {
-                "read": ("jtgpu.inference.tables.encoder.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
+                "read": ("jtgpu.inference.tables.columns.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
                 "write": "jtgpu.cases.writing.resumable.ResumableFile.append",
             }[stop]  # fmt: skip
             module, kind, method = place.rsplit(".", 2)
@@ -281,7 +281,7 @@ def test_a_run_resumes_only_with_the_same_query(
 def test_reading_is_at_most_five_chunks_ahead_of_writing(
     tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.inference.tables.encoder import Encoder
+    from jtgpu.inference.tables.columns import Encoder
 
     cases = parquet(tmp_path / "cases", rows)
     encode, append = Encoder.encode, output_module.ResumableFile.append

@@ -12,7 +12,7 @@ from jtgpu.errors import DataError, ParseError
 
 pa = pytest.importorskip("pyarrow")
 
-from jtgpu.cases.table_files import read_file  # noqa: E402 (needs pyarrow)
+from jtgpu.cases.answer_table import read_file  # noqa: E402 (needs pyarrow)
 
 ROWS = "a,b\n1,u\n2.5,NA\n,w\n"
 

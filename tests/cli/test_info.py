@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jtgpu
-from jtgpu.cli import app, system
+from jtgpu.cli import app
+from jtgpu.cli import info as system
 from jtgpu.cli.info import facts
 from jtgpu.formats import FORMATS, read, write
 from jtgpu.formats.conversion import carry

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import jtgpu
 from jtgpu import errors
 from jtgpu.cli import app
-from jtgpu.cli.answers import observation_table
+from jtgpu.cli.query import observation_table
 from jtgpu.inference.queries.information import Observation
 from jtgpu.inference.queries.text import KINDS, parse
 from jtgpu.model.network import BayesianNetwork

@@ -14,7 +14,7 @@ import pytest
 
 import jtgpu
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.util.monospace import printable as shown
+from jtgpu.util.text_table import printable as shown
 from tests.cli.commands import ALARM, ASIA, REFERENCE, process, run
 from tests.conftest import ROOT
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cluster import counts
+from jtgpu.cluster import tasks as counts
 from jtgpu.errors import ArgumentError
 from jtgpu.learn import fit
 from jtgpu.learn.parameters import coded_cases

@@ -13,9 +13,8 @@ from jtgpu.cases import answer_file
 from jtgpu.cases.options import CsvDialect
 from jtgpu.cluster import answer_files
 from jtgpu.cluster import parts as parts_module
-from jtgpu.cluster.find_cases import find_cases
 from jtgpu.cluster.parts import Division, divide
-from jtgpu.cluster.tables import inspect_files
+from jtgpu.cluster.tables import find_cases, inspect_files
 from jtgpu.errors import ParseError
 from tests.cluster.local_workers import LocalWorkers, read_parts
 from tests.support.examples import slow

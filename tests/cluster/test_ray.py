@@ -22,10 +22,11 @@ import pytest
 from typer.testing import CliRunner
 
 import jtgpu
-from jtgpu.backends.wrappers import conditioned as sliced
+from jtgpu.backends.wrappers import slices as sliced
 from jtgpu.cases import answer_file
 from jtgpu.cli import app
-from jtgpu.cluster import Cluster, RaySlices, answer_dataset, answer_files, slices
+from jtgpu.cluster import Cluster, RaySlices, answer_dataset, answer_files
+from jtgpu.cluster import datasets as slices
 from tests.conftest import ROOT
 from tests.support.patience import patience
 

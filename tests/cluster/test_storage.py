@@ -13,10 +13,10 @@ import pytest
 import jtgpu
 from jtgpu.cli.console import exit_code
 from jtgpu.cluster import answer_files
-from jtgpu.cluster.find_cases import find_cases
 from jtgpu.cluster.folder import SUCCESS
-from jtgpu.cluster.part_writer import part_name
+from jtgpu.cluster.part_reader import part_name
 from jtgpu.cluster.storage import locate
+from jtgpu.cluster.tables import find_cases
 from jtgpu.errors import JtgpuError
 from tests.cluster.local_workers import ASK, LocalWorkers, N, files_of, read_parts, table
 

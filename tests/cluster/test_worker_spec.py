@@ -22,10 +22,9 @@ from jtgpu.cases.options import CsvDialect, TableOptions
 from jtgpu.cases.query import TableQuery
 from jtgpu.cluster import Cluster
 from jtgpu.cluster.connect import Share, as_cluster, connect
-from jtgpu.cluster.part_reader import PartReader
-from jtgpu.cluster.part_writer import PartTarget
+from jtgpu.cluster.part_reader import PartReader, PartTarget
+from jtgpu.cluster.parts import WorkerSpec
 from jtgpu.cluster.worker import Job, Worker
-from jtgpu.cluster.worker_spec import WorkerSpec
 from jtgpu.errors import JtgpuError
 from tests.conftest import ROOT
 

@@ -9,8 +9,8 @@ import pytest
 
 from jtgpu import errors
 from jtgpu.device import nvcc as kernels
-from jtgpu.device.job import JOB
-from jtgpu.util.progress import reporting
+from jtgpu.device.nvcc import JOB
+from jtgpu.util.arguments import reporting
 from tests.support.examples import slow
 
 PUBLISHED = [name for name in kernels.sources() if name.startswith("published/")]

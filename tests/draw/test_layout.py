@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.draw.layered.arrange import Arrangement, arrange
-from jtgpu.draw.layered.crossings import count_crossings, reduce_crossings
-from jtgpu.draw.layered.layers import assign_layers, insert_dummies
-from jtgpu.draw.stacks import arrange_stacked
+from jtgpu.draw.layered.layers import assign_layers, count_crossings, insert_dummies, reduce_crossings
+from jtgpu.draw.network import arrange_stacked
 
 Box = tuple[int, int, int, int]
 

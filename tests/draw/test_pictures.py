@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.draw.text import percent, shortened, text_width
+from jtgpu.draw.svg import percent, shortened, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [

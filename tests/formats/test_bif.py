@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import read, write
 from jtgpu.formats.bif import rows as bif_rows
-from jtgpu.formats.bif.reader import EXACT, parse
-from jtgpu.formats.bif.writer import dumps
+from jtgpu.formats.bif.reader import EXACT, dumps, parse
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import read, write
 from jtgpu.formats.common import canonical_nodes
-from jtgpu.formats.common.noisy_max import MAX_EXPANDED, deterministic, noisy_max
-from jtgpu.formats.common.writing import identifiers, whole_numbers
-from jtgpu.formats.xdsl.reader import parse, sniff
-from jtgpu.formats.xdsl.writer import dumps
+from jtgpu.formats.common.canonical_nodes import MAX_EXPANDED, deterministic, noisy_max
+from jtgpu.formats.common.number_cursor import identifiers, whole_numbers
+from jtgpu.formats.xdsl import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks

@@ -14,8 +14,7 @@ from jtgpu.formats import read, write
 from jtgpu.formats.common import xml_text
 from jtgpu.formats.common.xml_encoding import declared_text
 from jtgpu.formats.common.xml_text import root_name
-from jtgpu.formats.xmlbif.reader import parse, sniff
-from jtgpu.formats.xmlbif.writer import dumps
+from jtgpu.formats.xmlbif import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks

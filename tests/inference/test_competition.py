@@ -20,7 +20,8 @@ import jtgpu
 from jtgpu.cli import app
 from jtgpu.errors import ImpossibleEvidence, ParseError, TableTooLarge
 from jtgpu.formats import Case, read, read_evidence_cases, read_query, write
-from jtgpu.inference.competition import Limits, conditioned, limits, solve_text, width_at_least
+from jtgpu.inference import competition as limits
+from jtgpu.inference.competition import Limits, conditioned, solve_text, width_at_least
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.inference.queries import map as queries_map
-from jtgpu.inference.queries.constrained_order import ending_with
-from jtgpu.inference.results.costs import JointCost
+from jtgpu.inference.queries.map import ending_with
+from jtgpu.inference.results.rankings import JointCost
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.ordering import order_cost
 from jtgpu.util.options import BackendName

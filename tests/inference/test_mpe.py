@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.cli import app
-from jtgpu.inference.queries.messages import Messages
+from jtgpu.inference.queries.posteriors import Messages
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu import errors, timing
-from jtgpu.backends import auto as choice
+from jtgpu import errors
+from jtgpu.backends import make as choice
+from jtgpu.formats import bundled
 from tests.model.test_network import lawn
 from tests.support import oracle
 
@@ -145,7 +146,7 @@ def test_the_package_exports_what_it_lists() -> None:
 
 
 def test_float32_raises_on_backends_without_it() -> None:
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     for name in ("cpu", "reference"):
         with pytest.raises(errors.BackendUnavailable, match="float64"):
             net.compile(name, dtype="float32")
@@ -159,7 +160,7 @@ def test_float32_raises_on_backends_without_it() -> None:
 
 def test_auto_may_choose_a_float64_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("cpu", "for this test"))
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     with net.compile(dtype="float32") as tree:
         assert tree.backend == "cpu"
         assert tree.posterior("lung")["yes"] == pytest.approx(0.055, abs=1e-12)
@@ -171,7 +172,7 @@ def test_dtype_on_the_command_line() -> None:
     from jtgpu.cli import app
 
     def ask(*more: str) -> tuple[int, str]:
-        file = str(timing.benchmark_files(["asia"])[0])
+        file = str(bundled.benchmark_files(["asia"])[0])
         done = CliRunner().invoke(app, ["query", file, "-t", "lung", *more])
         return done.exit_code, done.output
 

@@ -9,7 +9,7 @@ import pytest
 
 import jtgpu
 from jtgpu.learn import discretise, fit
-from jtgpu.util.intervals import interval_labels, intervals_of
+from jtgpu.util.text_table import interval_labels, intervals_of
 
 
 def test_quantiles_have_equal_numbers_of_rows() -> None:

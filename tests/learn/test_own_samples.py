@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import NA_VALUES
-from jtgpu.cases.table_files import write_file
+from jtgpu.cases.answer_table import write_file
 from jtgpu.formats.bundled import networks
 from jtgpu.learn import fit, structure
 from tests.support.bundled import bundled

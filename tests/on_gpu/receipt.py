@@ -29,7 +29,7 @@ RECEIPT = Path(__file__).with_name("receipt.json")
 WATCHED = (
     "cuda/**/*.cu",
     "cuda/**/*.cuh",
-    "jtgpu/backends/auto.py",
+    "jtgpu/backends/make.py",
     "jtgpu/backends/base.py",
     "jtgpu/backends/published/**/*.py",
     "jtgpu/backends/wrappers/**/*.py",

@@ -32,13 +32,13 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch import engine as batches
 from jtgpu.backends.gpu.patterns import GpuPatternCache
-from jtgpu.backends.gpu.single.configs import ENGINES, Config
-from jtgpu.backends.gpu.single.dataflow.config import DataflowConfig
 from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
+from jtgpu.backends.gpu.single.dataflow.tiling import DataflowConfig
+from jtgpu.backends.gpu.single.select import ENGINES, Config
 from jtgpu.backends.published.backend import prepare
 from jtgpu.backends.published.indextables import Shape
 from jtgpu.backends.published.rules import Rules
-from jtgpu.backends.published.workbench import Workbench
+from jtgpu.backends.published.tuning import Workbench
 from jtgpu.device.context import Device, open_device
 from jtgpu.plans.compiler import model_factors
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.backends import auto as choice
+from jtgpu.backends import make as choice
 from tests.on_gpu.conftest import ROOT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]

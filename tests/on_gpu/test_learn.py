@@ -9,12 +9,10 @@ import pytest
 
 import jtgpu
 from jtgpu.device.context import Device, device_numbers, open_device
-from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.outer_sets import outer_sets
-from jtgpu.learn.dags.candidates.tables import all_parents, candidate_tables, choose_candidates
+from jtgpu.learn.dags.candidates.tables import all_parents, candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
-from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu.base import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import (
     OrderSampler,
     run_chains,
@@ -23,18 +21,16 @@ from jtgpu.learn.dags.chains.orders import (
     steps_between_samples,
 )
 from jtgpu.learn.dags.chains.set_tables import set_tables
-from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact.gpu.exact import GpuExact
 from jtgpu.learn.dags.exact.gpu.orders import best_order, orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.priors import make_prior
-from jtgpu.learn.dags.scores.combinations import parent_masks
-from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.rules import ScoreRule, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.search.best_graph import exact_best
+from jtgpu.learn.published.filling import CpuSums, flip, start
 from jtgpu.learn.published.gpu import OrderKernels
-from jtgpu.learn.published.orders import CpuSums, flip, start
 from tests.learn.dags.data import random_table, table_of
 from tests.support.ulp import ulp_distance
 

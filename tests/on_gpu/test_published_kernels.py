@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.backends.published import arithmetic
+from jtgpu.backends.published import host as arithmetic
 from jtgpu.backends.published.indextables import Shape
 from jtgpu.backends.published.rules import Rules
-from jtgpu.backends.published.workbench import Workbench
+from jtgpu.backends.published.tuning import Workbench
 from jtgpu.device.context import Device, Launch
-from jtgpu.device.job import JOB
+from jtgpu.device.nvcc import JOB
 
 KEPT_LAST, KEPT_FIRST, KEPT_BOTH = (False, True), (True, False), (True, False, True)
 # (extents, kept): n is the product of the kept extents, m of the others

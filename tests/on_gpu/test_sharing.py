@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends import auto as choice
+from jtgpu.backends import make as choice
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident

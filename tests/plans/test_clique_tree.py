@@ -15,7 +15,7 @@ from jtgpu import errors
 from jtgpu.formats import load, networks, read
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import clique_tree as graph
-from jtgpu.plans import moral
+from jtgpu.plans import clique_tree as moral
 from jtgpu.plans.compiler import build_plan, order_graph
 from jtgpu.plans.ordering import find_order, read_num
 from tests.support.bundled import slow_when_large

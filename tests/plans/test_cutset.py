@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import errors, timing
+from jtgpu import errors
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers.devices import DevicePool
 from jtgpu.backends.wrappers.slices import Partial, SliceJob, SliceTask, on_devices, one_after_another
+from jtgpu.formats import bundled
 from jtgpu.inference.network_plan import SlicedPlan
 from jtgpu.plans import compiler
 from jtgpu.util.options import BackendName
@@ -51,7 +52,7 @@ def test_slices_sum_to_the_oracles_answers(data: st.DataObject, backend: Backend
 
 
 def test_auto_slices_make_a_plan_fit() -> None:
-    net = jtgpu.read(timing.benchmark_files(["water"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["water"])[0])
     whole = net.plan()
     limit = whole.cost().bytes // 8
     with pytest.raises(errors.TableTooLarge, match="slices"):
@@ -76,12 +77,12 @@ def test_auto_slices_make_a_plan_fit() -> None:
 
 
 def test_a_plan_that_fits_gets_no_slices() -> None:
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     assert not isinstance(net.plan(slices="auto"), SlicedPlan)
 
 
 def test_a_model_that_no_slices_make_fit_raises() -> None:
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     with pytest.raises(errors.TableTooLarge, match="it does not fit either"):
         net.plan(slices="auto", memory_limit=100)
     with pytest.raises(errors.TableTooLarge):
@@ -123,7 +124,7 @@ class Shuffled:
 
 @pytest.fixture(scope="module")
 def water() -> tuple[Any, SlicedPlan]:
-    net = jtgpu.read(timing.benchmark_files(["water"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["water"])[0])
     plan = net.plan(slices=[2, 5, 7])
     assert isinstance(plan, SlicedPlan)
     return net, plan
@@ -139,7 +140,7 @@ def same(a: Any, b: Any) -> None:
 def test_answers_have_the_same_bits_for_any_executor(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.MIN_WORK", least)
+    monkeypatch.setattr("jtgpu.backends.wrappers.slices.MIN_WORK", least)
     net, plan = water
     case = {"CBODD_12_15": 1}
     states = np.full((4, len(net)), -1)
@@ -173,7 +174,7 @@ def test_answers_have_the_same_bits_for_any_executor(
 def test_other_workers_take_the_slices_of_one_that_fails(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.MIN_WORK", 1)
+    monkeypatch.setattr("jtgpu.backends.wrappers.slices.MIN_WORK", 1)
     net, plan = water
     factors = [f.table for f in compiler.model_factors(net)]
 
@@ -193,7 +194,7 @@ def test_other_workers_take_the_slices_of_one_that_fails(
 
 
 def test_an_executor_needs_a_plan_of_slices() -> None:
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     with pytest.raises(errors.PlanError, match="slices"):
         net.plan().compile("cpu", executor=one_after_another)
 

@@ -15,23 +15,14 @@ import pytest
 
 from jtgpu.errors import OrderError, ParseError
 from jtgpu.model.markov import MarkovNetwork
-from jtgpu.plans.ordering import (
-    METHODS,
-    as_order,
-    find_order,
-    order_cost,
-    read_num,
-    read_td,
-    store,
-    write_num,
-    write_td,
-)
+from jtgpu.plans.ordering import METHODS, as_order, find_order, order_cost, read_num, read_td, write_num, write_td
+from jtgpu.plans.ordering import files as store
 from jtgpu.plans.ordering.anneal import forest_of_order, order_of_forest
-from jtgpu.plans.ordering.assemble import join_orders
-from jtgpu.plans.ordering.exact import best_order
+from jtgpu.plans.ordering.elimination import atom_cost, fill_masks, perfect_order, remove_needless_fill
 from jtgpu.plans.ordering.greedy import RULES, greedy_order
+from jtgpu.plans.ordering.incumbents import join_orders
 from jtgpu.plans.ordering.reduce import atoms, reduce_graph
-from jtgpu.plans.ordering.triangulation import atom_cost, fill_masks, perfect_order, remove_needless_fill
+from jtgpu.plans.ordering.tree_decomposition import best_order
 from jtgpu.plans.ordering.width import least_clique_bits
 from tests.support.examples import slow, some
 

@@ -12,8 +12,7 @@ from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.screen import published, reference, workers
-from jtgpu.screen.gpu.launcher import Launcher
-from jtgpu.screen.gpu.tree import Cells, DeviceTree
+from jtgpu.screen.gpu.tree import Cells, DeviceTree, Launcher
 from jtgpu.screen.published import table
 from jtgpu.screen.published.gpu import solving_set
 from tests.screen.test_outliers import RNG, column, mixed, states
@@ -100,7 +99,7 @@ def test_mixed_tables_have_the_bits_of_the_cpu(gpus: None, holes: float) -> None
 
 @pytest.mark.slow
 def test_several_gpus_have_the_bits_of_one(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.screen.gpu.several.FEWEST", 16)
+    monkeypatch.setattr("jtgpu.screen.gpu.engine.FEWEST", 16)
     same_as_cpu(RNG(3).standard_normal((200, 2)), 5, 9, devices="all")
     same_as_cpu(RNG(3).standard_normal((200, 2)), 5, 9, devices=[0, 1, 1])
 

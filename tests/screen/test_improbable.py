@@ -10,7 +10,7 @@ import pytest
 import jtgpu
 from jtgpu import DataError, screen
 from jtgpu.errors import ArgumentError
-from jtgpu.screen.improbable import cell_surprise
+from jtgpu.screen.reference import cell_surprise
 
 
 def test_surprise_is_minus_the_log_likelihood_and_names_the_least_probable_cell() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jtgpu.device.arrays import CUDA, Tensor, contiguous_strides, make_capsule
 from jtgpu.device.context import Device
-from jtgpu.device.dlpack import CUDA, Tensor, contiguous_strides, make_capsule
 
 __all__ = ["ByDlpack", "ByInterface"]
 

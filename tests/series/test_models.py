@@ -14,7 +14,7 @@ from jtgpu.errors import ArgumentError
 from jtgpu.series.autoregression import _why
 from jtgpu.series.gpu.batch import BatchResult
 from jtgpu.series.inputs import read_series
-from jtgpu.series.products import _fast_length
+from jtgpu.series.workers import _fast_length
 
 COEF = (0.6, -0.3)
 

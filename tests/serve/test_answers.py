@@ -12,7 +12,7 @@ import jtgpu
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.questions import QUESTIONS, answer
-from jtgpu.serve.questions.replies import REPLIES
+from jtgpu.serve.questions.bodies import REPLIES
 from tests.serve.client import Client, posts, together
 
 SEEN = {"xray": "yes", "smoke": ["yes", "no"]}

@@ -12,7 +12,7 @@ import pytest
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App, make_app
-from jtgpu.serve.addresses import is_loopback, url_of
+from jtgpu.serve.settings import is_loopback, url_of
 from tests.serve.client import Client
 
 

@@ -16,7 +16,7 @@ import jtgpu
 from jtgpu.formats import read
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.page_files import FOLDER
+from jtgpu.serve.page_module import FOLDER
 from tests.serve.client import Client
 
 

@@ -30,7 +30,8 @@ NAMES = [n for n, f in vars(small_loops).items() if hasattr(f, "py_func") and no
 @pytest.fixture(scope="module")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The extension module of `small_loops`."""
-    from jtgpu.util.ahead import build, glue, objects
+    from jtgpu.util.ahead import build, objects
+    from jtgpu.util.ahead import build as glue
 
     folder = tmp_path_factory.mktemp("ahead")
     entries = [objects.compile_entry(f"{MODULE}.{name}", "x86-64-v3", str(folder)) for name in NAMES]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.util import equal_rows
-from jtgpu.util.equal_rows import EqualRows, find_equal_rows
+from jtgpu.util import rows as equal_rows
+from jtgpu.util.rows import EqualRows, find_equal_rows
 
 
 def hold(found: EqualRows | None, *tables: NDArray[Any]) -> None:

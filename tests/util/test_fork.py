@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.util import fork
+from jtgpu.util import system as fork
 from jtgpu.util.lru import LRU
 from tests.conftest import ROOT
 from tests.support.examples import slow

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.util import jit, jit_cache
+from jtgpu.util import jit
+from jtgpu.util import jit as jit_cache
 from jtgpu.util.jit import compiled
 from tests.conftest import ROOT
 from tests.util import small_loops

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.util.monospace import abridged, display_width, justified, printable
+from jtgpu.util.text_table import abridged, display_width, justified, printable
 
 
 def test_width() -> None:

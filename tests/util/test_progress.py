@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jtgpu.util.progress import report, reporting
+from jtgpu.util.arguments import report, reporting
 
 
 def test_messages_go_to_the_innermost_listener() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.util.monospace import display_width, printable
 from jtgpu.util.terminal_table import TableStyle, bar, format_number, format_table
+from jtgpu.util.text_table import display_width, printable
 
 
 def test_numbers_are_aligned_at_the_decimal_point() -> None:

@@ -19,13 +19,29 @@ from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
 from .lanes import Cases, Memory, Posteriors
-from .patterns import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Groups of rows of a table of cases that observe the same variables.
+
+_loops = loops("jtgpu.backends.cpu.loops.patterns")
+
+
+def rows_by_pattern(
+    states: NDArray[np.int32], ignored: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows pattern after pattern, those of each in ascending order, the patterns in the order in which they come."""
+    # states: (n, V) int32: -1 for what is not observed
+    # ignored: (V,) bool: Variables that make no difference
+    # returns rows: (n,) int64
+    # returns ptr: (patterns + 1,) int64: Where the rows of each pattern begin
+    rows, ptr = _loops.grouped(states, ignored)
+    return rows, ptr
+
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,11 @@ import numpy as np
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
-from ...util.fork import new_lock, reset_in_child
 from ...util.loops import loops
+from ...util.system import new_lock, reset_in_child
 from ..base import BackendDefaults, BatchResult, Counts, Evidence, Result
-from .batch import answer_batch
-from .counts import count_batch
+from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
+from .lanes import Counting
 from .mixed import MixedCases
 from .records import IMPOSSIBLE
 from .runner import Runner, soft_of
@@ -24,6 +25,87 @@ from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Expected counts: the distributions of all families, summed over a table of cases.
+#
+# Rows are grouped as for posteriors (see `batch`). Every task adds its rows, in their order, to counts of its own, and
+# these are added in the order of the tasks: the bits do not depend on the number of threads.
+
+_lanes = loops("jtgpu.backends.cpu.loops.lanes")
+
+
+class _InOrder:
+    """A sum of arrays that are added in the order of their numbers, whenever they come."""
+
+    def __init__(self, cells: int):
+        self.total = np.zeros(cells)
+        self._next = 0
+        self._waiting: dict[int, NDArray[np.float64]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, number: int, counts: NDArray[np.float64]) -> None:
+        """Add array `number`; numbers are 0, 1, 2, ..."""
+        with self._lock:
+            self._waiting[number] = counts
+            while self._next in self._waiting:
+                self.total += self._waiting.pop(self._next)
+                self._next += 1
+
+
+def count_batch(
+    runner: Runner,
+    states: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+) -> Counts:
+    """See `jtgpu.backends.base.Backend.run_counts`."""
+    # runner: Of a `jtgpu.plans.program.family_program`
+    # states: (B, V) int32
+    # weights: (B,) float64: Of any sign
+    # likelihood: Variable to weights >= 0, (B, card)
+    table = Table(runner, states, likelihood or {}, None)
+    weights = np.ascontiguousarray(weights, np.float64)
+    groups = group_rows(table)
+    numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
+    for group in sorted(groups, key=lambda g: -len(g.rows)):
+        for first, _ in group.tasks():
+            numbers[id(group), first] = len(numbers)
+    sums = _InOrder(table.model.numbers.factor_cells)
+
+    def work(group: Group, first: int, last: int) -> None:
+        cells = np.zeros(len(sums.total))
+        space = runner.acquire(table.model)
+        try:
+            cached = group.program(table)
+            if cached is None:
+                for row in group.rows[first:last].tolist():
+                    _count_row(table, space, row, Counting(cells, weights))
+            else:
+                _lanes.count_lanes(
+                    lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
+                    Counting(cells, weights), runner.limit, first, last,
+                )  # fmt: skip
+        finally:
+            runner.release(space)
+        sums.add(numbers[id(group), first], cells)
+
+    run_groups(table, groups, work)
+    families = [np.array(view, order="C") for view in table.model.numbers.factor_views(sums.total)]
+    return Counts(families, table.log_evidence + table.log_scale, table.impossible)
+
+
+def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
+    """Add one row with a program of its own."""
+    case = table.case(row)
+    cached = table.get(case.state >= 0, soft_of(case))
+    try:
+        table.log_evidence[row] = table.runner.run(space, cached, case) - table.log_scale[row]
+    except ImpossibleEvidence:
+        table.log_evidence[row], table.impossible[row] = -np.inf, True
+        return
+    states = case.state[table.runner.by_rank]
+    _lanes.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
+
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
 

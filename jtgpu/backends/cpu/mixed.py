@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.fork import new_lock, reset_in_child
 from ...util.loops import loops
+from ...util.system import new_lock, reset_in_child
 from ..base import BatchResult
 from .batch import CACHE, Table, lane_memory
 from .lanes import Cases, Memory, Posteriors

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.fork import new_lock
 from ...util.loops import loops
+from ...util.system import new_lock
 from .records import Records
 
 if TYPE_CHECKING:

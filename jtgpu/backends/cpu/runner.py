@@ -10,9 +10,8 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.program import Program
-from ...util.fork import new_lock, reset_in_child
 from ...util.loops import loops
-from ...util.system import cores
+from ...util.system import cores, new_lock, reset_in_child
 from ..base import Evidence
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache

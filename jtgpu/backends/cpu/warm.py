@@ -10,8 +10,8 @@ from ..base import Evidence
 from .batch import ENOUGH
 from .engine import Cpu
 from .parallel import run_tasks
+from .programs import without_zeros
 from .queries import CpuSweep
-from .zeros import without_zeros
 
 
 def warm_up(plan: Plan) -> None:

@@ -21,10 +21,10 @@ from ..base import (
     Result,
     Session,
 )
-from ..wrappers.held_cases import HeldParts, JoinedCases
+from ..wrappers.row_queue import HeldParts, JoinedCases
 from ..wrappers.workers import Lazy
-from .program.structs import REALS
-from .single.configs import ENGINES
+from .program.records import REALS
+from .single.select import ENGINES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

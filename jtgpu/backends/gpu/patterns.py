@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
-from ...plans.conditioning.restriction import Restriction
+from ...plans.conditioning import Restriction
 from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
 from ..wrappers.pattern import Pattern, PatternBackend
 from ..wrappers.pattern_cache import PatternCache

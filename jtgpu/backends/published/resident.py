@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from ...device.context import Device, Launch
 from ...device.graph import Graph
 from ...errors import BackendUnavailable, TableTooLarge, format_bytes
-from . import arithmetic
-from .findings import Findings
+from . import host as arithmetic
 from .host import Clock
 from .indextables import IndexTable
 from .launches import LaunchBook, Step, Task, partial_sums, scratch_cells
-from .rules import Rules
+from .rules import Findings, Rules
 from .schedule import Message, Schedule
 
 _HOLD_NS = 3_000_000  # while this runs, the host queues a chunk of stages

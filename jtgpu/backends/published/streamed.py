@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...device.blas import Blas
 from ...device.context import Device, Launch
+from ...device.nvcc import Blas
 from ...errors import TableTooLarge, format_bytes
 from .host import Clock, HostEngine
 from .indextables import IndexTable
 from .launches import LaunchBook, Step, Task, partial_sums, scratch_cells
 from .rules import Rules
 from .schedule import Message, Schedule
-from .timers import NoTimer, PhaseTimer
+from .timetable import NoTimer, PhaseTimer
 
 _HOLD_NS = 150_000  # longer than the host takes to queue one message's kernels
 _UNTIMED = NoTimer()

@@ -26,8 +26,7 @@ from ..base import (
     Session,
     columns_of,
 )  # fmt: skip
-from .held_cases import HeldParts, HoldsShares, JoinedCases
-from .row_queue import RowQueue
+from .row_queue import HeldParts, HoldsShares, JoinedCases, RowQueue
 from .workers import Closable, Lazy, WorkerPool
 
 if TYPE_CHECKING:

@@ -6,15 +6,82 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
-from ...plans.conditioning.split import SplitModel
-from ..base import Backend, BatchResult, Evidence, Result, Session
-from .split import SplitBackend
+import numpy as np
+
+from ...plans.conditioning import SplitModel
+from ..base import Backend, BatchResult, Evidence, Result, Session, columns_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
+
+# A backend of a split model, queried about the variables of the original model.
+
+class SplitBackend:
+    """Answers cases of the original model that observe the split variables."""
+    # backend: Of a plan of ``split.model(...)``; closed with this object
+
+    def __init__(self, split: SplitModel, backend: Backend):
+        self.split, self.backend = split, backend
+        cards = split.cardinality
+        ptr, split_ptr = (np.concatenate([[0], np.cumsum(c)]).astype(np.int64) for c in (cards, cards[split.origin]))
+        free = ~split.observed
+        self._n_cells = int(ptr[-1])
+        self._cells = columns_of(ptr, np.flatnonzero(free).tolist())
+        self._split_cells = columns_of(split_ptr, split.first[free].tolist())
+        self._observed = np.flatnonzero(split.observed)
+        self._observed_cells = ptr[self._observed]
+
+    def targets(self, targets: Sequence[int] | None) -> list[int]:
+        """The variables of the split model whose posteriors are needed: no observed ones."""
+        observed, first = self.split.observed, self.split.first
+        wanted = np.flatnonzero(~observed) if targets is None else np.array([*targets], np.int64)
+        return list(dict.fromkeys(first[wanted[~observed[wanted]]].tolist()))
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None) -> Result:
+        """See `jtgpu.backends.base.Backend.run`; `session`: a session of the backend that answers in its place."""
+        first = self.split.first
+        case = Evidence(evidence.state[self.split.origin], {int(first[v]): w for v, w in evidence.likelihood.items()})
+        found = (self.backend if session is None else session).run(case, self.targets(targets))
+        posterior = np.zeros(self._n_cells)
+        posterior[self._cells] = found.posterior[self._split_cells]
+        posterior[self._observed_cells + evidence.state[self._observed]] = 1.0
+        return Result(posterior, found.log_evidence)
+
+    def run_batch(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        split, needed = self.split, self.targets(targets)
+        weights = {int(split.first[v]): w for v, w in (likelihood or {}).items()}
+        found = self.backend.run_batch(np.ascontiguousarray(states[:, split.origin]), weights, needed)
+        cards = split.cardinality
+        begins = np.cumsum([0, *cards[split.origin[needed]].tolist()]).tolist()
+        begin_of = dict(zip(needed, begins, strict=False))
+        wanted = range(len(cards)) if targets is None else targets
+        posterior = np.zeros((len(states), int(sum(cards[v] for v in wanted))))
+        rows = np.flatnonzero(~found.impossible)
+        column = 0
+        for v in wanted:
+            card = int(cards[v])
+            if split.observed[v]:
+                posterior[rows, column + states[rows, v]] = 1.0
+            else:
+                begin = begin_of[int(split.first[v])]
+                posterior[:, column : column + card] = found.posterior[:, begin : begin + card]
+            column += card
+        return BatchResult(posterior, found.log_evidence, found.impossible)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `jtgpu.backends.base.Backend.reload`: splitting changes no factor's numbers."""
+        self.backend.reload(factors)
+
+    def close(self) -> None:
+        """Close the backend."""
+        self.backend.close()
 
 
 class CostedBackend(Backend, Protocol):

@@ -3,7 +3,7 @@
 Observed variables connect nothing, so an elimination order that was good without evidence may be far from the best one
 of what remains (Barley with every fifth variable observed: 15 times the work). `PatternCache` wraps a backend and makes
 a new plan for a pattern, a set of observed variables, once its cases have cost enough: on the CPU a plan of the split
-model (`jtgpu.plans.conditioning.split`), on a GPU one of the restricted model (`jtgpu.plans.conditioning.restriction`).
+model (`jtgpu.plans.conditioning`), on a GPU one of the restricted model (`jtgpu.plans.conditioning`).
 
 The rule. The cost of a case is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
 same queries in the same order use the same plans. Once the cases of a pattern have cost as much as planning costs, a
@@ -27,9 +27,9 @@ import numpy as np
 
 from ...errors import JtgpuError
 from ...plans.compiler import plan_model
-from ...plans.conditioning.split import SplitModel
-from ...util.equal_rows import find_equal_rows
-from ...util.fork import new_lock, reset_in_child
+from ...plans.conditioning import SplitModel
+from ...util.rows import find_equal_rows
+from ...util.system import new_lock, reset_in_child
 from ..base import BackendDefaults, BatchResult, Counts, DeviceResult, Evidence, HeldCases, Result, Session, columns_of
 from .pattern import CostedBackend, Pattern, PatternBackend, Prepare, SplitPatternBackend
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from ..base import Counts, CountSums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...plans.plan import Plan
 
 class RowQueue:
     """Rows 0..n-1 of a table. Thread-safe.
@@ -79,3 +90,88 @@ class RowQueue:
         """Rows that no worker has taken."""
         with self._lock:
             return sum(map(self._rest, range(self._n_lanes))) + sum(last - first for first, last in self._returned)
+
+
+# `JoinedCases`: parts of a table of cases that one or several devices hold, counted together.
+#
+# A part is the same rows whatever the number of devices, and sums are added in the order of the parts: so the counts
+# are bit-identical for any number of devices.
+
+class HeldParts(Protocol):
+    """Some parts of a table of cases, on one device."""
+
+    def part_sums(self) -> Mapping[int, NDArray[np.float64]]:
+        """Of each part by its number: the counts of all families, axes in the plan's order, then the sum of ln P(e)
+        times weight, and the number of impossible cases."""
+
+    def write_log_evidence(self, out: NDArray[np.float64]) -> None:
+        """Write ln P(e) of the cases of these parts to their places in (B,)."""
+
+    def close(self) -> None:
+        """Free the memory. May be called twice."""
+
+
+@runtime_checkable
+class HoldsShares(Protocol):
+    """A backend that can hold some parts of a table, and other backends the others."""
+
+    def hold_share(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None,
+        share: tuple[int, int],
+    ) -> HeldParts:
+        """Hold every n-th part of a table from the i-th on, ``share=(i, n)``; see `Backend.hold_cases`."""
+
+
+class JoinedCases:
+    """A `jtgpu.backends.base.HeldCases`."""
+    # held: sequence of HeldParts: One a device; together all parts
+
+    def __init__(self, plan: Plan, n_cases: int, held: Sequence[HeldParts]):
+        self._plan, self._n, self._held = plan, n_cases, list(held)
+        self._pool = ThreadPoolExecutor(len(held), "jtgpu-count") if len(held) > 1 else None
+
+    def sums(self) -> CountSums:
+        if self._pool is None:
+            found = [held.part_sums() for held in self._held]
+        else:
+            found = list(self._pool.map(lambda held: held.part_sums(), self._held))
+        parts = {number: sums for some in found for number, sums in some.items()}
+        total = np.zeros(sum(self._sizes()) + 2)
+        for number in sorted(parts):
+            total += parts[number]
+        return CountSums(self._families(total), float(total[-2]), int(total[-1]))
+
+    def _sizes(self) -> list[int]:
+        plan = self._plan
+        return [plan.size(plan.table_scopes[f]) for f in range(plan.n_factors)]
+
+    def _families(self, total: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """The counts of each factor in its own shape."""
+        plan, at, found = self._plan, 0, []
+        for f, size in enumerate(self._sizes()):
+            scope = plan.table_scopes[f]
+            table = total[at : at + size].reshape([int(plan.cardinality[v]) for v in scope])
+            found.append(np.ascontiguousarray(np.transpose(table, [scope.index(v) for v in plan.factor_scopes[f]])))
+            at += size
+        return found
+
+    def log_evidence(self) -> NDArray[np.float64]:
+        found = np.zeros(self._n)
+        for held in self._held:
+            held.write_log_evidence(found)
+        return found
+
+    def counts(self) -> Counts:
+        """`sums` and `log_evidence` together."""
+        families = self.sums().families
+        log_evidence = self.log_evidence()
+        return Counts(families, log_evidence, np.isneginf(log_evidence))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        for held in self._held:
+            held.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
-from ...util.fork import new_lock, reset_in_child
+from ...util.system import new_lock, reset_in_child
 
 W = TypeVar("W")
 T = TypeVar("T")

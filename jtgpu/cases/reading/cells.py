@@ -8,27 +8,19 @@ UTF-8, a column with very many distinct texts) is left to Arrow's reader, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...inference.tables.arrow import arrow
+from ...errors import ParseError
+from ...inference.tables.arrow import arrow, arrow_csv, compute
 from ...inference.tables.plain_cells import CategoricalColumn
 from ...util.loops import loops
-from .cell_data import (
-    MAX_TEXTS,
-    NEWLINE,
-    PADDING,
-    SLOTS,
-    WORD,
-    Block,
-    Texts,
-    Wanted,
-)
+from .cell_data import MAX_TEXTS, NEWLINE, PADDING, SLOTS, WORD, Block, Texts, Wanted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
 
 _loops = loops("jtgpu.cases.reading.loops.cells")
 
@@ -109,3 +101,176 @@ def _text_column(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> Any:
     if len(out) and out.max() >= 128:
         array.validate(full=True)
     return array
+
+
+# Rows of a CSV dialect: where they end in a block of text, and their cells as Arrow columns.
+
+PARSE_SIZE = 1 << 20  # bytes that one of Arrow's threads parses at a time
+SHORT = 1 << 12  # bytes
+
+
+class ParsedRows(NamedTuple):
+    """The wanted columns of a block of rows."""
+
+    n: int
+    columns: list[Any]
+    broken: dict[int, str]  # rows with too many or too few cells, and why
+
+
+@dataclass
+class CsvRows:
+    """How the rows of a file are written."""
+
+    name: str  # the file's, for messages
+    quote: bytes  # bytes: Empty if quotes are ordinary text
+    encoding: str
+    threads: bool  # whether several cores may parse
+    # line_end, delimiter, n_columns: Known once the header has been read
+    line_end: bytes = b"\n"
+    delimiter: str = ","
+    n_columns: int = 0
+
+    # Text
+
+    def decode(self, text: bytes, line: int) -> str:
+        """Decode text that begins in some line; raises `ParseError` with the line of a wrong byte."""
+        try:
+            return text.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            line += text[: error.start].count(self.line_end)
+            byte = text[error.start]
+            raise ParseError(
+                f"byte {byte:#04x} is not {self.encoding.upper()}; specify the encoding (latin-1, cp1252)",
+                self.name, line,
+            ) from None  # fmt: skip
+
+    def in_quotes(self, text: bytes) -> bool:
+        """Whether a quote is open at the end of a text."""
+        return bool(self.quote) and count_byte(text, self.quote) % 2 == 1
+
+    def last_row_end(self, block: bytes) -> int:
+        """End of the last whole row of a block that begins with a row; 0 if there is none."""
+        end = block.rfind(self.line_end) + 1
+        if not self.quote or self.quote not in block or not self.in_quotes(block[:end]):
+            return end
+        # a cell with line ends in it, or a quote within an unquoted cell: only quotes that begin a cell count
+        before_cell = self.delimiter.encode() + b"\r\n"
+        at, outside, last = 0, 0, 0  # outside: where the text after the last quoted cell begins, -1 within a cell
+        while (found := block.find(self.quote, at)) >= 0:
+            at = found + 1
+            if outside < 0:
+                if block[at : at + 1] == self.quote:
+                    at += 1
+                else:
+                    outside = at
+            elif found == 0 or block[found - 1] in before_cell:
+                last = max(last, block.rfind(self.line_end, outside, found) + 1)
+                outside = -1
+        if outside >= 0:
+            last = max(last, block.rfind(self.line_end, outside) + 1)
+        return last
+
+    def lines_before(self, block: bytes, row: int) -> int:
+        """Number of lines of a block before one of its rows."""
+        text = block if self.encoding == "utf-8" else block.decode(self.encoding).encode()
+        return self._records(text)[row][0]
+
+    # Cells
+
+    def parse(self, block: bytes, evidence: list[int], kept: list[int], line: int) -> ParsedRows:
+        """Parse whole rows, the first of which is in some line: columns of evidence, then columns to copy."""
+        text = block if self.encoding == "utf-8" else self.decode(block, line).encode()
+        max_rows = count_byte(text, b"\n") + count_byte(text, b"\r") + 1
+        found = parse_plain_cells(text, max_rows, self, evidence, kept)
+        if found is not None:
+            return ParsedRows(*found, {})
+        pa = arrow()
+        wanted, n_evidence = [str(i) for i in (*evidence, *kept)], len(evidence)
+        broken: dict[int, str] = {}
+        try:
+            table = self._read_csv(text, wanted, n_evidence, self.threads)
+        except pa.ArrowInvalid as error:
+            self.decode(block, line)  # raises for a wrong byte, naming its line
+            table, broken = self._read_irregular(text, wanted, n_evidence, error)
+        columns = list(table.columns)
+        for j in range(n_evidence, len(columns)):  # an empty cell is null in a copied column
+            columns[j] = compute().if_else(compute().equal(columns[j], ""), None, columns[j])
+        return ParsedRows(table.num_rows, columns, broken)
+
+    def _read_csv(
+        self, text: bytes, wanted: list[str], n_evidence: int, threads: bool, skipped: list[Any] | None = None
+    ) -> Any:
+        """The wanted columns, by Arrow's reader; rows with another number of cells are listed in `skipped`."""
+        pa, reading = arrow(), arrow_csv()
+        label = pa.dictionary(pa.int32(), pa.string())
+        quoted = bool(self.quote) and self.quote in text
+
+        def skip(row: Any) -> str:
+            assert skipped is not None
+            skipped.append((row.number, row.actual_columns))
+            return "skip"
+
+        if not wanted:  # Arrow needs a column to count rows
+            wanted = ["0"]
+        return reading.read_csv(
+            pa.BufferReader(text),
+            reading.ReadOptions(
+                use_threads=threads,
+                block_size=PARSE_SIZE if threads and not quoted else len(text) + 1,
+                column_names=[str(i) for i in range(self.n_columns)],
+            ),
+            reading.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=self.quote.decode() or False,
+                newlines_in_values=quoted,
+                ignore_empty_lines=self.n_columns > 1,
+                invalid_row_handler=None if skipped is None else skip,
+            ),
+            reading.ConvertOptions(
+                column_types={w: label if i < n_evidence else pa.string() for i, w in enumerate(wanted)},
+                include_columns=wanted,
+                strings_can_be_null=False,
+            ),
+        )
+
+    def _read_irregular(
+        self, text: bytes, wanted: list[str], n_evidence: int, error: Exception
+    ) -> tuple[Any, dict[int, str]]:
+        """Parse rows some of which have too many or too few cells: those are null, and listed with the reason."""
+        records = self._records(text)
+        whole = b"".join(r if r.endswith(self.line_end) else r + self.line_end for _, r in records)
+        skipped: list[Any] = []
+        try:
+            table = self._read_csv(whole, wanted, n_evidence, False, skipped)
+        except arrow().ArrowInvalid:
+            raise ParseError(f"this CSV cannot be parsed: {error}", self.name, None) from None
+        broken = {
+            number - 1: f"{n} cell{'s' if n != 1 else ''} in a row of {self.n_columns} columns"
+            for number, n in skipped
+        }
+        good = iter(range(table.num_rows))
+        rows = [None if i in broken else next(good) for i in range(len(records))]
+        return table.take(arrow().array(rows, arrow().int64())), broken
+
+    def _records(self, text: bytes) -> list[tuple[int, bytes]]:
+        """Rows, each with the number of lines before it; slow, and used for error messages only."""
+        found: list[tuple[int, bytes]] = []
+        at = begin = first = line = 0
+        is_open = False
+        while (end := text.find(self.line_end, at) + 1) > 0:
+            is_open ^= self.in_quotes(text[at:end])
+            at, line = end, line + 1
+            if not is_open:
+                if self.n_columns == 1 or text[begin:end].strip(b"\r\n"):
+                    found.append((first, text[begin:end]))
+                begin, first = end, line
+        if begin < len(text):
+            found.append((first, text[begin:] + self.line_end))
+        return found
+
+
+def count_byte(text: bytes, byte: bytes) -> int:
+    """How often a byte occurs in a text, in time that does not depend on the number of occurrences."""
+    if len(text) < SHORT:
+        return text.count(byte)
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == byte[0]))

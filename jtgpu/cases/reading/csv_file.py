@@ -11,7 +11,7 @@ from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_csv
 from ...model.discrete import DiscreteModel
 from ..options import CsvDialect
-from .csv_rows import CsvRows, ParsedRows, count_byte
+from .cells import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation
 
 DELIMITERS = (",", ";", "\t", "|")

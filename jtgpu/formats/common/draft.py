@@ -19,8 +19,7 @@ from ...model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ...model.discrete import MAX_AXES
 from ...model.network import BayesianNetwork
 from ...util.options import ZeroRows
-from .similar import near
-from .text import Source, shortened
+from .text import Source, near, shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
 # file from exhausting the memory.

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FormatError, ParseError, shown
-from .similar import near
-from .text import Source, floats
+from .text import Source, floats, near
 
 MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply
 MAX_ELEMENTS = 20_000_000

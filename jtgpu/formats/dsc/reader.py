@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParseError, shown
+from ..common.canonical_nodes import MAX_EXPANDED
 from ..common.draft import Draft, Family, parser_of
-from ..common.noisy_max import MAX_EXPANDED
 from ..common.text import Source, Tokens, floats, unquote
 
 EXACT = "// jtgpu_rows = exact"

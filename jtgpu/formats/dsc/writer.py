@@ -9,8 +9,8 @@ from typing import Any
 from ...errors import FormatError, shown
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
+from ..common.number_cursor import identifiers, inexact, whole_numbers
 from ..common.text import number, quote
-from ..common.writing import identifiers, inexact, whole_numbers
 from .reader import EXACT
 
 

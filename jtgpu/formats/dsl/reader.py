@@ -1,7 +1,7 @@
 """DSL, the text format of GeNIe and SMILE before XDSL: reader.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
-* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.common.noisy_max`).
+* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.common.canonical_nodes`).
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
 * Blocks of other keys are skipped, whatever is between their braces; ``OBSERVATION_COST`` has blocks named ``node``
@@ -25,7 +25,7 @@ from ...errors import shown
 from ..common.canonical_nodes import Expander
 from ..common.draft import Draft, Family, parser_of
 from ..common.text import Source, Tokens, floats, unquote
-from ..xdsl.reader import SIZE, rename, reorder
+from ..xdsl import SIZE, rename, reorder
 
 PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
 MAX_DEPTH = 100

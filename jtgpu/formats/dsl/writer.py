@@ -13,9 +13,9 @@ from typing import Any
 from ...errors import FormatError
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
+from ..common.number_cursor import identifiers, inexact, whole_numbers
 from ..common.text import number, quote
-from ..common.writing import identifiers, inexact, whole_numbers
-from ..xdsl.reader import SIZE
+from ..xdsl import SIZE
 from .reader import PREFIX
 
 

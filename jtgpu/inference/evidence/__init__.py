@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from .case_table import read_known_cases
-from .kinds import Cases, Findings, Known, KnownCases, More
-from .one_case import read_findings, read_known
-from .values import one_case
+from .one_case import Cases, Findings, Known, KnownCases, More, one_case, read_findings, read_known
 
 __all__ = [
     "Cases",

@@ -11,9 +11,8 @@ import numpy as np
 from ...errors import EvidenceError, ImpossibleEvidence, UnknownState
 from ...model.discrete import DiscreteModel
 from ..tables import at_row, read_states
-from ..tables.encoder import Encoder
-from .kinds import Cases, KnownCases
-from .values import by_number, check_intervention, number_array, probability_rows, weights
+from ..tables.columns import Encoder
+from .one_case import Cases, KnownCases, by_number, check_intervention, number_array, probability_rows, weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

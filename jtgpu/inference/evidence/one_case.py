@@ -3,21 +3,250 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy as np
 
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ...model.state_values import StateNumber
-from .kinds import Findings, Known
-from .values import by_number, check_intervention, is_distribution, one_case, probabilities, product, weights
+from ...util.missing import is_missing
+from ...util.options import TableLike
+from ..tables import Table, is_frame, read_states
+from ..tables.arrow import as_array, is_tensor, log_copy
+from ..tables.columns import reject_repeated
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+# The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number.
+
+class Row(Protocol):
+    """A row of a data frame, or a frame of one row."""
+
+    def to_dict(self, *args: Any, **options: Any) -> Any: ...  # of pandas and Polars; not called
+
+
+# variable (name or number) -> state (name or number), or a set of states; rows: observations only
+Findings = Mapping[Any, Any] | Row
+Cases = TableLike
+
+
+class More(TypedDict, total=False):
+    """Evidence other than observations: keyword arguments of every query.
+
+    Each maps variables, by name or number, to a value:
+
+    likelihood
+        Virtual evidence: P(observation | state), weights >= 0, as an array or as a mapping from state to weight.
+    soft
+        Soft evidence (Jeffrey's rule): the posterior that the variable must have, as an array or as a mapping from
+        state to probability.
+    do
+        Interventions: the state that the variable is set to, or the probabilities with which it is set. This removes
+        the arcs from its parents.
+    """
+
+    likelihood: Mapping[Any, Any] | None
+    soft: Mapping[Any, Any] | None
+    do: Mapping[Any, Any] | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """All evidence of one case, by number."""
+
+    case: Evidence  # observations and likelihoods; interventions are entered as observations, too
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) probabilities
+    intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
+
+
+@dataclass(frozen=True)
+class KnownCases:
+    """All evidence of a table of B cases, by number."""
+
+    states: NDArray[np.int32]  # (B, V), -1: not observed
+    likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
+    # variable -> (B, card) probabilities, NaN in cases without soft evidence
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
+    table: Table | None = None  # that the cases were read from; None: an array of state numbers
+
+
+# Checks of what users give for one variable: weights, probabilities, and each variable once.
+
+SUM_TOLERANCE = 1e-6  # largest accepted difference between 1 and the sum of probabilities that a user typed
+
+_EXAMPLES = {
+    "evidence": "{'xray': 'yes'}",
+    "likelihood": "{'xray': [0.9, 0.2]}",
+    "soft": "{'xray': [0.7, 0.3]}",
+    "do": "{'smoke': 'yes'}",
+    "cases": "{'xray': ['yes', 'no', None]}",
+}
+
+
+def one_case(model: DiscreteModel, given: Findings | None) -> Findings | None:
+    """Observations as a mapping without variables that are not observed."""
+    # given: mapping, row of a data frame, or data frame of one row: A mapping names variables only; its values None,
+    #     NaN and NA mean "not observed". A row is read as tables are: its other columns are ignored. Anything else is
+    #     returned as it is.
+    if isinstance(given, Mapping):
+        if not any(map(is_missing, given.values())):
+            return given
+        return {v: state for v, state in given.items() if not is_missing(state) or model.index(v) < 0}  # v is known
+    row: Any = given
+    if hasattr(row, "index") and hasattr(row, "items") and getattr(row, "ndim", 0) == 1:  # a row of a pandas frame
+        names = [*map(str, row.index)]
+        reject_repeated(names, names, "the row")
+        row = {name: [state] for name, (_, state) in zip(names, row.items(), strict=True)}
+    elif not is_frame(row) or not (hasattr(row, "columns") or hasattr(row, "column_names")):
+        return given
+    states, _ = read_states(model, row)
+    if len(states) != 1:
+        raise EvidenceError(
+            f"the evidence is a data frame of {len(states)} rows, expected one; posteriors_batch and predict_proba "
+            "take tables of cases"
+        )
+    return {model.variables[v]: StateNumber(s) for v, s in enumerate(states[0].tolist()) if s >= 0}
+
+
+def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterator[tuple[int, Any]]:
+    """Iterate over a mapping from variables to values as pairs (number, value)."""
+    # what: The argument's name, for messages
+    # raises EvidenceError: If `given` is not a mapping, or has a variable by name and by number.
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise EvidenceError(
+            f"{what} must be a mapping such as {_EXAMPLES[what]}, not a {type(given).__name__}: {shown(given)}"
+        )
+    seen: set[int] = set()
+    for variable, value in given.items():
+        v = model.index(variable)
+        if v in seen:
+            raise EvidenceError(f"{what} has the variable {model.variables[v]!r} twice, by name and by number")
+        seen.add(v)
+        yield v, value
+
+
+def weights(
+    model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike, what: str = ""
+) -> NDArray[np.float64]:
+    """(card,) weights of the states of a variable, from an array or a mapping from state to weight."""
+    # what: What the weights are, for messages. Default: the likelihood of the variable.
+    name, card = model.variables[v], int(model.cardinality[v])
+    what = what or f"the likelihood of {name!r}"
+    vector = _by_state(model, v, value, what) if isinstance(value, Mapping) else number_array(value, what)
+    if vector.shape != (card,):
+        raise EvidenceError(f"{what} has shape {vector.shape}, expected ({card},): one weight for each state")
+    if not np.isfinite(vector).all() or (vector < 0).any():
+        raise EvidenceError(f"{what} must have finite weights >= 0, got {shown(vector.tolist())}")
+    if not vector.any():
+        raise ImpossibleEvidence(f"{what} is zero in every state")
+    return vector
+
+
+def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: str) -> NDArray[np.float64]:
+    """Weights of the states from a mapping, which has to contain every state once."""
+    labels = model.states(v)
+    vector = np.zeros(len(labels))
+    given = np.zeros(len(labels), np.bool_)
+    for s, weight in value.items():
+        i = model.state_index(v, s)
+        found = number_array(weight, f"{what} for the state {shown(labels[i])}", "a number")
+        if found.ndim:
+            raise EvidenceError(f"{what} for the state {shown(labels[i])} must be a number, got {shown(weight)}")
+        if given[i]:
+            raise EvidenceError(f"{what} has the state {shown(labels[i])} twice, by name and by number")
+        vector[i], given[i] = float(found), True
+    if not given.all():
+        missing = [labels[i] for i in np.flatnonzero(~given)[:10].tolist()]
+        raise EvidenceError(f"{what} has no weight for {', '.join(map(shown, missing))}")
+    return vector
+
+
+def is_distribution(value: Any) -> bool:
+    """Whether the value of an intervention is a distribution over the states and not one state."""
+    return isinstance(value, (Mapping, list, tuple)) or np.ndim(value) > 0
+
+
+def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArray[np.float64]:
+    """(card,) probabilities of the states of a variable, which sum to 1."""
+    name = model.variables[v]
+    if isinstance(value, (str, AbstractSet)):
+        raise EvidenceError(f"{what} on {name!r} must be a probability for each state, got {shown(value)}")
+    vector = weights(model, v, value, f"{what} on {name!r}")
+    with np.errstate(over="ignore"):
+        total = float(vector.sum())
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise EvidenceError(f"the probabilities of {what} on {name!r} must sum to 1, but sum to {total:.9g}")
+    return np.asarray(vector / total, np.float64)
+
+
+def product(model: DiscreteModel, v: int, a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The product of two likelihoods of a variable."""
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float64] = a * b
+    if not np.isfinite(found).all():
+        raise EvidenceError(
+            f"the product of the likelihoods of {model.variables[v]!r} is too large for a number; scale one of them"
+        )
+    return found
+
+
+def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
+    """(n, card) probabilities of n cases; rows of NaN are kept."""
+    name, card = model.variables[v], int(model.cardinality[v])
+    if isinstance(value, Mapping):
+        return np.tile(probabilities(model, v, value, what), (n, 1))
+    table = number_array(value, f"{what} on {name!r}")
+    if table.ndim == 1:
+        return np.tile(probabilities(model, v, table, what), (n, 1))
+    if table.shape != (n, card):
+        raise EvidenceError(
+            f"{what} on {name!r} has shape {table.shape}, expected ({n}, {card}) or ({card},) for {n} cases and "
+            f"{card} states"
+        )
+    given = ~np.isnan(table).all(axis=1)
+    with np.errstate(over="ignore"):
+        sums = table[given].sum(axis=1)
+    # a single NaN makes the sum of its row NaN, and the comparison False
+    if not (table[given] >= 0).all() or not (np.abs(sums - 1.0) <= SUM_TOLERANCE).all():
+        raise EvidenceError(f"the probabilities of {what} on {name!r} must be >= 0, and each row must sum to 1")
+    table[given] /= sums[:, None]
+    return table
+
+
+def number_array(
+    value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True
+) -> NDArray[np.float64]:
+    """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False."""
+    # raises EvidenceError: If anything in it is not a real number; texts of digits are not.
+    if is_tensor(value):
+        value = as_array(value, what)
+        if not copy:
+            log_copy(value, np.float64, what)
+    try:
+        found = np.array(value) if copy else np.asarray(value)
+        if found.dtype.kind in "biuf" or (found.dtype.kind == "O" and not any(isinstance(x, str) for x in found.flat)):
+            return found.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")
+
+
+def check_intervention(model: DiscreteModel) -> None:
+    """Raise `EvidenceError` unless the model is a Bayesian network."""
+    if not isinstance(model, BayesianNetwork):
+        raise EvidenceError(
+            "do= requires a Bayesian network: a Markov network has no arcs that an intervention could remove"
+        )
 
 
 def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: Findings | None = None) -> Evidence:

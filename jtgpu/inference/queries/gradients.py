@@ -20,9 +20,9 @@ from ...errors import EvidenceError, NetworkError
 from ...model.network import BayesianNetwork
 from ...plans.program import derivative_program
 from ...util.arguments import choice
-from ...util.fork import new_lock
+from ...util.system import new_lock
 from ..evidence import KnownCases, read_known_cases
-from ..evidence.values import by_number, number_array
+from ..evidence.one_case import by_number, number_array
 from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
 

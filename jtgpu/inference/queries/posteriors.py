@@ -2,22 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import BackendUnavailable, ImpossibleEvidence
+from ...backends.cpu.queries import CpuSweep
+from ...backends.reference import ReferenceSweep
+from ...backends.sweep import Sweep
+from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, UnknownVariable, shown
+from ...model.discrete import DiscreteModel
+from ...plans.program import Program, collect_program, derivative_program
+from ...util.arguments import described, several
+from ...util.lru import LRU
 from ..compiled import CompiledModel
 from ..evidence import Cases, Known, KnownCases, read_known_cases
 from ..evidence.case_table import weight_rows
-from ..evidence.values import by_number
+from ..evidence.one_case import by_number
 from ..interventions import Settled
 from ..results.device import DevicePosteriors
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..soft import answer_cases
 from ..tables import at_row, is_on_device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...plans.plan import Plan
+
+# The variables of a query, by number.
+
+def as_list(names: Any, what: str) -> list[Any]:
+    """Names or numbers as a list; a single one makes a list of one."""
+    # raises EvidenceError: If `names` is neither a name, a number, nor a collection.
+    if isinstance(names, (str, int, np.integer)):
+        return [names]
+    found = several(names)
+    if found is None:
+        raise EvidenceError(
+            f"{what} must be one or several names or numbers, such as ['lung', 'bronc'], not {described(names)}"
+        )
+    return found
+
+
+def check_single(variable: Any) -> None:
+    """Raise `UnknownVariable` for several variables where a query takes one."""
+    if isinstance(variable, (list, tuple, set, frozenset)):
+        raise UnknownVariable(
+            f"posterior takes one variable, not {shown(variable)}; joint({shown(variable)}) gives the distribution of "
+            "several together, posteriors(targets=...) that of each"
+        )
+
+
+def targets_of(model: DiscreteModel, targets: str | int | Iterable[str | int] | None) -> list[int] | None:
+    """Distinct numbers of the variables whose posteriors are computed; None: all."""
+    if targets is None:
+        return None
+    return list(dict.fromkeys(model.index(t) for t in as_list(targets, "targets")))
+
+
+def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], what: str = "variables") -> list[int]:
+    """Numbers of the variables of a query."""
+    # what: Name of the argument, for messages
+    # raises UnknownVariable: If the model has no such variable.
+    # raises EvidenceError: If there is no variable, or one is repeated.
+    scope = [model.index(v) for v in as_list(variables, what)]
+    if not scope:
+        raise EvidenceError(f"{what} must name at least one variable")
+    for i, v in enumerate(scope):
+        if v in scope[:i]:
+            raise EvidenceError(f"{what} must not name {model.variables[v]!r} twice")
+    return scope
+
+
+def n_configurations(model: DiscreteModel, scope: Iterable[int]) -> int:
+    """Product of the cardinalities of some variables."""
+    return math.prod(int(model.cardinality[v]) for v in scope)
 
 
 def posteriors(
@@ -67,3 +129,62 @@ def posteriors_on_device(
         known = read_known_cases(model.model, cases, likelihood)
         result = backend.run_device(known.states, known.likelihood, targets)
     return DevicePosteriors(model.model, result, targets)
+
+
+# Programs that are run for queries by a backward pass or by derivatives, cached with their numbers.
+#
+# The backend "reference" runs them in NumPy, the definition. All others use the CPU's compiled loops: a backward pass
+# visits one small slice after the other, each of which depends on the one before, so a GPU finds no parallelism, and
+# the run to the roots alone takes a fraction of a propagation.
+
+T = TypeVar("T")
+
+MOST_MESSAGES = 4  # sets of numbers: the model's own, and those of the last interventions
+MOST_SWEEPS = 16  # programs that are cached for one set of numbers
+
+
+class Messages:
+    """The sweeps of one plan and one set of numbers, each made on first use. Thread-safe."""
+    # factors: sequence of arrays: In the order of ``plan.factor_var``
+    # backend: Name of the tree's backend
+    # threads: Cores that a sweep may use
+
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str, threads: int | None = None
+    ):
+        self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
+        self._sweeps: LRU[Hashable, Sweep] = LRU(MOST_SWEEPS)
+
+    def get(self, key: Hashable, program: Callable[[], Program]) -> Sweep:
+        """The sweep of a program that is identified by `key`."""
+        return self._sweeps.get_or_make(key, lambda: self._prepare(program()))
+
+    def _prepare(self, program: Program) -> Sweep:
+        if self._backend == "reference":
+            return ReferenceSweep(program, self.factors)
+        return CpuSweep(program, self.factors, self._threads)
+
+    def maximal(self) -> Sweep:
+        """From the factors to the roots by maximum."""
+        return self.get("maximal", lambda: collect_program(self._plan, maximal=True))
+
+    def summing(self) -> Sweep:
+        """From the factors to the roots by sum."""
+        return self.get("summing", lambda: collect_program(self._plan, maximal=False))
+
+    def derivative(self) -> Sweep:
+        """Derivatives by every entry of every factor."""
+        return self.get("derivative", lambda: derivative_program(self._plan))
+
+
+def messages_of(tree: CompiledModel, factors: Sequence[NDArray[np.float64]]) -> Messages:
+    """The sweeps for the numbers of a query: the model's, or those under interventions."""
+    # the value holds the factors, so no other list has this id while the value is cached
+    return tree.cached(
+        "messages", id(factors), lambda: Messages(tree.plan.whole, factors, tree.backend, tree.threads), MOST_MESSAGES
+    )
+
+
+def named(tree: CompiledModel, case: Evidence, run: Callable[[], T]) -> T:
+    """Call `run`; if it raises `ImpossibleEvidence`, the message names the evidence."""
+    return cast(T, tree.answer(cast(Any, lambda *_: run()), case, None))

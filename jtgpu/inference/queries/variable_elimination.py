@@ -21,7 +21,7 @@ from ...model.network import BayesianNetwork
 from ...plans.compiler import model_factors
 from ..network_plan import NetworkPlan
 from ..planning import make_plan
-from ..results.costs import JointCost
+from ..results.rankings import JointCost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,8 @@ import numpy as np
 from ...errors import ArgumentError, JtgpuError
 from ...model.discrete import DiscreteModel
 from ..tables import Table
-from .frames import make_frame, to_frame_method, unused_name
 from .marginals import as_array
-from .printed import Lazy, Printed, row_labels
+from .printed import Lazy, Printed, make_frame, row_labels, to_frame_method, unused_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

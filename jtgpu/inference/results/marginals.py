@@ -13,8 +13,7 @@ from ...util import doors
 from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import Known
 from ..tables import Table
-from .frames import make_frame, to_frame_method
-from .printed import HINT, Lazy, Printed, row_labels, state_columns
+from .printed import HINT, Lazy, Printed, make_frame, row_labels, state_columns, to_frame_method
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,7 @@ from ...errors import ArgumentError, ImpossibleEvidence
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, number, whole_number
 from ...util.text_table import quoted
-from .frames import make_frame
-from .printed import Printed
+from .printed import Printed, make_frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

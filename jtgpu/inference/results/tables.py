@@ -12,9 +12,8 @@ import numpy as np
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
 from ...util.text_table import quoted
-from .frames import make_frame, to_frame_method, unused_name
 from .marginals import Posterior, as_array, distinct_names
-from .printed import Lazy, Printed
+from .printed import Lazy, Printed, make_frame, to_frame_method, unused_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

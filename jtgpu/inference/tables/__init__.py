@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-from .distinct import column_values, distinct_values
-from .numbers import as_numbers, reject_infinite
-from .open_table import Table, is_codes, is_frame, open_table
-from .read_states import at_row, read_states
-from .tensors import as_array, is_on_device, is_tensor
+from .arrow import as_array, is_on_device, is_tensor
+from .open_table import Table, as_numbers, at_row, is_codes, is_frame, open_table, read_states, reject_infinite
+from .plain_cells import column_values, distinct_values
 
 __all__ = [
     "Table", "as_array", "as_numbers", "at_row", "column_values", "distinct_values", "is_codes", "is_frame",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
-from ...errors import JtgpuError
+import numpy as np
+
+from ...errors import EvidenceError, JtgpuError
 
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
@@ -51,3 +54,70 @@ def narwhals() -> Any:
     except ImportError:
         raise JtgpuError(_NEEDS.format("narwhals")) from None
     return nw
+
+
+# Tensors of other libraries as NumPy arrays, by DLPack: without a copy where they are in host memory.
+
+# of DLPack: memory that the CPU addresses
+CPU, CUDA_HOST, CUDA_MANAGED = 1, 3, 13
+DEVICES = {2: "CUDA device", 4: "OpenCL device", 7: "Vulkan device", 8: "Metal device", 10: "ROCm device"}
+
+_logged: set[str] = set()  # what has been said about copies
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether this is an array of another library: PyTorch, JAX, CuPy ..."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return False
+    return any(hasattr(type(value), sign) for sign in ("__dlpack__", "__cuda_array_interface__"))
+
+
+def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
+    """The NumPy array of a tensor, sharing its memory."""
+    # what: What it is, for messages
+    # raises EvidenceError: If the tensor is not in host memory, requires gradients, has a dtype that NumPy does not
+    #     have, or has been deleted.
+    device = _device(value)
+    if device:
+        raise EvidenceError(f"{what}: the tensor is on {device}, but tables are read from host memory; copy it first")
+    if getattr(value, "requires_grad", False) is True:
+        raise EvidenceError(
+            f"{what}: the tensor requires gradients, which this method does not compute; pass tensor.detach(), or use "
+            "jtgpu.interop.torch"
+        )
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+        dtype = getattr(value, "dtype", None)
+        of = "" if dtype is None else f" of dtype {dtype}"
+        reason = str(error).strip().partition("\n")[0]
+        raise EvidenceError(f"{what}: this {type(value).__name__}{of} cannot be read by DLPack: {reason}") from None
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether this is a tensor in memory that the CPU does not address."""
+    return is_tensor(value) and bool(_device(value))
+
+
+def _device(value: Any) -> str:
+    """The device of a tensor that the CPU cannot read; empty for host memory."""
+    if not hasattr(type(value), "__dlpack_device__"):
+        return "a CUDA device" if hasattr(type(value), "__cuda_array_interface__") else ""
+    try:
+        kind, number = value.__dlpack_device__()
+    except (RuntimeError, ValueError, TypeError, BufferError):  # `as_array` has the reason
+        return ""
+    if int(kind) in (CPU, CUDA_HOST, CUDA_MANAGED):
+        return ""
+    return f"{DEVICES.get(int(kind), f'a device of kind {int(kind)}')} {number}"
+
+
+def log_copy(array: np.ndarray[Any, Any], dtype: Any, what: str) -> None:
+    """Log, once for each kind, that a tensor is copied because of its dtype or its layout."""
+    wanted = np.dtype(dtype)
+    reason = f"dtype {array.dtype}" if array.dtype != wanted else "" if array.flags.c_contiguous else "strides"
+    if reason and (key := f"{what}: {reason}") not in _logged:
+        _logged.add(key)
+        logging.getLogger("jtgpu").info(
+            "%s: the tensor is copied because of its %s; a contiguous tensor of %s is not", what, reason, wanted
+        )

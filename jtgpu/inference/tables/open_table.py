@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import EvidenceError, JtgpuError
+from ...errors import DataError, EvidenceError, JtgpuError, UnknownState
 from ...model.discrete import DiscreteModel
-from .native_frame import NativeFrame, column_of_series
-from .plain_table import PlainTable
-from .tensors import as_array, is_tensor
+from ...util.missing import is_missing
+from ...util.rows import extremes
+from .arrow import as_array, is_tensor, log_copy
+from .columns import Encoder, evidence_columns
+from .plain_table import NativeFrame, PlainTable, column_of_series
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Table = NativeFrame | PlainTable
 
@@ -83,3 +88,65 @@ def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
     if found.ndim != 2:
         raise EvidenceError(f"{_EXPECTED}; got a list of {type(rows[0]).__name__}")
     return found
+
+
+# State numbers of a table of cases of any kind.
+
+def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Table | None]:
+    """State numbers of B cases, and the table that they were read from."""
+    # cases: data frame, mapping, list of mappings, array, or tensor: See `jtgpu.JunctionTree.posteriors_batch`
+    # returns states: (B, V) ndarray of int32: -1: not observed. May be `cases` itself, or share the memory of a tensor.
+    # returns table: None for an array of integers
+    # raises UnknownVariable: If no column is a variable, or the name of a column is almost that of a variable.
+    # raises UnknownState: If a cell is not a state; the message names row and column and suggests the closest state.
+    # raises EvidenceError: If `cases` is not a table, a shape or dtype is wrong, or a column occurs twice.
+    if is_tensor(cases):
+        cases = as_array(cases, "cases")
+        log_copy(cases, np.int32, "cases")
+    if is_codes(cases) and cases.shape[1] == len(model):
+        low, high = extremes(cases)
+        if (low >= -1).all() and (high < model.cardinality).all():
+            return np.ascontiguousarray(cases, np.int32), None
+    table = open_table(model, cases)
+    names = evidence_columns(model, table.names)
+    variables = [model.index(name) for name in names]
+    encoder = Encoder(model, variables, by_index=table.by_index)
+    encoded = encoder.encode([table.column(name) for name in names], table.n, first_only=True)
+    for row, reason in encoded.rejected.items():
+        raise UnknownState(at_row(table, row, reason))
+    states = np.full((table.n, len(model)), -1, np.int32)
+    states[:, variables] = encoded.codes.T
+    return states, table
+
+
+def at_row(table: Table | None, row: int, reason: str) -> str:
+    """A message about a row: ``"row 17 (index 'p2'), column 'lung': ..."``."""
+    name = f"row {row}" if table is None else table.row_name(row)
+    return f"{name}{', ' if reason.startswith('column ') else ': '}{reason}"
+
+
+# Columns of numbers of a table of any kind.
+
+def as_numbers(column: Any) -> NDArray[np.float64] | None:
+    """A column of a table as numbers, NaN where they are missing; None if it holds something else."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
+        return column.astype(np.float64)
+    if hasattr(column, "type"):  # Arrow
+        kind = str(column.type)
+        if not kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal", "null")):
+            return None
+        column = column.cast("double")
+        return np.asarray(column.fill_null(np.nan).to_numpy(), np.float64)
+    cells = column.tolist() if isinstance(column, np.ndarray) else column
+    if not isinstance(cells, list) or (isinstance(column, np.ndarray) and column.dtype.kind in "Mm"):
+        return None
+    if not all(is_missing(c) or (isinstance(c, (int, float, np.number)) and not isinstance(c, bool)) for c in cells):
+        return None
+    return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
+
+
+def reject_infinite(table: Table, name: str, x: NDArray[np.float64]) -> None:
+    """Raise for the first infinite cell of a column, if there is one."""
+    infinite = np.isinf(x)
+    if infinite.any():
+        raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")

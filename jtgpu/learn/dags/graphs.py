@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import NetworkError, UnknownVariable, closest
+from ...model.graph import find_cycle
+from ...model.network import BayesianNetwork
+from ...util.arguments import number
+from ..columns import cpt_from_counts
+from ..parameters.families import read_structure
+from .scores.coded import NO_STATE
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import networkx
     from numpy.typing import NDArray
 
+    from .constraints import Constraints
+    from .scores.coded import CodedTable
 
 def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """[u, v]: whether the graph has the arc u -> v."""
@@ -87,3 +100,97 @@ def _pattern(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The equivalence class: both directions of an arc that is not compelled."""
     compelled = compelled_arcs(arcs)
     return np.asarray(arcs | (arcs & ~compelled).T)
+
+
+# Networks of learned graphs: CPTs from the data.
+
+def fitted_network(
+    table: CodedTable,
+    arcs: NDArray[np.bool_],
+    ess: float,
+    known: dict[tuple[int, ...], NDArray[np.float64]] | None = None,
+) -> BayesianNetwork:
+    """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu."""
+    # arcs: (n, n) ndarray of bool: [parent, child]
+    # ess: Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur
+    # known: CPTs by family (parents, child), which is looked up and extended: for several graphs of the same table
+    # raises ArgumentError: If `ess` is negative or NaN.
+    # raises TableTooLarge: If a CPT has more than 1e8 entries.
+    ess = number("ess", ess, least=0.0)
+    known = {} if known is None else known
+    weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
+    parents, cpts = {}, {}
+    for v, name in enumerate(table.names):
+        family = (*np.flatnonzero(arcs[:, v]).tolist(), v)
+        if family not in known:
+            cards = [len(table.states[u]) for u in family]
+            columns = [table.codes[u].astype(np.int64) for u in family]
+            if table.has_gaps:
+                columns = [np.where(column == NO_STATE, -1, column) for column in columns]
+            known[family] = cpt_from_counts(columns, cards, weights, ess / math.prod(cards))
+        cpts[name] = known[family]
+        parents[name] = [table.names[u] for u in family[:-1]]
+    return BayesianNetwork(dict(zip(table.names, table.states, strict=True)), parents, cpts)
+
+
+# `start_graph`: the graph from which a search or a chain starts, checked.
+
+def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> NDArray[np.bool_] | None:
+    """The arcs [parent, child] of a start graph, (n, n); None if there is none."""
+    # start: network, graph, mapping from child to parents, iterable of (parent, child), or None: Variables without arcs
+    #     need not be named
+    # raises UnknownVariable: If a name is not a variable.
+    # raises NetworkError: If it is no such graph, has a cycle, or breaks a constraint; the message names the arc.
+    if start is None:
+        return None
+    number = {name: v for v, name in enumerate(names)}
+    arcs = np.zeros((len(names), len(names)), np.bool_)
+    for child, parents in _parents(start).items():
+        for name in (child, *parents):
+            if name not in number:
+                raise UnknownVariable(f"the start graph has {name!r}, which is no column{closest(name, number)}")
+        arcs[[number[u] for u in parents], number[child]] = True
+    cycle = find_cycle([np.flatnonzero(c).tolist() for c in arcs.T], [np.flatnonzero(r).tolist() for r in arcs])
+    if cycle:
+        raise NetworkError(f"the start graph has a cycle: {' -> '.join(repr(names[v]) for v in cycle)}")
+    for wrong, what in (
+        (arcs & constraints.forbidden, "has the arc {}, which is forbidden or against the tiers"),
+        (constraints.required & ~arcs, "does not have the required arc {}"),
+    ):
+        if wrong.any():
+            u, v = np.argwhere(wrong)[0]
+            raise NetworkError(f"the start graph {what.format(f'{names[u]!r} -> {names[v]!r}')}")
+    many = np.flatnonzero(arcs.sum(axis=0) > constraints.max_parents)
+    if len(many):
+        v = int(many[0])
+        raise NetworkError(
+            f"the start graph has {arcs[:, v].sum()} parents of {names[v]!r}, more than max_parents="
+            f"{constraints.max_parents[v]}"
+        )
+    return arcs
+
+
+def start_order(arcs: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The smallest order of the variables that a graph allows."""
+    left, order = np.ones(len(arcs), np.bool_), list[int]()
+    while left.any():
+        v = int(np.flatnonzero(left & ~arcs[left].any(axis=0))[0])
+        order.append(v)
+        left[v] = False
+    return np.array(order, np.int64)
+
+
+def _parents(start: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(start, (list, tuple, set, frozenset)):
+        found: dict[str, tuple[str, ...]] = {}
+        for arc in _pairs(start):
+            found[str(arc[1])] = (*found.get(str(arc[1]), ()), str(arc[0]))
+        return found
+    return read_structure(start).parents
+
+
+def _pairs(start: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    for arc in start:
+        if isinstance(arc, str) or not hasattr(arc, "__len__") or len(arc) != 2:
+            raise NetworkError(f"the arcs of the start graph must be pairs (parent, child), not {arc!r}")
+        yield arc[0], arc[1]

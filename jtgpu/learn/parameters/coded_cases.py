@@ -11,8 +11,8 @@ import numpy as np
 from ...errors import DataError, closest
 from ...inference.tables.columns import evidence_columns
 from ...model.directed import DirectedModel
-from ...util.equal_rows import find_equal_rows
 from ...util.missing import MissingReport
+from ...util.rows import find_equal_rows
 from ...util.system import free_memory
 from .sources import CaseSource, CodedChunk
 

@@ -16,12 +16,11 @@ from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import read_cases, weighted_chunks
 from .em import Iteration, Rule
 from .expectation import BACKENDS
-from .families import MAX_ENTRIES
+from .families import MAX_ENTRIES, read_structure
 from .result import Fit
 from .runs import Running, count, fit_em, fit_stepwise
 from .setup import set_up
 from .sources import open_source
-from .structures import read_structure
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

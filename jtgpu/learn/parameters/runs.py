@@ -11,13 +11,11 @@ import numpy as np
 
 from .checkpoint import Checkpoint
 from .coded_cases import Block, CodedCases
-from .em import EMState, Iteration, Problem, Rule, first_state, run_em
+from .em import EMState, Iteration, Problem, Rule, first_state, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, impossible_row
 from .families import available_counts, family_shapes, log_score, maximise, network_of
-from .result import Fit
+from .result import Fit, standard_errors
 from .setup import Setup
-from .standard_errors import standard_errors
-from .stepwise import run_stepwise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

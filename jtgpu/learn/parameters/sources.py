@@ -15,13 +15,12 @@ from ...cases.options import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_codes, is_tensor, open_table
-from ...inference.tables.encoder import Encoder
+from ...inference.tables.columns import Encoder
 from ...inference.tables.plain_cells import CategoricalColumn
 from ...model.discrete import DiscreteModel
 from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes
-from .likelihood_cells import LikelihoodCells
-from .state_names import labels_of
+from .likelihood_cells import LikelihoodCells, labels_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,8 +5,7 @@ combinatorial number system. A move exchanges two variables of an order; only th
 again. `jtgpu.learn.posterior` is the current method.
 """
 
-from .filling import score_cache
-from .orders import OrderSamples, sample_orders
+from .filling import OrderSamples, sample_orders, score_cache
 from .score_cache import ScoreCache, published_seconds, table_bytes
 
 __all__ = ["OrderSamples", "ScoreCache", "published_seconds", "sample_orders", "score_cache", "table_bytes"]

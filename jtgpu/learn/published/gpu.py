@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...device.context import Device, device_numbers, open_device
+from ...device.context import Device, Memory, device_numbers, open_device
 from ...device.driver import Arguments, Kernels, most_shared
-from ...device.memory import Memory
 from ...errors import TableTooLarge, format_bytes
-from ..dags.scores.combinations import binomial_table, n_parent_sets
-from .sets import SetRange, split
+from ..dags.scores.rules import binomial_table, n_parent_sets
+from .score_cache import SetRange, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,7 @@ zeros need no special treatment.
 
 from __future__ import annotations
 
-from .layout import lay_out, program_arrays
-from .lower import LOWERINGS, PRICE, lower, relowered
+from .lower import LOWERINGS, PRICE, lay_out, lower, program_arrays, relowered
 from .program import ContractionProgram
 
 __all__ = ["LOWERINGS", "PRICE", "ContractionProgram", "lay_out", "lower", "program_arrays", "relowered"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..arrays import COLLECT, DISTRIBUTE, POSTERIOR
-from .forest import ContractionForest
+from ..balance import ContractionForest
 
 UNIT = -1  # in place of a table of empty scope that contains 1
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from .elimination import LEVEL_ENTRIES, OBJECTIVES, OrderCost, order_cost
-from .files import as_order, read_num, write_num
-from .result import Improvement, OrderResult
-from .rounds import warm_up
-from .search import METHODS, find_order
+from .files import Improvement, OrderResult, as_order, read_num, write_num
+from .search import METHODS, find_order, warm_up
 from .tree_decomposition import read_td, write_td
 
 __all__ = [

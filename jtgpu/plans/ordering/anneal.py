@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from ...util.array_types import Matrix
 from ...util.elementary import exp, log
 from ...util.loops import loops
-from .bitmasks import bits
-from .reduce import Atom
-from .triangulation import fill_masks, remove_needless_fill
+from .elimination import fill_masks, remove_needless_fill
+from .reduce import Atom, bits
 
 _loops = loops("jtgpu.plans.ordering.loops.regions")
 

@@ -1,6 +1,6 @@
 """Greedy elimination orders: min-fill, min-weight and the like, and noisy mixtures of these rules.
 
-The graph is a list of bit masks (see `jtgpu.plans.ordering.bitmasks`).
+The graph is a list of bit masks (see `jtgpu.plans.ordering.reduce`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...util.elementary import log
-from .bitmasks import bits
+from .reduce import bits
 
 
 @functools.lru_cache(1 << 16)

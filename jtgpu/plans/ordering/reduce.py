@@ -14,7 +14,8 @@ least two states (tests/plans/test_ordering.py verifies each rule over all order
   separator contains both or neither, and so do the cliques of a minimal triangulation.
 
 A variable with one state adds no entries, and then a triangulation that is not minimal can be better. The rules are
-applied nevertheless; optimality is claimed only if the lower bound proves it (see `jtgpu.plans.ordering.exact`).
+applied nevertheless; optimality is claimed only if the lower bound proves it (see
+`jtgpu.plans.ordering.tree_decomposition`).
 
 *Almost simplicial* vertices (simplicial but for one neighbour u) are safe for the largest clique when v has no fewer
 states than u and v's closed neighbourhood is no larger than a lower bound (van den Eijkhof, Bodlaender, Koster 2007).
@@ -29,7 +30,18 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .bitmasks import bits
+# Sets of vertices as Python ints: bit u of ``masks[v]`` says whether u and v are neighbours.
+#
+# Up to some thousand vertices this is the fastest representation in pure Python, and it needs no compiler.
+
+def bits(mask: int) -> list[int]:
+    """Positions of the set bits, ascending."""
+    out = []
+    while mask:
+        low = mask & -mask
+        out.append(low.bit_length() - 1)
+        mask ^= low
+    return out
 
 
 class Atom(NamedTuple):

@@ -2,18 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...device.memory import Memory
+from ...device.context import Device, Launch, Memory
 from ...errors import TableTooLarge, format_bytes
-from .launcher import BLOCK, Launcher
-from .structs import BOXES, CURVE, DIAGONALS, GATHER, LEVELS, SORT, TREE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# The parameters of the kernels in cuda/screen, field for field; see layout.cuh, build.cu and knn.cu.
+
+LEVELS = 6  # of a tree
+
+_P, _U = np.uint64, np.uint32
+
+
+def _struct(pointers: str, numbers: str, inner: np.dtype | None = None) -> np.dtype:
+    """A struct of pointers and 32-bit numbers, after a tree if there is one, padded to 8 bytes."""
+    names, last = pointers.split(), numbers.split()
+    fields: list[tuple[str, object]] = [] if inner is None else [("tree", inner)]
+    fields += [(n, _P) for n in names] + [(n, _U) for n in last]
+    return np.dtype([*fields, *([("pad", _U)] if len(last) % 2 else [])])
+
+
+TREE = np.dtype(
+    [
+        *((n, _P) for n in ("numbers", "words", "counts", "sides", "agreed", "centres", "planes")),
+        *((n, _U) for n in ("n_rows", "n_leaves", "n_numbers", "n_planes", "n_groups", "n_levels")),
+        ("first", _U, LEVELS),
+        ("size", _U, LEVELS),
+    ]
+)
+SEARCH = _struct("numbers words cuts divisors weights pairs", "n k", TREE)
+CURVE = _struct("x edges columns keys rows", "n n_columns n_edges n_used bits")
+SORT = _struct("keys rows keys_out rows_out counts", "n n_tiles shift pad")
+GATHER = _struct("cells rows groups counts counts_out empty", "n n_columns")
+BOXES = _struct("", "level pad", TREE)
+DIAGONALS = _struct("found", "n leaves is_squared pad", TREE)
+
+
+# Launches of the kernels in cuda/screen, and the device memory that an engine owns.
+
+BLOCK = 256  # threads of a block
+SLOTS = 256  # parameters that may be queued at the same time
+SLOT_BYTES = 256
+
+
+class Launcher:
+    """A stream of a device, and memory that is freed together. Used inside ``device.active()``."""
+
+    def __init__(self, device: Device):
+        self.device = device
+        self.memory = Memory(device)
+        self.stream: Any = device.stream()
+        self._slots = self.memory.empty(SLOTS * SLOT_BYTES)
+        self._next = 0
+
+    def launch(
+        self, file: str, name: str, blocks: int, job: np.dtype[Any], fields: Mapping[str, Any], *,
+        threads: int = BLOCK, ways: int = 16,
+    ) -> None:  # fmt: skip
+        """Queue a kernel with a struct of parameters."""
+        if not blocks:
+            return
+        record = np.zeros(1, job)
+        for field, value in fields.items():
+            record[field] = value
+        if self._next == SLOTS:
+            self.stream.synchronize()
+            self._next = 0
+        address = self._slots + self._next * SLOT_BYTES
+        self._next += 1
+        self.device.upload(address, record.view(np.uint8), self.stream)
+        function = self.device.function(file, name, ways=ways)
+        self.device.launch(Launch(function, (blocks, 1, 1), (threads, 1, 1), address, 0), self.stream)
+
+    def put(self, array: NDArray[Any]) -> int:
+        """Copy an array to new device memory; its address."""
+        return self.memory.put(array, self.stream)
+
+    def get(self, address: int, n: int, dtype: Any) -> NDArray[Any]:
+        """Copy n numbers to the host, after what is queued."""
+        found = np.empty(n, dtype)
+        if n:
+            self.device.download(found, address, self.stream)
+        self.stream.synchronize()
+        self._next = 0
+        return found
+
+    def close(self) -> None:
+        """Wait for what is queued and free everything."""
+        self.stream.synchronize()
+        self.memory.close()
+        self.stream = None  # it must be destroyed while the context is current
+
+
+class Buffers:
+    """Device memory for the rows of a search."""
+    # size: Rows that fit, a multiple of 32
+
+    def __init__(self, launcher: Launcher, size: int, n_numbers: int, n_words: int):
+        self._launcher, self.size = launcher, size
+        self._memory = Memory(launcher.device)
+        widths = {
+            "numbers": 8 * n_numbers, "words": 8 * n_words, "new_numbers": 8 * n_numbers, "new_words": 8 * n_words,
+            "rows": 4, "cuts": 8, "divisors": 8, "weights": 8,
+        }  # fmt: skip
+        try:
+            self._at = {name: self._memory.empty(width * size) for name, width in widths.items()}
+            self._at["pairs"] = self._memory.empty(8)
+        except BaseException:
+            self._memory.close()
+            raise
+
+    def __getitem__(self, name: str) -> int:
+        return self._at[name]
+
+    def put(self, name: str, array: NDArray[Any]) -> int:
+        """Copy an array to the memory of that name; its address."""
+        if array.size:
+            self._launcher.device.upload(self._at[name], np.ascontiguousarray(array), self._launcher.stream)
+            self._launcher.stream.synchronize()
+        return self._at[name]
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._memory.close()
+
 
 GROUP, WARPS, TILE, DIGITS = 32, 8, 2048, 256  # as in cuda/screen
 SAMPLE, EDGES = 1 << 14, 1 << 10  # rows, and quantiles of each column, that define the curve

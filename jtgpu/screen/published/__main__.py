@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ...errors import JtgpuError
-from ...util.progress import report as progress
+from ...util.arguments import report as progress
 from .table import PUBLISHED, measure, measure_modes, report
 
 

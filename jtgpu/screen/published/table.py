@@ -11,7 +11,7 @@ import numpy as np
 from ...device.context import open_device
 from ...errors import JtgpuError
 from ...util.text_table import format_table
-from ..gpu.launcher import Launcher
+from ..gpu.tree import Launcher
 from .gpu.selection import SelectionJob
 from .gpu.solving_set import MODES, solve
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...device.arrays import DeviceArray
-from ...device.context import Device, open_device
-from ...device.memory import Memory
+from ...device.context import Device, Memory, open_device
 from ...errors import ArgumentError
 from . import batch, schur
-from .devices import on_devices, opened
+from .batch import on_devices, opened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

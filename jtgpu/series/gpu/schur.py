@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...device.context import Memory
 from ...device.driver import Arguments, loaded_kernels
-from ...device.memory import Memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

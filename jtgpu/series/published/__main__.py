@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ...util.progress import report as progress
+from ...util.arguments import report as progress
 from .table import measure, report
 
 

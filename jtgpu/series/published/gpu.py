@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...device.context import open_device
+from ...device.context import Memory, open_device
 from ...device.driver import Arguments, loaded_kernels
-from ...device.memory import Memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,18 +10,17 @@ import msgspec
 
 from ...errors import ArgumentError
 from ...inference.queries import text
-from ...inference.queries.scope import as_list
+from ...inference.queries.posteriors import as_list
 from ...inference.results.configurations import Explanation
 from ...inference.results.sensitivities import Parameter
 from ...inference.tree import JunctionTree
 from ...util.arguments import whole_number
 from . import bodies
-from .cases import answer_cases
-from .form import Form, by_state, check_size, known_of
-from .rounding import rounded
+from .bodies import rounded
+from .cases import Form, answer_cases, by_state, check_size, known_of
 
 if TYPE_CHECKING:
-    from . import replies
+    from . import bodies as replies
 
 MAX_K = 1000  # configurations of an answer
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends.cpu import batch
-from jtgpu.backends.cpu.patterns import rows_by_pattern
+from jtgpu.backends.cpu.batch import rows_by_pattern
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.examples import examples

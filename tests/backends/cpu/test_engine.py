@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner, zeros
+from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
+from jtgpu.backends.cpu import programs as zeros
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
+from jtgpu.formats import bundled
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.loops import loops
@@ -197,7 +199,7 @@ def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
 
 
 def network(name: str) -> BayesianNetwork:
-    net = jtgpu.read(timing.benchmark_files([name])[0])
+    net = jtgpu.read(bundled.benchmark_files([name])[0])
     assert isinstance(net, BayesianNetwork)
     return net
 

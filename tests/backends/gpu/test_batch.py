@@ -17,19 +17,17 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu.batch import codegen, generated
+from jtgpu.backends.gpu.batch import codegen as batch_parts
 from jtgpu.backends.gpu.batch import engine as batch
-from jtgpu.backends.gpu.batch import partition as batch_parts
+from jtgpu.backends.gpu.batch import records as batch_sums
 from jtgpu.backends.gpu.batch import records as batch_tables
-from jtgpu.backends.gpu.batch import split_sums as batch_sums
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
-from jtgpu.backends.gpu.batch.buffers import Buffers
-from jtgpu.backends.gpu.batch.chunk import Chunk, answers_to_rows, enter_evidence
+from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
-from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
-from jtgpu.backends.gpu.program import contractions as shapes
-from jtgpu.backends.gpu.program.contractions import binary_program
-from jtgpu.backends.gpu.program.structs import NONE
+from jtgpu.backends.gpu.batch.tiling import find_sparsity
+from jtgpu.backends.gpu.program import records as shapes
+from jtgpu.backends.gpu.program.records import NONE, binary_program
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device

@@ -17,21 +17,19 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence, columns_of
-from jtgpu.backends.gpu.program.bounds import least_root
-from jtgpu.backends.gpu.program.contractions import binary_program, loops_of
-from jtgpu.backends.gpu.program.layout import scaled_factors
+from jtgpu.backends.gpu.program.layout import least_root, scaled_factors
+from jtgpu.backends.gpu.program.records import binary_program, loops_of
 from jtgpu.backends.gpu.single.dataflow import graph as work_graph
 from jtgpu.backends.gpu.single.dataflow import schedule as schedules
 from jtgpu.backends.gpu.single.dataflow import tiling
-from jtgpu.backends.gpu.single.dataflow.config import DEFAULT, DataflowConfig
 from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
-from jtgpu.backends.gpu.single.dataflow.records import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR
-from jtgpu.backends.gpu.single.dataflow.restricted import RestrictedFactors
+from jtgpu.backends.gpu.single.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR, RestrictedFactors
 from jtgpu.backends.gpu.single.dataflow.schedule import Schedule, make_schedule
+from jtgpu.backends.gpu.single.dataflow.tiling import DEFAULT, DataflowConfig
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device
 from jtgpu.model.markov import MarkovNetwork
-from jtgpu.plans.conditioning.restriction import Restriction
+from jtgpu.plans.conditioning import Restriction
 from jtgpu.plans.lowering import LOWERINGS
 from tests.backends.gpu.engines import ON_GPU, agree, as_evidence, dataflow_engine, tables
 from tests.plans.test_plan import chain

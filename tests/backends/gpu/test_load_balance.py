@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu import timing
 from jtgpu.backends.gpu.batch.buffers import SLOTS, Slot, chunk_size
 from jtgpu.backends.gpu.batch.table import Table
+from jtgpu.formats import bundled
 from jtgpu.plans.plan import Plan
 from tests.backends.gpu.test_shared_tables import Engine, Event, a_table, on_devices
 from tests.support.examples import slow
@@ -115,7 +115,7 @@ class Timed(Engine):
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    found: Plan = jtgpu.read(timing.benchmark_files(["asia"])[0]).plan().plan
+    found: Plan = jtgpu.read(bundled.benchmark_files(["asia"])[0]).plan().plan
     return found
 
 

@@ -12,9 +12,8 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.gpu.batch import buffers, engine
-from jtgpu.device import dlpack
-from jtgpu.device.context import Device
-from jtgpu.device.memory import Memory
+from jtgpu.device import arrays as dlpack
+from jtgpu.device.context import Device, Memory
 from jtgpu.errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownState
 from tests.backends.gpu.test_counts import two_parts
 from tests.backends.test_counts import random_states

@@ -17,10 +17,10 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu import patterns
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend, call_microseconds
-from jtgpu.backends.gpu.single.dataflow.restricted import RestrictedFactors
+from jtgpu.backends.gpu.single.dataflow.graph import RestrictedFactors
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
-from jtgpu.plans.conditioning.restriction import Restriction
+from jtgpu.plans.conditioning import Restriction
 from tests.backends.gpu.engines import ON_GPU, as_evidence, tables
 from tests.plans.test_plan import chain
 from tests.support import random_nets

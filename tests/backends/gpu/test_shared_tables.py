@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 import jtgpu
-from jtgpu import timing
 from jtgpu.backends.gpu.batch.buffers import Slot
 from jtgpu.backends.gpu.batch.engine import BatchEngine
 from jtgpu.backends.gpu.batch.table import Table
 from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError
+from jtgpu.formats import bundled
 from jtgpu.plans.plan import Plan
 
 SIZE = 64  # cases of a chunk
@@ -127,7 +127,7 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    found: Plan = jtgpu.read(timing.benchmark_files(["asia"])[0]).plan().plan
+    found: Plan = jtgpu.read(bundled.benchmark_files(["asia"])[0]).plan().plan
     return found
 
 

@@ -17,8 +17,8 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.published.backend import Indexed, prepare
-from jtgpu.backends.published.figures import PUBLISHED
 from jtgpu.backends.published.measure import tree_figures
+from jtgpu.backends.published.timetable import PUBLISHED
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.compiler import model_factors
 from tests.plans.test_plan import chain

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jtgpu.backends.published.indextables import Shape
 from jtgpu.backends.published.launches import LaunchBook, Task, block_size, scratch_cells
 from jtgpu.backends.published.rules import Rules
-from jtgpu.backends.published.workbench import Workbench
+from jtgpu.backends.published.tuning import Workbench
 from jtgpu.device.context import Device
 from tests.support.examples import examples
 

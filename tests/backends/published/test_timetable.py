@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.backends.published.figures import PUBLISHED, PUBLISHED_ROWS, RATIOS, ROWS
 from jtgpu.backends.published.measure import measure
-from jtgpu.backends.published.timetable import TimeTable
+from jtgpu.backends.published.timetable import PUBLISHED, PUBLISHED_ROWS, RATIOS, ROWS, TimeTable
 from jtgpu.plans.compiler import model_factors
 from tests.plans.test_plan import chain
 
@@ -56,7 +55,7 @@ def test_published_speed_ups_are_those_of_their_times() -> None:
 @pytest.mark.slow
 def test_the_published_figures_are_drawn(table: TimeTable, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from jtgpu.reports.published_report import draw
+    from jtgpu.backends.published.measure import draw
 
     paths = draw(table, tmp_path / "figures")
     assert [p.name for p in paths] == [

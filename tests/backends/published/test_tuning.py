@@ -8,8 +8,7 @@ import pytest
 
 from jtgpu import errors
 from jtgpu.backends.published import tuning
-from jtgpu.backends.published.best_rules import Row, best_rules
-from jtgpu.backends.published.rules import Rules
+from jtgpu.backends.published.rules import Row, Rules, best_rules
 from jtgpu.device.context import Device
 from tests.backends.published.test_backend import backend_of
 from tests.plans.test_plan import chain

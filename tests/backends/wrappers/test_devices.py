@@ -12,12 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 import jtgpu
-from jtgpu import backends, timing
+from jtgpu import backends
 from jtgpu.backends import reference
 from jtgpu.backends.base import Backend, BackendDefaults, BatchResult, Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
+from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
@@ -25,7 +26,7 @@ from jtgpu.plans.plan import Plan
 
 @pytest.fixture(scope="module")
 def net() -> BayesianNetwork:
-    found = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    found = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     assert isinstance(found, BayesianNetwork)
     return found
 
@@ -247,7 +248,7 @@ def test_the_command_line_on_several_devices(
     from jtgpu.cli import app
 
     monkeypatch.setattr(backends, "free_on_devices", lambda name, devices: 1 << 30)
-    asia, cases_file, out = str(timing.benchmark_files(["asia"])[0]), tmp_path / "cases.csv", tmp_path / "out.csv"
+    asia, cases_file, out = str(bundled.benchmark_files(["asia"])[0]), tmp_path / "cases.csv", tmp_path / "out.csv"
     cases_file.write_text("xray,smoke\n" + "yes,no\nno,\n" * 500)
 
     def run(*words: str) -> Any:

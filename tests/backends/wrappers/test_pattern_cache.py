@@ -16,6 +16,7 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.wrappers import pattern_cache
+from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 from tests.support import oracle, random_nets
 
@@ -93,7 +94,7 @@ def test_tables_of_cases_are_those_of_the_usual_plan(data: st.DataObject) -> Non
 
 
 def test_a_pattern_that_recurs_gets_a_better_plan() -> None:
-    net = jtgpu.read(timing.benchmark_files(["barley"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["barley"])[0])
     assert isinstance(net, BayesianNetwork)
     plan = net.plan()
     case = timing.sample_cases(net, 1, 0.2, 1)[0]
@@ -124,7 +125,7 @@ def test_a_pattern_that_recurs_gets_a_better_plan() -> None:
 def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_cache, "MAX_PLANS", 2)
     monkeypatch.setattr(pattern_cache, "MAX_PATTERNS", 3)
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     with net.compile("cpu") as junction_tree:
         backend = junction_tree._backend
         assert isinstance(backend, pattern_cache.PatternCache)
@@ -138,7 +139,7 @@ def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("at_once")
 def test_the_memory_of_plans_is_bounded() -> None:
-    net = jtgpu.read(timing.benchmark_files(["alarm"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["alarm"])[0])
     junction_tree = net.compile("cpu")
     backend = junction_tree._backend
     assert isinstance(backend, pattern_cache.PatternCache)
@@ -152,7 +153,7 @@ def test_a_plan_without_gain_is_not_used(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(pattern_cache, "MIN_COST", 0)
     monkeypatch.setattr(pattern_cache, "PLANNING", 0)
     monkeypatch.setattr(pattern_cache, "REQUIRED_GAIN", 0.0)
-    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     junction_tree = net.compile("cpu")
     backend = junction_tree._backend
     assert isinstance(backend, pattern_cache.PatternCache)

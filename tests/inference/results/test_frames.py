@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.base import BatchResult
-from jtgpu.inference.results import frames
+from jtgpu.inference.results import printed as frames
 from tests.conftest import ROOT
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")

@@ -10,7 +10,8 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import EvidenceError
-from jtgpu.inference.tables import as_array, is_tensor, read_states, tensors
+from jtgpu.inference.tables import arrow as tensors
+from jtgpu.inference.tables import as_array, is_tensor, read_states
 from jtgpu.learn import fit
 from tests.support.bundled import bundled
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jtgpu.learn.dags.reference import all_families
-from jtgpu.learn.dags.scores.combinations import (
+from jtgpu.learn.dags.scores.rules import (
     binomial_table,
     family_of,
     n_parent_sets,

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import ArgumentError, UnknownVariable
-from jtgpu.learn.dags.candidates.family_weights import family_weights
-from jtgpu.learn.dags.constraints import make_constraints
-from jtgpu.learn.dags.priors import make_prior
-from jtgpu.learn.dags.scores.combinations import family_of
-from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.candidates.tables import family_weights
+from jtgpu.learn.dags.constraints import make_constraints, make_prior
+from jtgpu.learn.dags.scores.rules import ScoreRule, family_of
 from jtgpu.learn.dags.scores.score_table import score_families
 from tests.learn.dags.data import random_table
 

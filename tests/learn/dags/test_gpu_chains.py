@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import TableTooLarge
-from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.outer_sets import outer_sets
-from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates
+from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu import base
-from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
-from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
-from jtgpu.learn.dags.chains.gpu.starts import start_replicas, without_outer_sets
+from jtgpu.learn.dags.chains.gpu.base import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu.engines import start_replicas, without_outer_sets
 from jtgpu.learn.dags.chains.orders import (
     OrderSampler,
     run_chains,
@@ -24,8 +22,7 @@ from jtgpu.learn.dags.chains.orders import (
     steps_between_samples,
 )
 from jtgpu.learn.dags.chains.set_tables import set_tables
-from jtgpu.learn.dags.constraints import make_constraints
-from jtgpu.learn.dags.priors import make_prior
+from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.search.best_graph import graph_of_order

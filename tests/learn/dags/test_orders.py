@@ -10,15 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 from jtgpu.learn.dags import reference
-from jtgpu.learn.dags.candidates.choice import select_candidates
-from jtgpu.learn.dags.candidates.family_weights import family_weights, unsqueeze
-from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates
+from jtgpu.learn.dags.candidates.tables import (
+    CandidateTables,
+    candidate_tables,
+    choose_candidates,
+    family_weights,
+    select_candidates,
+    unsqueeze,
+)
 from jtgpu.learn.dags.chains.orders import OrderSampler, arc_probabilities, run_chains, start_chains
-from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact.posteriors import exact_by_orders
-from jtgpu.learn.dags.priors import make_prior
-from jtgpu.learn.dags.scores.combinations import parent_members
-from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.rules import ScoreRule, parent_members
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle

@@ -38,7 +38,7 @@ from jtgpu.learn.dags.reference_partitions import (
     splits_and_merges,
     swaps,
 )
-from jtgpu.learn.dags.scores.combinations import parent_masks
+from jtgpu.learn.dags.scores.rules import parent_masks
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle
 from tests.learn.dags.test_reference_partitions import PARTITIONS, random_weights

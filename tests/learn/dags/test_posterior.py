@@ -302,7 +302,7 @@ def test_average_is_exact_inference_over_graphs() -> None:
 
 
 def test_consensus_of_the_fewest_expected_errors() -> None:
-    from jtgpu.learn.dags.posterior.consensus import fewest_errors
+    from jtgpu.learn.dags.posterior.averaging import fewest_errors
 
     p = np.zeros((5, 5))
     p[0, 1], p[1, 2], p[2, 0], p[2, 3], p[3, 4], p[4, 3] = 0.9, 0.6, 0.7, 0.55, 0.4, 0.45

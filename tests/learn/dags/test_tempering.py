@@ -15,8 +15,7 @@ import jtgpu
 from jtgpu.learn.dags.chain_records import Ladder
 from jtgpu.learn.dags.chains import runs
 from jtgpu.learn.dags.chains.diagnostics import nested_r_hat, nested_r_hat_of_arcs
-from jtgpu.learn.dags.chains.partitions import PartitionSampler, ReplicaStates, advance, start_chains
-from jtgpu.learn.dags.chains.tempering import (
+from jtgpu.learn.dags.chains.engines import (
     REJECTED,
     SWAP_STEPS,
     TemperedChains,
@@ -25,13 +24,16 @@ from jtgpu.learn.dags.chains.tempering import (
     start_tempered,
     tuned,
 )
+from jtgpu.learn.dags.chains.partitions import PartitionSampler, ReplicaStates, advance, start_chains
 from jtgpu.learn.dags.reference import Weights, all_families
-from jtgpu.learn.dags.reference_partitions import Partition, partition_of, partition_score
-from jtgpu.learn.dags.reference_tempering import (
+from jtgpu.learn.dags.reference_partitions import (
+    Partition,
     exchange_probability,
     exchanges,
     exchanges_of_graphs,
     log_target,
+    partition_of,
+    partition_score,
 )
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table

@@ -14,12 +14,10 @@ from jtgpu.device.context import open_device
 from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.learn.dags import reference
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets
-from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets
+from jtgpu.learn.published.filling import CpuSums, OrderSums, aligned_rows, flip, start
 from jtgpu.learn.published.gpu import OrderKernels
-from jtgpu.learn.published.orders import CpuSums, OrderSums, flip, start
-from jtgpu.learn.published.rows import aligned_rows
-from jtgpu.learn.published.sets import members_of_ranks, ranges_of_node
+from jtgpu.learn.published.score_cache import members_of_ranks, ranges_of_node
 from tests.learn.dags.data import random_table, table_of
 from tests.support.emulated.install import installed, needs_compiler
 from tests.support.ulp import ulp_distance

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.serve.page_files import FOLDER
-from jtgpu.serve.page_module import page_module
+from jtgpu.serve.page_module import FOLDER, page_module
 from tests.serve.client import Client
 
 MODULES = sorted(FOLDER.glob("*.js"))
@@ -94,7 +93,7 @@ def test_the_module_of_a_notebook() -> None:
 
 
 def test_sizes_of_boxes_are_those_of_the_server() -> None:
-    from jtgpu.serve import map_layout
+    from jtgpu.serve import page_module as map_layout
 
     text = (FOLDER / "map.js").read_text(encoding="utf-8")
     found = re.search(r"const \[WIDTH, TITLE, ROW, MAX_ROWS\] = \[([\d, ]+)\]", text)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-from jtgpu.serve.page_files import FOLDER
+from jtgpu.serve.page_module import FOLDER
 from tests.serve.page.conftest import Site, Visit
 from tests.serve.page.hostile import PROTO, hostile_network
 from tests.serve.test_form_page import EXAMPLE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.serve.map_layout import MAX_NODES, box_size, map_layout, overview
+from jtgpu.serve.page_module import MAX_NODES, box_size, map_layout, overview
 
 
 @pytest.mark.parametrize("name", ["asia", "alarm", "hepar2"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-from jtgpu.serve.page_files import FOLDER
+from jtgpu.serve.page_module import FOLDER
 
 ROOT = Path(__file__).resolve().parents[3]
 

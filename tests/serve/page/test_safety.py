@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-from jtgpu.serve.map_layout import map_layout
+from jtgpu.serve.page_module import map_layout
 from tests.serve.page.conftest import Site
 from tests.serve.page.hostile import EQUAL, MANY, MARKUP, PROTO, hostile_network
 

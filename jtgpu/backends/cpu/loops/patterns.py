@@ -1,4 +1,4 @@
-"""Rows of a table grouped by what they observe; see `jtgpu.backends.cpu.patterns`."""
+"""Rows of a table grouped by what they observe; see `jtgpu.backends.cpu.batch`."""
 
 from __future__ import annotations
 

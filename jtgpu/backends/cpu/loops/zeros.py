@@ -1,4 +1,4 @@
-"""Contractions as lists of their non-zero terms; see `jtgpu.backends.cpu.zeros`."""
+"""Contractions as lists of their non-zero terms; see `jtgpu.backends.cpu.programs`."""
 
 from __future__ import annotations
 

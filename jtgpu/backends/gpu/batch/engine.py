@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....device.context import Device
-from ....device.memory import Memory
+from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult, DeviceResult
 from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
-from .buffers import SLOTS, Buffers, Slot
-from .chunk import GROUP, Program
+from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
 from .on_device import OnDevice
 from .records import RecordProgram
-from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
+from .tiling import find_sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from ....device import nvcc
-from ....device.context import Device
+from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
-from ....device.memory import Memory
 from ....errors import BackendUnavailable
 from ....plans.plan import Plan
-from ..program.structs import NONE
-from .chunk import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .codegen import LANE_THREADS, Kernel, generate_kernels
-from .partition import code_lines
-from .sparsity import Sparsity
+from ..program.records import NONE
+from .buffers import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
+from .codegen import LANE_THREADS, Kernel, code_lines, generate_kernels
+from .tiling import Sparsity
 
 BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address
 MOST_CASES = 1 << 18  # of a chunk

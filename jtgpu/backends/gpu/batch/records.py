@@ -11,20 +11,56 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....device.context import Device
+from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
-from ....device.memory import Memory
 from ....plans.plan import Plan
-from ..program.contractions import Binary, binary_program, loops_of
 from ..program.layout import Places, load_factors, make_places
-from ..program.structs import ANSWER, CASE_FACTOR, SLOT
-from .chunk import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .sparsity import Sparsity, find_sparsity
-from .split_sums import split_sums
-from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
+from ..program.records import ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of, loops_of
+from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
+from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, Sparsity, TileMaker, Tiles, find_sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Long sums split in two: with a lane a case no other warp helps with a sum, so every sum must be short.
+#
+# A contraction that sums over more than twice `MOST_SUM` configurations leaves its slowest summed variables in a
+# table of its own, which a second contraction sums out. A single sum of 65,536 configurations takes milliseconds, and
+# the whole level waits for it; the table costs one entry for every `MOST_SUM` multiply-adds.
+
+MOST_SUM = 128  # configurations
+
+
+def split_sums(plan: Plan, program: Binary) -> Binary:
+    """The same program without long sums; new tables follow the others."""
+    scopes = list(program.scopes)
+    steps: list[Step] = []
+
+    def add(step: Step) -> None:
+        joint = set().union(*(scopes[t] for t in step.ins))
+        summed = sorted(joint - set(scopes[step.out]), key=lambda v: int(plan.axis_rank[v]))
+        length = plan.size(tuple(summed))
+        if length <= 2 * MOST_SUM:
+            steps.append(step)
+            return
+        left: set[int] = set()
+        for v in summed:
+            if length <= MOST_SUM:
+                break
+            left.add(v)
+            length //= int(plan.cardinality[v])
+        if len(step.ins) == 1 and len(left) == len(summed):  # one variable of very many states
+            steps.append(step)
+            return
+        scopes.append(tuple(sorted(left | set(scopes[step.out]), key=lambda v: int(plan.axis_rank[v]))))
+        made = len(scopes) - 1
+        steps.append(Step(made, step.ins, False))
+        add(Step(step.out, (made,), step.posterior))
+
+    for step in program.steps:
+        add(step)
+    return Binary(tuple(steps), tuple(scopes), levels_of(plan, steps))
+
 
 LEVEL_WARPS = 4  # of a block of the levels' kernel
 CLEAR_BLOCKS = 1024

@@ -16,11 +16,10 @@ import numpy as np
 
 from ....errors import EvidenceError
 from ....plans.plan import Plan
-from ....util.equal_rows import find_equal_rows
-from ....util.rows import take_columns, take_rows
+from ....util.rows import find_equal_rows, take_columns, take_rows
 from ...base import BatchResult, ColumnResult
 from ...wrappers.row_queue import RowQueue
-from ..program.structs import NONE
+from ..program.records import NONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

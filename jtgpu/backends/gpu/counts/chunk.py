@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ....device.context import Memory
 from ....device.driver import Arguments, Kernels
-from ....device.memory import Memory
-from ..batch.chunk import GROUP, THREADS
+from ..batch.buffers import GROUP, THREADS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....device.context import Device
-from ....device.memory import Memory
+from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
 from ....plans.plan import Plan
-from ..batch.chunk import GROUP
-from ..batch.sparsity import flat_factors
-from .cases import CaseArrays, read_cases
+from ..batch.buffers import GROUP
+from ..batch.tiling import flat_factors
 from .chunk import EXTRA, CountKernels
-from .generated import GeneratedCounts, plan_generation
-from .held import PartsOnDevice
-from .program import FamilyCells
-from .records import RecordCounts
-from .scratch import Scratch
+from .generated import FamilyCells, GeneratedCounts, plan_generation
+from .held import CaseArrays, PartsOnDevice, read_cases
+from .records import RecordCounts, Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,27 +7,149 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....device.context import Device
+from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
-from ....device.memory import Memory
 from ....errors import BackendUnavailable
 from ....plans.plan import Plan
-from ..batch.chunk import GROUP, THREADS
-from ..batch.codegen import LANE_THREADS
+from ....plans.program import UNIT, derivative_program
+from ..batch.buffers import GROUP, THREADS
+from ..batch.codegen import LANE_THREADS, Kernel, Scratch, Writer, code_lines, write_kernels
 from ..batch.generated import BLOCKS, MOST_CONSTANTS, MOST_LINES, compile_kernels
-from ..batch.partition import code_lines
-from ..batch.sparsity import Sparsity, find_sparsity, flat_factors
-from ..program.structs import NONE
+from ..batch.records import split_sums
+from ..batch.tiling import Sparsity, find_sparsity, flat_factors
+from ..program.records import NONE, Binary, Step, binary_steps, levels_of
 from .chunk import CODES_KERNELS, CountChunk, enter_codes, fold
-from .codegen import generate_counting
-from .program import CountProgram, FamilyCells, count_program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# The contractions of expected counts: messages to the roots, derivatives of P(e), and each factor times its own.
+#
+# Arrays only; knows no device.
+
+@dataclass(frozen=True)
+class CountProgram:
+    """Contractions of at most two tables; tables 0..F-1 are the factors."""
+
+    binary: Binary  # messages and derivatives, then the products of the families
+    n_messages: int  # steps before these products
+    roots: tuple[int, ...]  # tables of P(e), one a component
+    root: tuple[int, ...]  # (F,) component of each factor, as a place among the roots
+    derivative: tuple[int, ...]  # (F,) table of the derivative by each factor; UNIT for the number 1
+    family: tuple[int, ...]  # (F,) table of the product of both
+
+    @property
+    def messages(self) -> Binary:
+        """The steps without the products of the families."""
+        n = self.n_messages
+        return Binary(self.binary.steps[:n], self.binary.scopes, self.binary.level[:n])
+
+
+def count_program(plan: Plan, *, split: bool) -> CountProgram:
+    """The contractions of a plan's expected counts; `split`: without long sums."""
+    base = derivative_program(plan)
+    number: dict[int, int] = {f: f for f in range(plan.n_factors)}
+    for out in base.outs:
+        number[out] = len(number)
+    scopes = [base.scopes[t] for t in number]
+    contractions = [
+        Step(number[out], tuple(number[t] for t in ins), False) for out, ins in zip(base.outs, base.ins, strict=True)
+    ]
+    binary = binary_steps(plan, scopes, contractions)
+    if split:
+        binary = split_sums(plan, binary)
+    derivative = tuple(UNIT if t == UNIT else number[t] for t in base.factor_derivative)
+    steps, all_scopes = list(binary.steps), list(binary.scopes)
+    for f, d in enumerate(derivative):
+        steps.append(Step(len(all_scopes), (f,) if d == UNIT else (f, d), False))
+        all_scopes.append(all_scopes[f])
+    family = tuple(range(len(binary.scopes), len(all_scopes)))
+    whole = Binary(tuple(steps), tuple(all_scopes), levels_of(plan, steps))
+    roots = tuple(number[t] for t in base.roots)
+    return CountProgram(whole, len(binary.steps), roots, base.factor_root, derivative, family)
+
+
+class FamilyCells:
+    """The cells of all families one after the other, axes in the plan's order, and those that may be other than zero.
+    """
+    # support: sequence of (cells,) arrays of bool: Entries of each factor that are not zero
+    # place: (K,) int64: Where each cell that may be other than zero is among all cells
+    # first: (F + 1,) int64: The first of the K cells of each family
+
+    def __init__(self, plan: Plan, support: Sequence[NDArray[np.bool_]]):
+        self.plan, self.support = plan, list(support)
+        self.place = np.flatnonzero(np.concatenate([*self.support, np.zeros(0, np.bool_)]))
+        self.first = np.cumsum([0, *(int(s.sum()) for s in self.support)])
+
+    def covers(self, flat: Sequence[NDArray[np.float64]]) -> bool:
+        """Whether factors have no other entries than these."""
+        return not any((x[~s] != 0).any() for x, s in zip(flat, self.support, strict=True))
+
+    def spread(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums of the K cells among all cells, and what follows them."""
+        n = len(self.place)
+        found = np.zeros(sum(len(s) for s in self.support) + len(sums) - n)
+        found[self.place] = sums[:n]
+        found[len(found) - (len(sums) - n) :] = sums[n:]
+        return found
+
+
+# Text of generated kernels that count: a thread a case, each family's distribution as columns of numbers.
+#
+# See `jtgpu.backends.gpu.batch.codegen` for the contractions, which are written the same way.
+
+class CountWriter(Writer):
+    """Writes the lines of one kernel that counts."""
+
+    parameters = "Lane b, Weighted c"
+
+    def __init__(
+        self, plan: Plan, sparsity: Sparsity, columns: dict[int, NDArray[np.int64]], scratch: Scratch,
+        roots: Sequence[int], *, weights: bool,
+    ):  # fmt: skip
+        super().__init__(plan, sparsity, scratch, roots, weights=weights)
+        self._columns = columns
+
+    def total(self) -> None:
+        """ln P(e), and what the products of each component are multiplied by: 0 for an impossible or a lost case."""
+        self.lines.append("double total = 0.0; bool good = true;")
+        for i, t in enumerate(self.roots):
+            value = self.entry(t, 0) if self.sparsity.nonzero[t][0] else "0.0"
+            self.lines.append(f"const double root{i} = {value}; total += log_of(root{i}); good &= root{i} >= c.least;")
+        self.lines.append("const double weight = good && at < c.n ? c.of_case[at] : 0.0;")
+        self.lines.append("b.log_evidence[at] = good ? total : c.is_exact ? -INFINITY : NAN;")
+        for i in range(len(self.roots)):
+            self.lines.append(f"const double inverse{i} = good ? weight / root{i} : 0.0;")
+            self._save(f"inverse{i}")
+
+    def answer(self, table: int, component: int) -> None:
+        """Store a family."""
+        inverse, columns = self._load(f"inverse{component}"), self._columns[table]
+        for c, column in zip(np.flatnonzero(columns >= 0).tolist(), columns[columns >= 0].tolist(), strict=True):
+            value = f"{self.entry(table, c)} * {inverse}" if self.sparsity.nonzero[table][c] else "0.0"
+            self.lines.append(f"row[{column} * (u64)b.n_cases] = {value};")
+
+
+def generate_counting(
+    plan: Plan, sparsity: Sparsity, program: CountProgram, families: FamilyCells, *, weights: bool, blocks: int
+) -> tuple[list[Kernel], int]:
+    """The kernels of a count program, and the scratch memory of a thread, in doubles; see
+    `jtgpu.backends.gpu.batch.codegen.generate_kernels`."""
+    columns = {}
+    for f, table in enumerate(program.family):
+        of = np.full(len(families.support[f]), -1, np.int64)
+        of[families.support[f]] = np.arange(families.first[f], families.first[f + 1])
+        columns[table] = of
+    home = dict(zip(program.family, program.root, strict=True))
+    make = partial(CountWriter, plan, sparsity, columns, weights=weights)
+    return write_kernels(make, sparsity, program.roots, home, blocks)
+
 
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
 MOST_CASES = 1 << 16  # of a chunk

@@ -8,21 +8,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....device.context import Device
+from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
-from ....device.memory import Memory
 from ....plans.plan import Plan
 from ....plans.program import UNIT
-from ..batch.chunk import GROUP, THREADS
+from ..batch.buffers import GROUP, THREADS
 from ..batch.records import CLEAR_BLOCKS, LEVEL_WARPS, LOOK, MOST_BLOCKS, case_factors, level_tiles
-from ..batch.sparsity import find_sparsity
+from ..batch.tiling import find_sparsity
 from ..program.layout import SECTOR, Places, evidence_chunks, load_factors, word_of
-from ..program.structs import ANSWER, CHECK, SLOT
-from .chunk import CODES_KERNELS, CountChunk, enter_codes, fold
-from .program import CountProgram, FamilyCells, count_program
+from ..program.records import ANSWER, CHECK, SLOT
+from .chunk import CODES_KERNELS, CountChunk, CountKernels, enter_codes, fold
+from .generated import CountProgram, FamilyCells, count_program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Scratch memory that the chunks of all tables use one after another.
+
+class Scratch:
+    """Scratch memory for chunks of at most `size` cases. Used inside ``device.active()``."""
+    # numbers: (int, int, int): Variables, weights of states a case, and sums of all blocks
+    # is_full: Whether more cases would not have fitted
+
+    def __init__(
+        self, device: Device, stream: Any, kernels: CountKernels, size: int, numbers: tuple[int, int, int], *,
+        is_full: bool,
+    ):  # fmt: skip
+        n_variables, n_weights, n_sums = numbers
+        self.kernels, self.size, self.n_weights, self._is_full = kernels, size, n_weights, is_full
+        self.memory = Memory(device)
+        try:
+            self.tables = kernels.scratch(self.memory, stream, size)
+            self.state = self.memory.empty(4 * n_variables * size)
+            self.weight = self.memory.empty(8 * n_weights * size)
+            self.partial = self.memory.empty(8 * n_sums)
+        except BaseException:
+            self.memory.close()
+            raise
+
+    def serves(self, size: int, n_weights: int) -> bool:
+        """Whether it serves chunks of so many cases, or has all the memory that there is."""
+        return (self.size >= size or self._is_full) and self.n_weights >= n_weights
+
 
 CELLS = 8  # of a family, that a warp sums
 T_SHARED, D_SHARED, NO_D = 1, 2, 4

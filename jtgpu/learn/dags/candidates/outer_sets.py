@@ -17,7 +17,7 @@ import numpy as np
 
 from ....util.elementary import exps
 from ....util.system import cores
-from ..scores.combinations import binomial_table, parent_members
+from ..scores.rules import binomial_table, parent_members
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,17 +9,16 @@ import numpy as np
 from ....errors import ArgumentError, DataError
 from ....util.arguments import having, whole_number
 from ..constraints import Constraints
-from ..scores.combinations import n_parent_sets
 from ..scores.gpu.problem import gpu_can_score
+from ..scores.rules import n_parent_sets
 from ..scores.score_table import ScoreTable, score_families
-from .family_weights import family_weights
-from .tables import MAX_CANDIDATES, choose_candidates
+from .tables import MAX_CANDIDATES, choose_candidates, family_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....util.options import LearnBackend
-    from ..priors import StructurePrior
+    from ..constraints import StructurePrior
     from ..scores.coded import CodedTable
     from ..scores.rules import ScoreRule
 

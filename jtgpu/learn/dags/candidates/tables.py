@@ -10,22 +10,137 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....errors import NetworkError, TableTooLarge, format_bytes
+from ....util.elementary import exps
 from ....util.loops import loops
 from ....util.system import cores, free_memory
 from ..scores.coded import CodedTable
-from ..scores.combinations import binomial_table, parent_masks, parent_members
-from ..scores.rules import CellFunctions, ScoreRule
+from ..scores.rules import CellFunctions, ScoreRule, binomial_table, parent_masks, parent_members
 from ..scores.set_values import MAX_CELLS, set_values
-from .choice import select_candidates
-from .family_weights import unsqueeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from ..constraints import Constraints
-    from ..priors import StructurePrior
+    from ..constraints import Constraints, StructurePrior
+    from ..scores.score_table import ScoreTable
+    from .outer_sets import OuterSets
+
+# Candidate parents: the few variables that carry nearly all the weight of a child's parent sets.
+
+_loops = loops("jtgpu.learn.dags.loops.candidates")
+
+MAX_EXCLUSIONS = 2000  # sets of variables that are tried as unavailable
+
+
+def select_candidates(
+    log_weights: NDArray[np.float64], members: NDArray[np.int64], n: int, k: int, required: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Candidate parents of a child, by best-first search over exclusions.
+
+    The members of the best parent set are candidates. What replaces a member u if it is not available? The best set
+    without u: its members come next, those of the best alternatives first. The rest is filled by the best weight of any
+    set that contains a variable.
+    """
+    # log_weights: (M,) ndarray of float64: Weights of the parent sets; -inf: impossible
+    # members: (M, j) ndarray of int64: Members of the sets as numbers of variables, -1 where a set has fewer
+    # n, k: Number of variables, and of candidates
+    # required: (r,) ndarray of int64: Parents that are candidates in any case
+    # returns (at most k,) ndarray of int64: Ascending. Fewer than k if no other variable is a possible parent.
+    order = np.argsort(-log_weights, kind="stable")
+    order = order[np.isfinite(log_weights[order])]
+    sets, weights = np.ascontiguousarray(members[order]), log_weights[order]
+    chosen = np.zeros(n, np.uint8)
+    chosen[required] = 1
+    scratch = np.empty((MAX_EXCLUSIONS, n), np.uint8), np.empty(MAX_EXCLUSIONS, np.int64)
+    n_chosen = _loops.search_exclusions(sets, len(required), k, chosen, *scratch)
+    if n_chosen < k:
+        best_with = np.full(n + 1, -np.inf)
+        np.maximum.at(best_with, sets, weights[:, None])
+        best_with[:n][chosen > 0] = -np.inf
+        more = np.argsort(-best_with[:n], kind="stable")[: k - n_chosen]
+        chosen[more[best_with[more] > -np.inf]] = 1
+    return np.flatnonzero(chosen)
+
+
+# How much of the posterior the parent sets of chains cover.
+
+WORD = 64  # variables of a word of bits
+
+
+def covered_shares(
+    log_weights: NDArray[np.float64],
+    max_parents: int,
+    candidates: NDArray[np.int64],
+    outer: OuterSets | None,
+    orders: NDArray[np.int64],
+    threads: int | None = None,
+) -> NDArray[np.float64]:
+    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
+    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
+    #     `ScoreTable`
+    # candidates: (n, k) ndarray of int64: -1 where there are fewer. All their sets are known.
+    # outer: The known sets with other members
+    # orders: (D, n) ndarray of int64
+    n = len(log_weights)
+    others = np.arange(max(n - 1, 1))
+    bits = np.zeros((n, -(-n // WORD)), np.uint64)  # of each squeezed number; the last is that of no member
+    bits[others, others // WORD] = np.uint64(1) << (others % WORD).astype(np.uint64)
+    bits[n - 1] = 0
+    sets = bits[parent_members(n, max_parents)].sum(axis=1)
+    position = np.argsort(orders, axis=1)
+
+    def share(v: int) -> float:
+        before = np.delete(position < position[:, [v]], v, axis=1)
+        shares = _shares(log_weights[v], sets, before @ bits[: n - 1])
+        own = candidates[v][candidates[v] >= 0]
+        inside = ~bits[own - (own > v)].sum(axis=0, dtype=np.uint64)
+        is_known = ~(sets & inside).any(axis=1)
+        if outer is not None:
+            is_known[outer.numbers[v]] = True
+        total = float(shares.sum())
+        return min(float(shares[is_known].sum()) / total, 1.0) if total else 1.0
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        return np.array(list(pool.map(share, range(n))))
+
+
+def _shares(
+    log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
+) -> NDArray[np.float64]:
+    """Posterior of each parent set of a variable, averaged over the orders."""
+    # log_weights: (M,) ndarray of float64
+    # sets: (M, W) ndarray of uint64: Bits of the squeezed numbers of their members
+    # before: (D, W) ndarray of uint64: The variables that precede this one in each order
+    found = np.zeros(len(sets))
+    for own in before:
+        allowed = np.flatnonzero(~(sets & ~own).any(axis=1))
+        logs = log_weights[allowed]
+        top = logs.max(initial=-np.inf)
+        if np.isfinite(top):
+            weights = exps(logs - top)
+            found[allowed] += weights / weights.sum()
+    return np.asarray(found / len(before))
+
+
+# ln weight of every family: its score, its prior, and -inf if the constraints exclude it.
+
+def unsqueeze(members: NDArray[np.int64], v: int) -> NDArray[np.int64]:
+    """Members of parent sets of v as numbers of variables; -1 stays."""
+    return members + (members >= v)
+
+
+def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constraints) -> NDArray[np.float64]:
+    """ln weights in the order of the table, (n, M)."""
+    n = len(table.names)
+    members = parent_members(n, table.max_parents)
+    weights = np.empty_like(table.scores)
+    for v in range(n):
+        own = unsqueeze(members, v)
+        weights[v] = table.scores[v] + prior.log_weights(v, own, n)
+        weights[v, ~constraints.possible(v, own)] = -np.inf
+    return weights
+
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _counts = loops("jtgpu.learn.dags.loops.counts")

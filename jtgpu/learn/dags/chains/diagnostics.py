@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,18 @@ from ....util.elementary import logs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# `ChainInfo`: what Markov chains visited.
+
+class ChainInfo(NamedTuple):
+    """What some steps of C chains over orders or partitions visited."""
+
+    trace: NDArray[np.float64]  # (C, samples) ndarray of float64: ln weight of the order or partition at each sample
+    # (C, n) ndarray of int64: The order of the highest weight of all steps; or the graph of the highest weight of all
+    #     samples, as parents by bits of each variable's candidates
+    best: NDArray[np.int64]
+    best_weight: NDArray[np.float64]  # (C,) ndarray of float64: -inf if there was none
+
 
 RARE = 0.01  # arcs with a probability below this, or above 1 minus this, have no R-hat
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....util.loops import loops
 from ....util.system import cores
-from .chain_info import ChainInfo
+from .diagnostics import ChainInfo
 from .set_tables import ANY, draw_sets
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from ....util.loops import loops
 from ....util.system import cores
 from ..chain_records import Ladder
-from .chain_info import ChainInfo
+from .diagnostics import ChainInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,15 +9,137 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ....errors import NetworkError, TableTooLarge, format_bytes
+from ....util.elementary import exps, logs
 from ....util.loops import loops
 from ....util.system import cores, free_memory
+from ..chains.set_tables import ANY, draw_sets, set_tables, sorted_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..candidates.tables import CandidateTables
+    from ..chain_records import SetTables
+
+# Independent graphs from exact posteriors: an order or an ordered partition first, then a parent set of each variable.
+#
+# The sums of the exact algorithms are walked backward with their terms as weights, so each graph is drawn with its
+# posterior probability, and independently of the others.
+
+_partitions = loops("jtgpu.learn.dags.loops.exact_partitions")
+
+ZERO_EXPONENT = -(1 << 40)  # of zeros in the loops
+
+
+def draw_by_orders(
+    tables: CandidateTables, exact: ExactPosterior, n_draws: int, seed: int, threads: int | None = None
+) -> NDArray[np.int64]:
+    """Draw graphs from the posterior that `exact_by_orders` computed."""
+    # tables: All other variables are candidates, ascending
+    # threads: The graphs do not depend on it
+    # returns (n_draws, n) ndarray of int64: Parents of each variable as bits of its candidates.
+    sums, forward = exact.set_sums, exact.order_sums
+    assert sums is not None
+    assert forward is not None
+    n = len(sums)
+    rng = np.random.Generator(np.random.Philox(key=[seed, 1 << 32]))
+    u = rng.random((n, n_draws))
+    before = np.empty((n, n_draws), np.int64)
+    left, rows = np.full(n_draws, (1 << n) - 1, np.int64), np.arange(n_draws)
+    for position in range(n - 1, -1, -1):  # the last variable first
+        terms = np.full((n, n_draws), -np.inf)
+        for v in range(n):
+            inside = np.flatnonzero(left >> v & 1)
+            others = left[inside] & ~np.int64(1 << v)
+            terms[v, inside] = sums[v, _squeezed(others, v)] + forward[others]
+        chosen = _choose(terms, u[position])
+        left &= ~(np.int64(1) << chosen)
+        before[chosen, rows] = _squeezed(left, chosen)
+    top = tables.log_weights.max(axis=1, keepdims=True)
+    totals = np.take_along_axis(sums, before, axis=1) + top
+    found = draw_sets(
+        *sorted_sets(tables), before, np.full_like(before, ANY), totals, rng.random((n, n_draws)), threads
+    )
+    return np.ascontiguousarray(found.T)
+
+
+def draw_by_partitions(
+    tables: CandidateTables, n_draws: int, seed: int, threads: int | None = None
+) -> NDArray[np.int64]:
+    """Draw graphs from the modular posterior; parameters and result as for `draw_by_orders`."""
+    n = len(tables.candidates)
+    every, size = (1 << n) - 1, 1 << n
+    subsets = np.arange(size)
+    n_members = sum((subsets >> v & 1 for v in range(n)), np.zeros(size, np.int64))
+    ptr = np.concatenate([[0], np.cumsum(np.int64(1) << (n - n_members))])
+    f_m, f_e = np.zeros(ptr[-1]), np.full(ptr[-1], ZERO_EXPONENT)
+    sums = np.zeros((n, n, size)), np.full((n, n, size), ZERO_EXPONENT)
+    scaled = np.ascontiguousarray(tables.log_weights - tables.log_weights.max(axis=1, keepdims=True))
+    _partitions.partition_sums(scaled, tables.masks, *sums, ptr, f_m, f_e)
+    rng = np.random.Generator(np.random.Philox(key=[seed, 1 << 33]))
+    u = rng.random((n + 1, n_draws))
+    at = ptr[(every ^ subsets[1:]) + 1] - 1  # F of all graphs with a last part
+    shares = np.ldexp(f_m[at], np.maximum(f_e[at] - f_e[at].max(), -1000))
+    last = 1 + np.searchsorted(np.cumsum(shares), u[n] * shares.sum(), side="right").clip(0, size - 2)
+    before = every ^ last
+    of_before, of_last = np.zeros((n, n_draws), np.int64), np.full((n, n_draws), ANY)
+    for depth in range(n):
+        if not before.any():
+            break
+        new = np.zeros_like(last)
+        states, state_of = np.unique(np.stack([before, last]), axis=1, return_inverse=True)
+        for number, (whole, part) in enumerate(states.T.tolist()):
+            if whole:
+                own = np.flatnonzero(state_of.reshape(-1) == number)
+                own = own[np.argsort(u[depth, own], kind="stable")]
+                drawn = np.empty(len(own), np.int64)
+                _partitions.draw_parts(*sums, ptr, f_m, f_e, whole, part, u[depth, own], drawn)
+                new[own] = drawn
+                for v in range(n):
+                    if part >> v & 1:
+                        of_before[v, own], of_last[v, own] = _squeezed(np.int64(whole), v), _squeezed(drawn, v)
+        before, last = before & ~new, new
+    chains = set_tables(tables, threads=threads)
+    totals = meeting_totals(chains, of_before, of_last)
+    found = draw_sets(chains.masks, chains.weights, of_before, of_last, totals, rng.random((n, n_draws)), threads)
+    return np.ascontiguousarray(found.T)
+
+
+def meeting_totals(tables: SetTables, before: NDArray[np.int64], met: NDArray[np.int64]) -> NDArray[np.float64]:
+    """ln of the total weight of the parent sets within `before` that have a member in `met`, unless that is `ANY`."""
+    # before, met: (n, D) ndarray of int64
+    n, k = tables.candidates.shape
+    found = np.take_along_axis(tables.sums, before, axis=1)
+    for v in range(n):
+        inside, own = met[v] != ANY, before[v].copy()
+        found[v, inside] = -np.inf
+        for j in range(k):
+            at = np.flatnonzero(inside & (met[v] >> j & 1 > 0))
+            found[v, at] = _log_sums(found[v, at], tables.hits[v, j, _squeezed(own[at], j)])
+            own[at] &= ~np.int64(1 << j)
+    return found
+
+
+def _log_sums(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln(exp(x) + exp(y))."""
+    high, low = np.maximum(x, y), np.minimum(x, y)
+    gap = np.subtract(low, high, out=np.full_like(low, -np.inf), where=low > -np.inf)
+    return np.asarray(high + logs(1.0 + exps(gap)))
+
+
+def _squeezed(sets: NDArray[np.int64] | np.int64, v: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """Sets without bit v, and the bits above it moved down by one."""
+    low = (np.int64(1) << v) - 1
+    return np.asarray((sets & low) | (sets >> (v + np.int64(1)) << v))
+
+
+def _choose(log_terms: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.int64]:
+    """A row of each column, drawn by exp(terms)."""
+    shares = exps(log_terms - log_terms.max(axis=0)).cumsum(axis=0)
+    return np.asarray((shares <= u * shares[-1]).sum(axis=0).clip(0, len(shares) - 1))
+
+
 _orders = loops("jtgpu.learn.dags.loops.exact_orders")
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
-_partitions = loops("jtgpu.learn.dags.loops.exact_partitions")
 
 MAX_BY_ORDERS, MAX_BY_PARTITIONS = 24, 15  # variables: seconds or minutes
 

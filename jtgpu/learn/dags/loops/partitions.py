@@ -6,7 +6,7 @@ a variable are drawn again if its predecessors have changed. The reversal of an 
 changes the graph. `jtgpu.learn.dags.reference_partitions` defines all moves.
 
 A chain may have replicas at other levels of a ladder (parallel tempering, MC3): level i has the weights of partitions
-to the power beta_i, and neighbouring levels exchange their states. `jtgpu.learn.dags.reference_tempering` defines it.
+to the power beta_i, and neighbouring levels exchange their states. `jtgpu.learn.dags.reference_partitions` defines it.
 """
 
 from __future__ import annotations

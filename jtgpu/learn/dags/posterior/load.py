@@ -2,23 +2,169 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....errors import ArgumentError, FormatError
-from ..npz import DAMAGED
-from ..scores.coded import CodedTable
+from ..graphs import has_cycle
+from ..npz import DAMAGED, read_file
+from ..scores.coded import NO_STATE, CodedTable
 from ..search.structure import Structure
-from .checked_contents import check_arrays, check_header
+from .averaging import PROPERTIES
 from .facts import Facts
-from .graph_sets import PROPERTIES
 from .result import StructurePosterior
-from .saved_file import read_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Checks of the contents of a posterior's file, which anyone may have written: types, shapes and ranges.
+
+ARRAYS = {
+    "codes": ("uint8", 2), "arcs": ("float64", 2), "errors": ("float64", 2), "best": ("bool", 2),
+    "graphs": ("int64", 3), "parents": ("int64", 2), "trace": ("float64", 2),
+    "path": ("float64", 2), "path_errors": ("float64", 2), "compelled": ("float64", 2),
+    "compelled_errors": ("float64", 2),
+}  # fmt: skip
+
+
+def _is_text(x: Any) -> bool:
+    return isinstance(x, str)
+
+
+def _is_whole(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and x >= 0
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and not math.isnan(x)
+
+
+def _is_positive(x: Any) -> bool:
+    return _is_number(x) and 0.0 < x < math.inf
+
+
+def _is_flag(x: Any) -> bool:
+    return isinstance(x, bool)
+
+
+def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda x: isinstance(x, list | tuple) and all(map(check, x))
+
+
+def _mapping_to(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda x: isinstance(x, dict) and bool(x) and all(map(check, x.values()))
+
+
+def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda x: x is None or check(x)
+
+
+HEADER: dict[str, Callable[[Any], bool]] = {
+    "names": _list_of(_is_text), "states": _list_of(_list_of(_is_text)), "dropped": _is_whole, "ess": _is_positive,
+    "seed": _is_whole, "facts": lambda x: isinstance(x, dict), "structure": lambda x: isinstance(x, dict),
+}  # fmt: skip
+FACTS: dict[str, Callable[[Any], bool]] = {
+    "method": _is_text, "prior": _is_text, "log_evidence": _or_none(_is_number), "converged": _is_flag,
+    "rhat": _is_number, "ess_samples": _is_number, "max_difference": _is_number, "n_steps": _is_whole,
+    "n_chains": _is_whole, "n_samples": _is_whole, "coverage": _or_none(_is_number), "low_coverage": _is_text,
+    "candidates": _or_none(_mapping_to(_list_of(_is_text))), "moves": _or_none(_mapping_to(_is_number)),
+    "notes": _list_of(_is_text), "shortfall": _list_of(_is_text), "betas": _list_of(_is_number),
+    "swap_rates": _list_of(_is_number),
+}  # fmt: skip
+STRUCTURE: dict[str, Callable[[Any], bool]] = {
+    "score": _is_number, "log_weight": _is_number, "method": _is_text, "order": _list_of(_is_text),
+}  # fmt: skip
+REQUIRED_FACTS = ("method", "prior", "notes")
+
+
+def check_header(header: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` that names a part of the header that is absent or wrong."""
+    _check(header, HEADER, HEADER, "")
+    _check(header["facts"], FACTS, REQUIRED_FACTS, "facts.")
+    _check(header["structure"], STRUCTURE, STRUCTURE, "structure.")
+    names = header["names"]
+    n = len(names)
+    if not (n > 1 and len(set(names)) == n and len(header["states"]) == n):
+        raise ValueError("names or states are wrong")
+    if not all(1 < len(s) <= NO_STATE and len(set(s)) == len(s) for s in header["states"]):
+        raise ValueError("states are wrong")
+    if sorted(header["structure"]["order"]) != sorted(names):
+        raise ValueError("structure.order is wrong")
+    candidates = header["facts"].get("candidates")
+    if candidates is not None and {*candidates, *(u for own in candidates.values() for u in own)} - {*names}:
+        raise ValueError("facts.candidates is wrong")
+    _check_parent_sets(header["parent_sets"], n)
+
+
+def _check(given: Mapping[str, Any], checks: Mapping[str, Any], required: Any, where: str) -> None:
+    for name in required:
+        if name not in given:
+            raise ValueError(f"{where}{name} is absent")
+    for name, check in checks.items():
+        if name in given and not check(given[name]):
+            raise ValueError(f"{where}{name} is wrong")
+
+
+def _check_parent_sets(every: Any, n: int) -> None:
+    if every is None:
+        return
+
+    def is_set(x: Any) -> bool:
+        return (
+            isinstance(x, list)
+            and len(x) == 2
+            and isinstance(x[0], list)
+            and all(_is_whole(u) and u < n for u in x[0])
+            and _is_number(x[1])
+            and 0.0 <= x[1] <= 1.0 + 1e-9
+        )
+
+    if not (isinstance(every, list) and len(every) == n and all(map(_list_of(is_set), every))):
+        raise ValueError("parent_sets is wrong")
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[str]]) -> None:
+    """Raise a `ValueError` that names an array that is absent or wrong."""
+    # states: sequence of sequences of str: Of the n variables
+    n = len(states)
+    for name, (kind, ndim) in ARRAYS.items():
+        if name not in arrays:
+            raise ValueError(f"{name} is absent")
+        array = arrays[name]
+        if array.dtype != np.dtype(kind) or array.ndim != ndim:
+            raise ValueError(f"{name} is an array of {array.dtype} with {array.ndim} axes")
+    codes, parents, graphs = arrays["codes"], arrays["parents"], arrays["graphs"]
+    sizes = np.array([len(s) for s in states])
+    if len(codes) != n or not codes.size or ((codes >= sizes[:, None]) & (codes != NO_STATE)).any():
+        raise ValueError("codes are those of other variables")
+    for name in ("arcs", "errors", "best"):
+        if arrays[name].shape != (n, n):
+            raise ValueError(f"{name} has the shape {arrays[name].shape}")
+    if not ((arrays["arcs"] >= 0.0) & (arrays["arcs"] <= 1.0)).all() or not (arrays["errors"] >= 0.0).all():
+        raise ValueError("arcs or errors are no probabilities")
+    for name in ("path", "path_errors", "compelled", "compelled_errors"):
+        found = arrays[name]
+        if found.shape != (n, n) or not ((found >= 0.0) & (found <= 1.0)).all():
+            raise ValueError(f"{name} has values that are no probabilities")
+    if has_cycle(arrays["best"]):
+        raise ValueError("best has a cycle")
+    own = np.arange(n)[:, None]
+    if parents.shape[0] != n or not 0 < parents.shape[1] < 64 or ((parents < -1) | (parents >= n)).any():
+        raise ValueError("parents are those of other variables")
+    known = ((parents >= 0) << np.arange(parents.shape[1])).sum(axis=1)
+    if (parents == own).any() or graphs.shape[2] != n or not graphs.size or (graphs & ~known).any():
+        raise ValueError("graphs of other variables")
+    if np.isnan(arrays["trace"]).any():
+        raise ValueError("trace has a value that is no number")
+    weights = arrays.get("weights")
+    if weights is not None and not (
+        weights.dtype == np.int64 and weights.shape == codes.shape[1:] and (weights >= 0).all() and weights.any()
+    ):
+        raise ValueError("weights are those of other rows")
 
 
 class SavedSource:

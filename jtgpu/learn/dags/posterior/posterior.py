@@ -19,16 +19,12 @@ from ....util.options import Data, Devices, LearnBackend, MissingCells, Posterio
 from ....util.system import free_memory, parse_bytes
 from ..candidates.preparation import MAX_SCREENED, require_same
 from ..chains.runs import MAX_STEPS, Stop
-from ..constraints import make_constraints
-from ..priors import make_prior
+from ..constraints import make_constraints, make_prior
+from ..graphs import start_graph
 from ..scores.coded import code_table
-from ..scores.combinations import n_parent_sets
-from ..scores.rules import ScoreRule
-from ..start_graph import start_graph
-from .chain_posterior import ChainOptions, chain_source, replicas_of
-from .chain_sets import restricted
-from .exact_posterior import exact_posterior
-from .problem import Problem
+from ..scores.rules import ScoreRule, n_parent_sets
+from .chain_posterior import ChainOptions, chain_source, replicas_of, restricted
+from .problem import Problem, exact_posterior
 from .result import StructurePosterior
 
 if TYPE_CHECKING:

@@ -11,24 +11,28 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....formats.common.files import write_bytes
-from ....inference.results.frames import make_frame, to_frame_method
-from ....inference.results.printed import Printed
+from ....inference.results.printed import Printed, make_frame, to_frame_method
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
 from ....util import doors
 from ....util.arguments import file_path, number, whole_number
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
-from ..graphs import digraph
-from ..networks import fitted_network
+from ..graphs import digraph, fitted_network
+from ..npz import file_contents
 from ..scores.coded import CodedTable, cases_like
 from ..search.structure import Structure
-from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
-from .averaging import AveragedNetworks, clique_entries
-from .consensus import fewest_errors, most_probable_first
-from .facts import Facts, Source
-from .graph_sets import PROPERTIES, arcs_of, distinct, evenly
-from .saved_file import file_contents
+from .averaging import (
+    PROPERTIES,
+    AveragedNetworks,
+    arcs_of,
+    clique_entries,
+    distinct,
+    evenly,
+    fewest_errors,
+    most_probable_first,
+)
+from .facts import Arc, ArcTable, Facts, ParentSet, ParentSets, Source, variable_number
 
 if TYPE_CHECKING:
     import networkx

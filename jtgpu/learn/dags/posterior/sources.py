@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..chains.diagnostics import effective_samples
-from ..chains.estimates import Estimate
+from ..chains.engines import TemperedChains
 from ..chains.partitions import MOVES, parts_of
-from ..chains.runs import MAX_STEPS, ChainRun, Stop
-from ..chains.tempering import TemperedChains
+from ..chains.runs import MAX_STEPS, ChainRun, Estimate, Stop
 from ..search.best_graph import BestGraph
+from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .facts import Facts
-from .graph_sets import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .result import StructurePosterior
 
 if TYPE_CHECKING:

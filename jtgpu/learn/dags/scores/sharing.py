@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ....util import doors
-from .combinations import binomial_table
+from .rules import binomial_table
 from .set_values import set_values
 
 if TYPE_CHECKING:

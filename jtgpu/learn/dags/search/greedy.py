@@ -9,16 +9,15 @@ import numpy as np
 
 from ....errors import NetworkError
 from ....util.loops import loops
+from ..graphs import start_order
 from ..scores.rules import PSEUDO_COUNTS
 from ..scores.set_values import MAX_CELLS
-from ..start_graph import start_order
 from .best_graph import BestGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..constraints import Constraints
-    from ..priors import StructurePrior
+    from ..constraints import Constraints, StructurePrior
     from ..scores.coded import CodedTable
     from ..scores.rules import ScoreRule
 

@@ -17,7 +17,6 @@ from ....util.missing import MissingReport
 from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ....util.text_table import counted
-from ..candidates.family_weights import family_weights
 from ..candidates.preparation import (
     MAX_SCREENED,
     number_of_candidates,
@@ -26,16 +25,12 @@ from ..candidates.preparation import (
     screened_candidates,
     screened_size,
 )
-from ..candidates.tables import candidate_tables
-from ..constraints import make_constraints
-from ..graphs import adjacency, compelled_arcs, digraph
-from ..networks import fitted_network
-from ..priors import StructurePrior, make_prior
+from ..candidates.tables import candidate_tables, family_weights
+from ..constraints import StructurePrior, make_constraints, make_prior
+from ..graphs import adjacency, compelled_arcs, digraph, fitted_network, start_graph, start_order
 from ..scores.coded import CodedTable, cases_like, code_table
-from ..scores.combinations import n_parent_sets, parent_masks
-from ..scores.rules import ScoreRule
+from ..scores.rules import ScoreRule, n_parent_sets, parent_masks
 from ..scores.score_table import ScoreTable
-from ..start_graph import start_graph, start_order
 from .best_graph import BestGraph, best_by_orders, exact_best
 from .greedy import climb
 

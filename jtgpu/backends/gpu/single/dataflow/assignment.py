@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...program.structs import NONE, TASK
-from .config import MAX_WARPS
-from .tiling import READY, Unit
+from ...program.records import NONE, TASK
+from .tiling import MAX_WARPS, READY, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

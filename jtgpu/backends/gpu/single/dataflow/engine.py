@@ -12,10 +12,9 @@ from .....device.context import Device
 from .....device.driver import After, Arguments
 from .....plans.plan import Plan
 from ....base import Evidence, Result
-from ...program.encoding import log_evidence, write_evidence
+from ...program.records import log_evidence, write_evidence
 from ..case import CaseIO, device_times
-from .records import TENSOR
-from .restricted import RestrictedFactors
+from .graph import TENSOR, RestrictedFactors
 from .schedule import KERNELS, MAX_VARIABLES, Numbers, Schedule, make_numbers
 
 if TYPE_CHECKING:

@@ -3,23 +3,140 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .....plans.plan import Plan
-from ...program.contractions import OUT, Binary, Loop, mirrored
-from ...program.structs import MAX_AXES
+from ...program.records import MAX_AXES, OUT, Binary, Loop, RecordPool, contraction_record, mirrored, record_array
 from .assignment import Node
-from .config import DataflowConfig
-from .records import ALWAYS, AWAITED, RecordMaker
-from .restricted import RestrictedFactors
-from .tiling import DataflowTiling, answer_unit, dataflow_tiling, enter_unit, parts_of
+from .tiling import BLOCKS, LONGER, DataflowConfig, DataflowTiling, answer_unit, dataflow_tiling, enter_unit, parts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Records that dataflow.cu reads: contractions, evidence, posteriors and P(e), all as struct Op of types.cuh.
+
+ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # field `shape` of records that are no contraction
+LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
+TENSOR = 0x100  # added if it is blocks for the tensor cores
+ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that every run writes
+
+
+def shape_code(tiling: DataflowTiling) -> int:
+    """The number by which the kernel knows a tile's code."""
+    m, n = tiling.shape
+    if tiling.blocks:
+        shortest = min(unroll for *shape, unroll in BLOCKS if shape == [m, n])
+        return TENSOR + m * 8 + n + LONG * (tiling.unroll > shortest)
+    return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
+
+
+class RecordMaker:
+    """Collects records. They are made in `arrays`, since of several schedules only one is used."""
+
+    def __init__(self) -> None:
+        self._ops: list[Callable[[], dict[str, int]]] = []
+        self._pool = RecordPool()
+
+    def contraction(
+        self,
+        loops: tuple[Loop, ...],
+        tiling: DataflowTiling,
+        cells: tuple[int, int, int],
+        awaited: tuple[int, int],
+        part_cells: int = 0,
+    ) -> int:
+        """Add a contraction; the number of its record."""
+        # cells: (int, int, int): First cells of A, B and the output
+        # awaited: (int, int): `ALWAYS` or `AWAITED`, for A and B
+        # part_cells: Cells from one part's sums to the next part's
+
+        def make() -> dict[str, int]:
+            op = contraction_record(self._pool, loops, tiling, cells, blocks=tiling.blocks)
+            op |= {"shape": shape_code(tiling), "scratch": part_cells}
+            return op | {"slot_a": awaited[0], "slot_b": awaited[1]}
+
+        return self._add(make)
+
+    def enter(self, source: int, cell: int, n: int, known: tuple[int, int, int]) -> int:
+        """Add a factor that evidence is multiplied into."""
+        # source: Its first entry in ``pristine``
+        # cell: Its first cell in the arena
+        # n: Its entries
+        # known: (int, int, int): First KNOWN record; its axes; axes of the source that only select a part of it
+        first, n_axes, n_selected = known
+        op = {"a": source, "out": cell, "n_tiles": n, "steps": first, "n_steps": n_axes, "n_digits": n_selected}
+        return self._add(lambda: op | {"shape": ENTER_SHAPE})
+
+    def answer(self, cell: int, awaited: int, card: int, at: int) -> int:
+        """Add a posterior of `card` states that goes to position `at` of the answer."""
+        op = {"a": cell, "slot_a": awaited, "n_tiles": card, "out": at, "shape": ANSWER_SHAPE}
+        return self._add(lambda: op)
+
+    def roots(self) -> int:
+        """Add P(e) of every component."""
+        return self._add(lambda: {"shape": ROOT_SHAPE})
+
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """All records, digits and summed offsets."""
+        ops = record_array([make() for make in self._ops])
+        return ops, *self._pool.arrays()
+
+    def _add(self, make: Callable[[], dict[str, int]]) -> int:
+        self._ops.append(make)
+        return len(self._ops) - 1
+
+
+# Factors of a network without some observed variables: a case selects the parts that belong to its states.
+#
+# The observed axes of a factor come first, so what belongs to a case's states is contiguous. The kernel reads evidence
+# factors from there (`enter_unit` of cuda/single/dataflow.cu); the states are those of the network's own variables.
+
+class RestrictedFactors:
+    """A network's factors, arranged for a plan of its unobserved variables."""
+    # plan: Of the unobserved variables, numbered in ascending order
+    # factors: sequence of float64 arrays: Of the network
+    # scopes: sequence of sequences of int: Of the factors, in the network's variables
+    # observed: (V,) bool
+    # tables: list of arrays: Each factor with its observed axes first, then the others in the plan's order
+    # largest: list of arrays: The maximum of each factor over its observed axes, axes as in the plan's
+    #     ``factor_scopes``. Bounds that hold for these hold for every case.
+    # selected: list of int: The factors that have observed axes
+    # free: (W,) int64: The unobserved variables
+    # posterior_ptr: (V+1,) int64: First cell of each of the network's variables in an answer
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        scopes: Sequence[Sequence[int]],
+        observed: NDArray[np.bool_],
+    ):
+        self.observed = observed
+        self.free = np.flatnonzero(~observed)
+        card = np.ones(len(observed), np.int64)
+        for table, scope in zip(factors, scopes, strict=True):
+            card[list(scope)] = table.shape
+        self.posterior_ptr = np.concatenate([[0], np.cumsum(card)]).astype(np.int64)
+        self.tables: list[NDArray[np.float64]] = []
+        self.largest: list[NDArray[np.float64]] = []
+        self._observed_axes: list[list[int]] = []
+        for f, (table, scope) in enumerate(zip(factors, scopes, strict=True)):
+            hard = [v for v in scope if observed[v]]
+            others = [int(self.free[w]) for w in plan.table_scopes[f]]
+            self._observed_axes.append(hard)
+            self.tables.append(np.transpose(table, [scope.index(v) for v in (*hard, *others)]))
+            self.largest.append(table.max(axis=tuple(scope.index(v) for v in hard)) if hard else table)
+        self.selected = [f for f, hard in enumerate(self._observed_axes) if hard]
+
+    def axes(self, f: int) -> list[tuple[int, int]]:
+        """Variable and stride of each observed axis of a factor."""
+        shape = self.tables[f].shape
+        return [(v, math.prod(shape[k + 1 :])) for k, v in enumerate(self._observed_axes[f])]
+
 
 ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
 

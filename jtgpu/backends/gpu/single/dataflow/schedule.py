@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .....plans.plan import Plan
-from ...program.bounds import least_root
-from ...program.contractions import Binary, Loop, binary_program, loops_of
-from ...program.layout import scaled_factors
-from ...program.structs import KNOWN
-from ..reference_device import REFERENCE_SMS
+from ...program.layout import least_root, scaled_factors
+from ...program.records import KNOWN, Binary, Loop, binary_program, loops_of
+from ..case import REFERENCE_SMS
 from .assignment import assign, critical_paths, hints, queues
-from .config import DEFAULT, MAX_WARPS, DataflowConfig
-from .graph import Sources, WorkGraph, choose_tilings
-from .restricted import RestrictedFactors
+from .graph import RestrictedFactors, Sources, WorkGraph, choose_tilings
+from .tiling import DEFAULT, MAX_WARPS, DataflowConfig
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +55,7 @@ class Schedule:
     n_cells: int  # of the arena
     n_states: int  # variables whose states a run is given
     ops: NDArray[Any]  # (N,) OP: One record a node of the work graph
-    # digits, steps: See `jtgpu.backends.gpu.program.structs`
+    # digits, steps: See `jtgpu.backends.gpu.program.records`
     digits: NDArray[Any]
     steps: NDArray[Any]
     tasks: NDArray[Any]  # (U,) TASK: Warp after warp

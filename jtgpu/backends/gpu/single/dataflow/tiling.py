@@ -10,8 +10,32 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...program.contractions import OUT, A, B, Loop
-from ..memory_traffic import first_offsets, sectors, side_axis
+from ...program.records import OUT, A, B, Loop
+from ..case import first_offsets, sectors, side_axis
+
+# How the dataflow engine lays out its work: the choices that its time model does not get right for every network.
+
+MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of dataflow.cu
+
+
+@dataclass(frozen=True)
+class DataflowConfig:
+    """How the dataflow engine lays out its work."""
+
+    warps: int = MAX_WARPS  # warps of a block, at most `MAX_WARPS`. Fewer wait less for each other's loads.
+    # Whether longer batches of loads are among the tilings. None: if the simulation predicts a gain of a tenth.
+    long_batches: bool | None = None
+    # Warps of `MAX_WARPS` that only the critical path uses. None: whichever number the simulation finds quicker.
+    reserved_warps: int | None = None
+    # critical_weight, other_weight: Weight of the whole GPU's time against a contraction's own, on the critical path
+    #     and elsewhere
+    critical_weight: float = 3.0
+    other_weight: float = 8.0
+    tensor_blocks: bool = False  # whether blocks for the tensor cores are among the tilings
+
+
+DEFAULT = DataflowConfig()
+
 
 # The time model, in microseconds on the reference device: fitted to the times of all units of Diabetes, Link, Munin4.
 HAND_OVER = 0.65  # from a warp's last store until the numbers are in another warp's registers

@@ -17,9 +17,8 @@ from .....device.driver import After, Arguments
 from .....device.graph import Graph
 from .....plans.plan import Plan
 from ....base import Evidence, Result
-from ...program.encoding import log_evidence, write_evidence
 from ...program.layout import MIN_LOG2, chunks_with_tops, load_factors, smallest_entries
-from ...program.structs import SLOT
+from ...program.records import SLOT, log_evidence, write_evidence
 from ..case import CaseIO, device_times
 from .schedule import Schedule
 

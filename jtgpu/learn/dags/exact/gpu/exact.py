@@ -9,7 +9,7 @@ import numpy as np
 from ...chains.set_tables import ANY, draw_sets, sorted_sets
 from ...search.best_graph import BestGraph, graph_of_best_order
 from . import orders, partitions
-from .workspace import first_device, require_memory
+from .orders import first_device, require_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ import numpy as np
 from .....errors import NetworkError
 from .....util.elementary import exps
 from ..posteriors import ExactPosterior, require_finite
-from .workspace import CELL_BYTES, Workspace, require_memory
+from .orders import CELL_BYTES, Workspace, require_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

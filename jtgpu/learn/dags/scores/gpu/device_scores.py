@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .....device.context import Device
+from .....device.context import Device, Memory
 from .....device.driver import Arguments, Kernels, most_shared
-from .....device.memory import Memory
 from .....errors import TableTooLarge
 from ...count_modes import BY_CELLS
-from ..combinations import binomial_table, n_parent_sets
+from ..rules import binomial_table, n_parent_sets
 from .problem import Problem
 
 if TYPE_CHECKING:

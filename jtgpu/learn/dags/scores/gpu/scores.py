@@ -14,7 +14,7 @@ import numpy as np
 
 from .....device.context import Device, device_numbers, open_device
 from .....errors import TableTooLarge, format_bytes
-from ..combinations import n_parent_sets
+from ..rules import n_parent_sets
 from .device_scores import DeviceScores
 from .problem import Problem, make_problem
 

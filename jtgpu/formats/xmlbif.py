@@ -1,0 +1,182 @@
+"""XMLBIF 0.3: writer. `jtgpu.formats.xmlbif.reader` reads its files back equal, bit for bit.
+
+No document type declaration is written: pyAgrum's reader fails on it, and no reader requires it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import FormatError, shown
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
+from .bif.reader import EXACT
+from .common.draft import Draft, Family, parser_of
+from .common.number_cursor import inexact
+from .common.text import near, number
+from .common.xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
+
+# XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader.
+#
+# * ``TABLE`` lists the child fastest, the ``GIVEN`` elements in their order, the first one slowest. * ``PROPERTY``
+# texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as in
+# `jtgpu.formats.bif.reader`. * White space around names is not part of them unless the element has
+# ``xml:space="preserve"``.
+#
+# Refused by name: decision and utility variables, definitions of several variables.
+
+def sniff(text: str) -> bool:
+    """Whether a text begins like an XMLBIF file."""
+    return root_name(text).upper() == "BIF"
+
+
+def parse_draft(text: str, source: str = "<text>") -> Draft:
+    """Read the text of an XMLBIF file, with the numbers as written."""
+    draft = _Reader(XmlSource(text, source)).file()
+    draft.shape()
+    return draft
+
+
+parse = parser_of(parse_draft)
+
+
+class _Reader:
+    def __init__(self, source: XmlSource):
+        self.source = source
+        self.draft = Draft(source, "XMLBIF")
+
+    def file(self) -> Draft:
+        draft = self.draft
+        root = scan(
+            self.source,
+            root="BIF",
+            records=("VARIABLE", "DEFINITION"),
+            numeric=("TABLE",),
+            on_record=self.record,
+            fold=str.upper,
+        )
+        networks = root.all("NETWORK")
+        if len(networks) != 1:
+            at = networks[1].at if networks else root.at
+            raise self.source.error(at, f"found {len(networks)} <NETWORK> elements, expected one")
+        name = networks[0].one("NAME")
+        draft.name = name.text if name else ""
+        self.properties(networks[0], draft.attributes["net"])
+        for v, at in draft.declared.items():
+            if v not in draft.families:
+                raise self.source.error(at, f"the variable {v!r} has no <DEFINITION>")
+        return draft
+
+    def record(self, element: Element, locator: Locator, path: tuple[str, ...]) -> None:
+        if path != ("BIF", "NETWORK"):
+            where = f"<{path[-1]}>" if path else "the file"
+            raise self.source.error(element.at, f"found <{element.name}> in {where}, expected it in <NETWORK>")
+        if element.name == "VARIABLE":
+            self.variable(element)
+        else:
+            self.definition(element, locator)
+
+    def name_of(self, element: Element, child: str) -> tuple[str, int]:
+        """Text and offset of the one child of a name."""
+        found = element.all(child)
+        if len(found) != 1:
+            at = found[1].at if found else element.at
+            raise self.source.error(
+                at, f"found {len(found) or 'no'} <{child}> in <{element.name}>, expected one" + (
+                    "; tables of several variables are not supported" if child == "FOR" and found else ""
+                )
+            )  # fmt: skip
+        return found[0].text, found[0].at
+
+    def properties(self, element: Element, kept: dict[str, Any]) -> None:
+        found = tuple(p.text for p in element.all("PROPERTY"))
+        if found:
+            kept["property"] = found
+
+    def variable(self, element: Element) -> None:
+        draft = self.draft
+        name, at = self.name_of(element, "NAME")
+        kind = next((v for k, v in element.attributes.items() if k.upper() == "TYPE"), "nature")
+        if kind.lower() not in ("nature", "discrete", ""):
+            raise self.source.error(
+                element.at,
+                f"found the {shown(kind)[1:-1]} variable {name!r}; only chance variables are supported",
+            )
+        if name in draft.states:
+            raise self.source.error(at, f"the variable {name!r} is declared a second time")
+        states = tuple(o.text for o in element.all("OUTCOME"))
+        if not states:
+            raise self.source.error(at, f"the variable {name!r} has no <OUTCOME>")
+        draft.states[name], draft.declared[name] = states, at
+        kept: dict[str, Any] = {}
+        self.properties(element, kept)
+        if kept:
+            draft.attributes["node"][name] = kept
+
+    def definition(self, element: Element, locator: Locator) -> None:
+        draft = self.draft
+        child, at = self.name_of(element, "FOR")
+        if child in draft.families:
+            raise self.source.error(at, f"found a second <DEFINITION> of {child!r}, expected one")
+        tables = element.all("TABLE")
+        if len(tables) != 1:
+            where = tables[1].at if tables else at
+            raise self.source.error(
+                where, f"found {len(tables) or 'no'} <TABLE> for {child!r}, expected one{self.instead(element)}"
+            )
+        table = tables[0]
+        family = Family(child, [(g.text, g.at) for g in element.all("GIVEN")], at, table.numbers, table.begin)
+        family.locate = lambda position: locator.number(table, position)
+        kept: dict[str, Any] = {}
+        self.properties(element, kept)
+        if EXACT in kept.get("property", ()):
+            family.exact = True
+            kept["property"] = tuple(p for p in kept["property"] if p != EXACT)
+        draft.families[child] = family
+        if kept.get("property"):
+            draft.attributes["potential"][child] = kept
+
+    @staticmethod
+    def instead(element: Element) -> str:
+        """What stands in a definition that has no table."""
+        known = ("FOR", "GIVEN", "PROPERTY", "TABLE")
+        odd = next((c.name for c in element.children if c.name not in known), None)
+        return "" if odd is None else f"; <{odd}> is not known{near(odd, known)}"
+
+
+def dumps(net: DiscreteModel) -> str:
+    """The text of an XMLBIF file with `net`; it reads back equal, bit for bit, including its properties."""
+    # raises FormatError: If the model is not a Bayesian network, or a name contains control characters, which XML
+    #     cannot represent.
+    if not isinstance(net, BayesianNetwork):
+        raise FormatError(f"an XMLBIF file holds a Bayesian network, not a {type(net).__name__}")
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", _element("NAME", net.name)]
+    lines += _properties(net, "net", None)
+    for v in net.variables:
+        lines += ['<VARIABLE TYPE="nature">', _element("NAME", v)]
+        lines += [f"  {_element('OUTCOME', label)}" for label in net.states(v)]
+        lines += [*_properties(net, "node", v), "</VARIABLE>"]
+    exact = inexact(net)
+    for v in net.variables:
+        lines += ["<DEFINITION>", _element("FOR", v), *(f"  {_element('GIVEN', p)}" for p in net.parents(v)), "<TABLE>"]
+        table = net.cpt(v)
+        lines += [" ".join(map(number, row)) for row in table.reshape(-1, table.shape[-1]).tolist()]
+        lines.append("</TABLE>")
+        if v in exact:
+            lines.append(_element("PROPERTY", EXACT))
+        lines += [*_properties(net, "potential", v), "</DEFINITION>"]
+    return "\n".join([*lines, "</NETWORK>", "</BIF>", ""])
+
+
+def _element(name: str, text: str) -> str:
+    return f"<{name}{attribute(text)}>{escaped(text, f'the <{name}>')}</{name}>"
+
+
+def _properties(net: BayesianNetwork, kind: str, variable: str | None) -> Iterator[str]:
+    kept: Mapping[str, Any] = net.attributes.get(kind, {})
+    if variable is not None:
+        kept = kept.get(variable, {})
+    values = kept.get("property", ())
+    for value in (values,) if isinstance(values, str) else values:
+        yield _element("PROPERTY", str(value))

@@ -1,1 +1,0 @@
-"""Numeric columns as intervals; see `jtgpu.learn.discretise`."""
