@@ -14,7 +14,8 @@ from ..model.network import BayesianNetwork
 from .bif.reader import EXACT
 from .common.draft import Draft, Family, parser_of
 from .common.number_cursor import inexact
-from .common.text import near, number
+from .common.similar import near
+from .common.text import number
 from .common.xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
 
 # XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader.

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 
 Weights = Mapping[int, NDArray[np.float64]]  # variable -> (card,) weights; hard evidence is one-hot
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ...errors import ParseError, shown
 from ..common.draft import Draft, Family
-from ..common.text import Tokens, floats, near, quote, unquote
+from ..common.similar import near
+from ..common.text import Tokens, floats, quote, unquote
 
 # A slash may be part of a word unless another slash or a star follows.
 _WORD = re.compile(r"(?:[^\s{}()\[\];,|\"/]|/(?![/*]|\Z))+")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...errors import ParseError, shown
 from .draft import Draft, Family
-from .text import near
+from .similar import near
 
 # CPTs given by fewer numbers: noisy-OR, noisy-MAX and deterministic nodes.
 #

@@ -19,7 +19,8 @@ from ...model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ...model.discrete import MAX_AXES
 from ...model.network import BayesianNetwork
 from ...util.options import ZeroRows
-from .text import Source, near, shortened
+from .similar import near
+from .text import Source, shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
 # file from exhausting the memory.

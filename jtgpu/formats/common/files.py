@@ -12,7 +12,7 @@ from typing import BinaryIO
 from ...errors import FileError, FormatError, MissingFileError, format_bytes
 from ...util import atomic_file
 from ...util.system import free_memory
-from .text import near
+from .similar import near
 
 PACKED = (".gz", ".xz")  # suffixes of compressed files
 GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError, closest, shown
+from ...errors import ParseError, shown
 
 # Fast conversion of decimals, separated by white space, to an array, for files of many megabytes.
 #
@@ -307,14 +306,3 @@ def _escape(found: re.Match[str]) -> str:
 def quote(text: str, escape: Callable[[re.Match[str]], str] = _escape) -> str:
     """The inverse of `unquote`, on one line."""
     return f'"{_TO_ESCAPE.sub(escape, text)}"'
-
-
-# Suggestions for misspelt names.
-
-def near(word: str, known: Iterable[str]) -> str:
-    """`jtgpu.errors.closest` for names from files, whose number and length are unbounded.
-
-    Comparison takes time quadratic in a name's length, so only a limited number of short names are considered.
-    """
-    short = [k for k in islice(known, 5000) if abs(len(k) - len(word)) < 20]
-    return closest(word, short) if len(word) <= 60 else ""

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FormatError, ParseError, shown
-from .text import Source, floats, near
+from .similar import near
+from .text import Source, floats
 
 MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply
 MAX_ELEMENTS = 20_000_000
