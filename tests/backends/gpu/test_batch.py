@@ -338,7 +338,7 @@ def test_generated_kernels_agree_with_the_reference(emulated_gpu: Device, data: 
     with pytest.MonkeyPatch.context() as patch:
         if data.draw(st.booleans()):  # several kernels, and large tables wait in memory
             patch.setattr(batch_parts, "MOST_ALONE", 0)
-            patch.setattr(batch_parts, "MOST_LINES", data.draw(st.sampled_from([5, 40, 1000])))
+            patch.setattr(batch_parts, "MOST_PART_LINES", data.draw(st.sampled_from([5, 40, 1000])))
             for name in ("LARGE", "LATE"):
                 patch.setattr(codegen, name, data.draw(st.integers(1, 12)))
         with closing(batch.BatchEngine(plan, tables(model), emulated_gpu)) as engine:
@@ -350,7 +350,7 @@ def test_generated_kernels_of_networks(
     emulated_gpu: Device, name: str, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one kernel, as several, and as so many that contractions are split too."""
-    monkeypatch.setattr(batch_parts, "MOST_LINES", lines)
+    monkeypatch.setattr(batch_parts, "MOST_PART_LINES", lines)
     monkeypatch.setattr(batch_parts, "MOST_ALONE", 8000 if lines == 6000 else 0)
     model = jtgpu.read(ROOT / "nets" / f"{name}.net")
     plan = model.plan(order=ROOT / "nets" / f"{name}.num").plan
