@@ -32,9 +32,8 @@ import numpy as np
 from rows import ROOT, append, network, row, timed
 
 import jtgpu
-from jtgpu.cases.frames import MAX_THREADS
-from jtgpu.cases.options import TableOptions
-from jtgpu.cases.query import resolve_query
+from jtgpu.cases.files import MAX_THREADS
+from jtgpu.cases.query import TableOptions, resolve_query
 from jtgpu.cases.solver import Solver
 from jtgpu.formats import nets_folder
 from jtgpu.inference.tables.plain_table import NativeFrame

@@ -42,8 +42,7 @@ from rows import ROOT, append, cpu_seconds, row
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.learn.dags.candidates.outer_sets import outer_sets
-from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates, family_weights
+from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.partitions import PartitionSampler
 from jtgpu.learn.dags.chains.partitions import run_chains as run_partitions
@@ -52,6 +51,7 @@ from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.graphs import adjacency, structural_hamming_distance
+from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import ScoreRule, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families

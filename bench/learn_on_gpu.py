@@ -17,25 +17,25 @@ from rows import row
 from jtgpu import learn, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
-from jtgpu.learn.dags.candidates.outer_sets import outer_sets
-from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates, family_weights
+from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates, family_weights
+from jtgpu.learn.dags.chains import gpu_engines as engines
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu import engines
-from jtgpu.learn.dags.chains.gpu.base import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu_base import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.runs import ChainRun
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
-from jtgpu.learn.dags.exact.gpu import orders as workspace
-from jtgpu.learn.dags.exact.gpu.orders import orders_on_gpu
-from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
+from jtgpu.learn.dags.exact import gpu_orders as workspace
+from jtgpu.learn.dags.exact.gpu_orders import orders_on_gpu
+from jtgpu.learn.dags.exact.gpu_partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.posterior import chain_posterior, problem
 from jtgpu.learn.dags.posterior import chain_posterior as chain_sets
 from jtgpu.learn.dags.posterior.sources import ChainSource
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.gpu.device_scores import DeviceScores
-from jtgpu.learn.dags.scores.gpu.problem import make_problem
+from jtgpu.learn.dags.scores.gpu_device import DeviceScores
+from jtgpu.learn.dags.scores.gpu_problem import make_problem
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS

@@ -14,8 +14,8 @@ import jtgpu
 from jtgpu import screen, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.screen.columns import Columns, open_rows
+from jtgpu.screen.engine import Target
 from jtgpu.screen.table import Screened, make_engine
-from jtgpu.screen.workers import Target
 
 __all__ = ["on_gpu"]
 

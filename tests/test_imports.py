@@ -28,7 +28,7 @@ PACKAGE = ROOT / "jtgpu"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/jit.py", "util/jit_cache.py", "util/ahead/*.py", "**/loops/*.py"),
     "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py",
-                 "util/elementary/loops/bits.py"),
+                 "util/elementary/loops/functions.py"),
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "inference/named_tree.py", "interop/networkx.py",
         "learn/dags/graphs.py", "graphs/nx_backend.py",

@@ -31,7 +31,7 @@ __device__ __forceinline__ void philox(u64 seed, u64 step, u32 chain, u32 draw, 
 __device__ __forceinline__ double uniform(u32 word) { return (word + 0.5) * 2.3283064365386963e-10; }
 __device__ __forceinline__ u32 below(u32 word, u32 n) { return (u32)(((u64)word * n) >> 32); }
 
-// exp(x) for -708 <= x <= 0, as jtgpu/learn/dags/loops/exponential.py.
+// exp(x) for -708 <= x <= 0, as jtgpu/learn/dags/loops/philox.py.
 __device__ __forceinline__ double exponential(double x) {
     const int k = (int)(x * 1.4426950408889634);
     const double r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10 + 0.34657359027997264;

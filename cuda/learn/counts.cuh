@@ -1,5 +1,5 @@
 // What the kernels that count sets of variables share: sets, prefixes, words of bit planes, functions of a count.
-// jtgpu/learn/dags/scores/gpu/device_scores.py repeats the layout of Sets.
+// jtgpu/learn/dags/scores/gpu_device.py repeats the layout of Sets.
 #include "learn/numbers.cuh"
 
 #define THREADS 128

@@ -2,7 +2,7 @@
 //
 // score(v, P) = value(P + v) - value(P) - penalty * parameters. A warp takes a child and the parents but the smallest,
 // its lanes the smallest parent, so the scores of a warp are consecutive.
-// jtgpu/learn/dags/scores/gpu/device_scores.py repeats the layout of Families.
+// jtgpu/learn/dags/scores/gpu_device.py repeats the layout of Families.
 #include "learn/numbers.cuh"
 
 #define THREADS 256

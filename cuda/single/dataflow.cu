@@ -8,7 +8,7 @@
 // it reads. A product of two entries has no sign left, and a product with a factor that never changes has the run's
 // sign, like all others of its sum: only a finished sum is examined.
 //
-// The host assigns the work (jtgpu/backends/gpu/single/dataflow/assignment.py): a unit is a warp's share of an evidence
+// The host assigns the work (jtgpu/backends/gpu/dataflow/assignment.py): a unit is a warp's share of an evidence
 // factor or of a contraction, or one posterior. Queues hold their units in an order in which they can run, so with all
 // blocks on the device at once (a cooperative launch) some warp can always proceed. The record of the next unit and the
 // task after it are loaded while a warp works.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from ..inference.planning import FrameOptions
 from ..inference.tables import is_frame
 from ..util.missing import NA_VALUES
-from .files import Report, answer_file
-from .frames import answer_frame, frame_states
+from .files import Report, answer_file, answer_frame, frame_states
 
 __all__ = ["NA_VALUES", "FrameOptions", "Report", "answer_file", "answer_frame", "frame_states", "is_frame"]

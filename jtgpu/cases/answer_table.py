@@ -15,7 +15,7 @@ from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
 from ..util.atomic_file import open_atomic
 from ..util.missing import is_na_word, na_words
-from .options import CsvDialect
+from .query import CsvDialect
 from .reading import open_cases
 from .reading.csv_file import CsvFile
 from .solver import AnsweredRows, Solver

@@ -19,8 +19,7 @@ from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
 from ..util.missing import na_words
 from ..util.rows import Each, find_equal_rows
-from .options import TableOptions
-from .query import TableQuery
+from .query import TableOptions, TableQuery
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ import numpy as np
 import typer
 
 from ..cases.files import Report, run_file
-from ..cases.options import CsvDialect, FileOptions, TableOptions
+from ..cases.query import CsvDialect, FileOptions, TableOptions
 from ..cases.reading import open_cases
 from ..cases.solver import progress_of
 from ..cases.writing import writer_for
@@ -32,10 +32,9 @@ from ..util.text_table import printable as shown
 from .completion import complete_targets
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, read_network, split_names
-from .option_groups import Without
-from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, File, Force, Json, one_of
+from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, File, Force, Json, Without, one_of
 from .planning import COMPILING, PlanOptions, RunOptions
-from .progress import is_shown, status
+from .tables import is_shown, status
 
 # Option groups of ``jtgpu batch``.
 

@@ -28,7 +28,7 @@ from ..errors import (
     TableTooLarge,
 )
 from ..util.text_table import printable as shown
-from .option_groups import expand_groups
+from .options import expand_groups
 from .process import INTERRUPTED, raise_on_interrupt
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)

@@ -22,11 +22,10 @@ from .batch import ClusterOptions, CsvInput
 from .completion import complete_targets
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, read_network, split_names
-from .option_groups import Without
-from .options import OUTPUT, File, Force, Json, one_of
+from .options import OUTPUT, File, Force, Json, Without, one_of
 from .planning import RunOptions
 from .process import INTERRUPTED, terminable
-from .progress import status
+from .tables import status
 
 if TYPE_CHECKING:
     from ..learn.parameters.em import Iteration

@@ -9,8 +9,7 @@ import typer
 from .completion import complete_targets
 from .console import command, print_json, warn
 from .networks import case_of, findings_as_json, read_network, target_names
-from .option_groups import Without
-from .options import Digits, Evidence, EvidenceFile, File, Json
+from .options import Digits, Evidence, EvidenceFile, File, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 from .tables import on_terminal, print_rows
 

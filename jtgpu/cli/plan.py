@@ -17,7 +17,7 @@ from .console import command, format_seconds, print_json
 from .networks import check_output, read_network
 from .options import OUTPUT, File, Force, Json, Progress
 from .planning import SlicedPlanOptions
-from .progress import is_shown, status
+from .tables import is_shown, status
 
 if TYPE_CHECKING:
     from ..inference.network_plan import NetworkPlan

@@ -31,7 +31,7 @@ from .options import (
     Threads,
     TimeLimit,
 )
-from .progress import status
+from .tables import status
 
 if TYPE_CHECKING:
     from ..util.options import BackendName

@@ -15,8 +15,7 @@ from .batch import CsvInput, CsvOptions
 from .console import command, print_json
 from .networks import check_output, read_network
 from .options import OUTPUT, Force, Json, Threads
-from .progress import status
-from .tables import print_rows
+from .tables import print_rows, status
 
 EXAMPLES = (
     "jtgpu rank alarm --skeleton --top 5",

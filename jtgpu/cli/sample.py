@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import numpy as np
 import typer
 
-from ..cases.options import escape_formula
+from ..cases.query import escape_formula
 from ..util.atomic_file import open_atomic
 from .console import command
 from .networks import case_of, check_output, findings_as_json, read_network
-from .option_groups import Without
-from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json
+from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 
 if TYPE_CHECKING:

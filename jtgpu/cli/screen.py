@@ -18,8 +18,7 @@ from .console import command, print_json
 from .networks import check_output, read_network, split_names
 from .options import OUTPUT, ClusterAddress, Columns, Devices, Force, Json, Progress, Threads, one_of
 from .planning import RunOptions
-from .progress import status
-from .tables import print_rows
+from .tables import print_rows, status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,7 +26,7 @@ from .console import command, print_json, warn
 from .networks import read_network
 from .options import Json, one_of
 from .planning import COMPILING, RunOptions, SlicedPlanOptions
-from .progress import status
+from .tables import status
 
 # Options of ``jtgpu serve``: the address, access, and limits.
 

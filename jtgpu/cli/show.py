@@ -16,7 +16,7 @@ from .console import command
 from .networks import case_of, check_output, read_network, split_names, target_names
 from .options import OUTPUT, Evidence, EvidenceFile, File, Force, Targets
 from .planning import PlanOptions, RunOptions, compiled
-from .progress import status
+from .tables import status
 
 EXAMPLES = (
     "jtgpu show asia -e xray=yes -o asia.svg",

@@ -23,10 +23,9 @@ from ..util.system import peak_memory
 from ..util.text_table import printable as shown
 from .console import command, print_json
 from .networks import read_network
-from .option_groups import Without
-from .options import PLANNING, Backend, Json, Progress
+from .options import PLANNING, Backend, Json, Progress, Without
 from .planning import PlanOptions
-from .progress import status
+from .tables import status
 
 if TYPE_CHECKING:
     from ..util.options import BackendName

@@ -18,12 +18,11 @@ from ..util.system import peak_memory
 from ..util.text_table import printable as shown
 from .console import command, exit_code, format_seconds, print_error, print_json
 from .networks import network_files, read_network
-from .option_groups import Without
+from .options import Without
 from .planning import PlanOptions, RunOptions
 from .process import INTERRUPTED
-from .progress import status
 from .published import TableOutput, measure_published_table
-from .tables import print_report
+from .tables import print_report, status
 
 if TYPE_CHECKING:
     from ..util.options import BackendName

@@ -12,11 +12,9 @@ from ..util.arguments import reporting
 from .completion import complete_networks
 from .console import command, format_seconds, print_json
 from .networks import read_network
-from .option_groups import Without
-from .options import Json, Progress
+from .options import Json, Progress, Without
 from .planning import PlanOptions, RunOptions
-from .progress import status
-from .tables import print_report
+from .tables import print_report, status
 
 EXAMPLES = ("jtgpu tune munin1", "jtgpu tune --save")
 

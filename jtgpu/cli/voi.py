@@ -10,8 +10,7 @@ from ..util.text_table import printable as shown
 from .completion import complete_targets
 from .console import command, print_json
 from .networks import case_of, findings_as_json, one_target, read_network, target_names
-from .option_groups import Without
-from .options import Digits, Evidence, EvidenceFile, File, Json
+from .options import Digits, Evidence, EvidenceFile, File, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 from .query import observation_table
 from .tables import on_terminal, print_rows, show_number

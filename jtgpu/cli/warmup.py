@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..util.warmup import compile_loops
 from .console import command, format_seconds, print_json
 from .options import Json, Progress
-from .progress import status
+from .tables import status
 
 EXAMPLES = ("jtgpu warmup",)
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ..cases.answer_table import answer_table
-from ..cases.options import TableKeywords, TableOptions
-from ..cases.query import TableQuery, resolve_query
+from ..cases.query import TableKeywords, TableOptions, TableQuery, resolve_query
 from ..cases.solver import Answers, Explanations, Solver
 from ..errors import BackendUnavailable, JtgpuError
 from ..inference.network_plan import NetworkPlan

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..cases.files import Keywords, Report, split_options, used_columns
-from ..cases.options import CsvDialect, FileOptions, TableOptions
 from ..cases.pipeline import default_chunk
-from ..cases.query import TableQuery, model_fingerprint, query_fingerprint, resolve_query
+from ..cases.query import (
+    CsvDialect,
+    FileOptions,
+    TableOptions,
+    TableQuery,
+    model_fingerprint,
+    query_fingerprint,
+    resolve_query,
+)
 from ..cases.solver import Progress, progress_of
 from ..cases.writing import NO_SPACE, no_space, writer_for
 from ..errors import JtgpuError

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..cases.options import CsvDialect
+from ..cases.query import CsvDialect
 from ..cases.reading import CaseChunk, RowLocation, open_cases
 from ..cases.reading.source import parquet_chunk, regroup
 from ..errors import ParseError

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
-from ..cases.options import TableOptions
-from ..cases.query import TableQuery
+from ..cases.query import TableOptions, TableQuery
 from ..cases.solver import Solver
 from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cases.options import CsvDialect
+from ..cases.query import CsvDialect
 from ..cases.reading import open_cases
 from ..cases.reading.csv_file import COMPRESSIONS
 from ..cases.reading.source import is_text

@@ -22,8 +22,7 @@ from ..model.discrete import DiscreteModel
 from ..util.text_table import format_cell, shown_rows
 from .charts import draw_counts, draw_curve, draw_posterior, draw_tornado
 from .drawing import Drawing
-from .junction_tree import draw_junction_tree
-from .network import draw_network
+from .network import draw_junction_tree, draw_network
 from .pictures import show
 from .structures import arcs, heat_map
 from .svg import MAX_TITLE, escaped, marks

@@ -13,12 +13,10 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
 from ..model.discrete import DiscreteModel
-from ..util.arguments import described, flag, having, several, whole_number
-from ..util.keywords import check_keywords_of
+from ..util.arguments import check_keywords_of, described, flag, having, several, whole_number
+from .arrange import arrange
 from .drawing import Box, Drawing, box_size, graph_of, hub, neighbourhood
-from .junction_tree import draw_junction_tree
-from .layered.arrange import arrange
-from .network import draw_network
+from .network import draw_junction_tree, draw_network
 from .svg import marks
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from ..series.inputs import read_series, series_table
 from ..series.slices import significance_bound
 from ..series.whitening import residuals
 from ..util.arguments import described, number, whole_number
+from .arrange import arrange
 from .drawing import Drawing, graph_of
-from .layered.arrange import arrange
 from .svg import ARROW, clean, curve, escaped, picture, shortened, text_width
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 from ..errors import ArgumentError
 from ..util.arguments import having, number
 from ..util.text_table import counted
+from .arrange import arrange
 from .drawing import Box, Drawing, box_size, draw_box
-from .layered.arrange import arrange
 from .svg import ARROW, curve, escaped, picture, shortened, text_width
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from ..errors import FormatError, UnknownSuffix
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, flag
-from .common.files import read_bytes, unpacked_name, write_bytes
+from .common.files import declared_text, read_bytes, unpacked_name, write_bytes
 from .common.text import decode
-from .common.xml_encoding import declared_text
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
 
 if TYPE_CHECKING:

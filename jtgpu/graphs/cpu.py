@@ -15,7 +15,7 @@ from .layout import Group, Layout
 from .records import DEEPEST, LANES, LONGEST, Scratch, Sums, Tables
 
 _sweep = loops("jtgpu.graphs.loops.sweep")
-_single = loops("jtgpu.graphs.loops.single")
+_single = loops("jtgpu.graphs.loops.sweep")
 
 GROUPS = 64  # whose results are added in order, whichever thread computes them
 ENOUGH = 1_000_000  # sources times arcs, some milliseconds, that pay for a thread

@@ -22,9 +22,8 @@ from ..plans.compiler import model_factors
 from ..util.arguments import reporting
 from ..util.lru import LRU
 from .evidence import Findings, Known, read_known
-from .interventions import Factors, Intervened, Interventions, Settled
+from .interventions import Factors, Intervened, Interventions, Settled, fit_case
 from .network_plan import NetworkPlan
-from .soft import fit_case
 
 if TYPE_CHECKING:
     from typing import Self, Unpack

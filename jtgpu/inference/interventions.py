@@ -10,16 +10,213 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..backends.base import Backend, Evidence
+from ..backends.base import Backend, BatchResult, Evidence, Result
+from ..errors import EvidenceError, ImpossibleEvidence
 from ..util.system import new_lock
+from .evidence import KnownCases
+from .tables import at_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ..model.discrete import DiscreteModel
+
+# Soft evidence (Jeffrey's rule): find likelihoods that give variables their required posteriors.
+#
+# With one such variable V, Q(x) = sum_s q(s) P(x | e, V = s). With several, Q is the distribution closest to P(. |
+# e), in relative entropy KL(Q || P), that has all the required marginals. It is P(. | e) times a weight for each
+# state of each such variable, found by iterative proportional fitting: correct one variable at a time (Deming and
+# Stephan, Annals of Mathematical Statistics 11, 1940; Csiszar, Annals of Probability 3, 1975). The variable with the
+# largest KL(q || P) is corrected next: each step reduces KL(Q || current) by exactly that, so the steps converge to
+# zero whenever Q exists.
+#
+# All rows of a table are fitted together; a single case is a table of one row.
+
+TOLERANCE = 1e-12  # largest accepted difference between a probability and its required value
+WINDOW = 100  # propagations for each variable, after which the difference must have decreased ...
+SHRINK = 0.97  # ... to this fraction of what it was
+MAX_PROPAGATIONS = 20_000
+
+# (rows, weights of the soft variables in these rows) -> posteriors of the soft variables in these rows
+Run = Callable[["NDArray[np.int64]", Mapping[int, "NDArray[np.float64]"]], BatchResult]
+
+
+@dataclass
+class Fit:
+    """State of the fitting of B rows."""
+
+    goal: NDArray[np.float64]  # (B, n) required probabilities, one variable after the other; NaN: not required
+    first: NDArray[np.int64]  # (S,) first column of each variable
+    weights: NDArray[np.float64]  # (B, n) scaled so that the largest of each row and variable is 1
+    gap: NDArray[np.float64]  # (B,) largest difference between a probability and its required value
+    impossible: NDArray[np.bool_]  # (B,) impossible evidence, or an impossible state with a required probability > 0
+    log_evidence: NDArray[np.float64]  # (B,) without soft evidence
+    propagations: int = 0
+    reasons: dict[int, tuple[int, int]] = field(default_factory=dict)  # row -> soft variable, its impossible state
+
+    def step(self, rows: NDArray[np.int64], found: BatchResult) -> NDArray[np.int64]:
+        """Correct the worst variable of each row."""
+        # rows: (R,) array of int: Rows that were computed with their current weights
+        # found: Their posteriors
+        # returns array of int: Rows that have not converged yet.
+        begin = self.propagations == 0
+        self.propagations += 1
+        goal, now = self.goal[rows], found.posterior
+        if begin:
+            self.impossible[rows] = found.impossible
+            self.log_evidence[rows] = found.log_evidence
+        required = goal > 0  # NaN: False
+        lost = required & (now <= 0) & ~found.impossible[:, None]
+        for i in np.flatnonzero(lost.any(axis=1)).tolist():
+            column = int(np.argmax(lost[i]))
+            s = int(np.searchsorted(self.first, column, side="right")) - 1
+            self.reasons[int(rows[i])] = s, column - int(self.first[s])
+        self.impossible[rows] |= found.impossible | lost.any(axis=1)
+        gaps = np.where(np.isnan(goal), 0.0, np.abs(now - goal))
+        self.gap[rows] = gaps.max(axis=1)
+        left = (self.gap[rows] > TOLERANCE) & ~self.impossible[rows]
+        rows, goal, now, required = rows[left], goal[left], now[left], required[left]
+        # states of probability 0 have weight 0, required or not
+        ratio = np.divide(goal, now, out=np.zeros_like(goal), where=now > 0)
+        # KL(q || p) = sum q (d - ln(p/q)) with d = p/q - 1, and p where q is 0; log1p: accurate also if p is close to q
+        with np.errstate(over="ignore"):  # where a required probability is close to 0
+            quotient = np.minimum(np.divide(now, goal, out=np.ones_like(now), where=required), 1e300)
+        d = quotient - 1.0
+        log = np.where(quotient < 0.5, np.log(quotient), np.log1p(np.maximum(d, -0.5)))
+        divergence = np.where(required, goal * (d - log), np.where(np.isnan(goal), 0.0, now))
+        worst = np.add.reduceat(divergence, self.first, axis=1).argmax(axis=1)
+        ends = np.append(self.first[1:], goal.shape[1])
+        for s in np.unique(worst).tolist():
+            mine, block = rows[worst == s], slice(int(self.first[s]), int(ends[s]))
+            corrected = self.weights[mine, block] * ratio[worst == s, block]
+            self.weights[mine, block] = corrected / corrected.max(axis=1, keepdims=True)
+        return rows
+
+
+def fit_cases(run: Run, targets: Mapping[int, NDArray[np.float64]]) -> Fit:
+    """Fit weights of B rows that give variables their required posteriors."""
+    # targets: Variable to (B, card) probabilities, NaN in rows without soft evidence; ascending
+    # raises EvidenceError: If fitting does not converge: the marginals contradict each other, or nearly so.
+    cards = [t.shape[1] for t in targets.values()]
+    first = np.cumsum([0, *cards])[:-1]
+    goal = np.hstack(list(targets.values()))
+    n = len(goal)
+    fit = Fit(goal, first, np.ones(goal.shape), np.zeros(n), np.zeros(n, np.bool_), np.zeros(n))
+    rows = np.arange(n)
+    single = len(targets) == 1
+    before = np.full(n, np.inf)
+    window = WINDOW * len(cards)
+    while len(rows):
+        weights = {v: fit.weights[rows, a : a + c] for v, a, c in zip(targets, first.tolist(), cards, strict=True)}
+        rows = fit.step(rows, run(rows, weights))
+        if single:
+            break  # for one variable, one correction is exact
+        if fit.propagations % window == 0 or fit.propagations >= MAX_PROPAGATIONS:
+            stuck = rows[fit.gap[rows] > SHRINK * before[rows]]
+            if len(stuck) or fit.propagations >= MAX_PROPAGATIONS:
+                row = int((stuck if len(stuck) else rows)[0])
+                raise NoConvergence(row, fit.propagations, float(fit.gap[row]))
+            before[rows] = fit.gap[rows]
+    return fit
+
+
+class NoConvergence(EvidenceError):
+    """No distribution has all the required marginals, or fitting converges too slowly."""
+
+    def __init__(self, row: int, propagations: int, gap: float, where: str = ""):
+        self.row, self.propagations, self.gap = row, propagations, gap
+        super().__init__(
+            f"{where}the soft evidence does not converge: after {propagations} propagations, a posterior still differs "
+            f"by {gap:.3g} from its required value; the required posteriors may contradict each other"
+        )
+
+
+def fit_case(
+    model: DiscreteModel,
+    run: Callable[[Evidence, list[int]], Result],
+    ptr: NDArray[np.int64],
+    case: Evidence,
+    soft: Mapping[int, NDArray[np.float64]],
+) -> tuple[Evidence, float]:
+    """Convert soft evidence of one case to likelihoods."""
+    # run: Method ``run`` of a backend or a session
+    # ptr: (V + 1,) array of int: Bounds of the variables in an array of all posteriors
+    # soft: Variable to probabilities, ascending
+    # returns The case with additional likelihoods.
+    # returns ln P(evidence) without soft evidence.
+    # raises ImpossibleEvidence: If a state must have a positive probability but is impossible; the message names it.
+    # raises EvidenceError: See `fit_cases`.
+    targets = list(soft)
+    columns = np.concatenate([np.arange(ptr[v], ptr[v + 1]) for v in targets])
+
+    def weighted(weights: Mapping[int, NDArray[np.float64]]) -> Evidence:
+        given = dict(case.likelihood)
+        for v, w in weights.items():
+            given[v] = given[v] * w[0] if v in given else w[0]
+        return Evidence(case.state, given)
+
+    def run_row(_: NDArray[np.int64], weights: Mapping[int, NDArray[np.float64]]) -> BatchResult:
+        found = run(weighted(weights), targets)
+        return BatchResult(
+            found.posterior[columns][None], np.array([found.log_evidence]), np.zeros(1, np.bool_)
+        )
+
+    fit = fit_cases(run_row, {v: p[None] for v, p in soft.items()})
+    if fit.impossible[0]:
+        raise ImpossibleEvidence(_impossible_state(model, targets, fit, 0))
+    return weighted(_by_variable(fit, targets)), float(fit.log_evidence[0])
+
+
+def answer_cases(
+    model: DiscreteModel,
+    run_batch: Callable[..., BatchResult],
+    known: KnownCases,
+    targets: list[int] | None,
+) -> tuple[BatchResult, dict[int, str]]:
+    """Run a table of cases with soft evidence."""
+    # returns dict of int to str: For each row whose soft evidence is impossible, the reason.
+    # raises EvidenceError: If soft evidence does not converge; the message names the case.
+    variables = list(known.soft)
+
+    def weighted(rows: NDArray[np.int64], weights: Mapping[int, NDArray[np.float64]]) -> dict[int, NDArray[np.float64]]:
+        given = {v: np.ascontiguousarray(w[rows]) for v, w in known.likelihood.items()}
+        for v, w in weights.items():
+            given[v] = given[v] * w if v in given else np.ascontiguousarray(w)
+        return given
+
+    try:
+        fit = fit_cases(lambda rows, w: run_batch(known.states[rows], weighted(rows, w), variables), known.soft)
+    except NoConvergence as error:
+        raise NoConvergence(error.row, error.propagations, error.gap, at_row(known.table, error.row, "")) from None
+    rows = np.arange(len(known.states))
+    found = run_batch(known.states, weighted(rows, _by_variable(fit, variables)), targets)
+    impossible = found.impossible | fit.impossible
+    posterior = np.where(impossible[:, None], 0.0, found.posterior)
+    log_evidence = np.where(impossible, -np.inf, fit.log_evidence)
+    reasons = {row: _impossible_state(model, variables, fit, row) for row in fit.reasons}
+    return BatchResult(posterior, log_evidence, impossible), reasons
+
+
+def _impossible_state(model: DiscreteModel, targets: list[int], fit: Fit, row: int) -> str:
+    s, state = fit.reasons[row]
+    v = targets[s]
+    column = int(fit.first[s]) + state
+    return (
+        f"the soft evidence requires P({model.variables[v]} = {model.states(v)[state]!r}) = "
+        f"{fit.goal[row, column]:.6g}, but this state is impossible given the other evidence"
+    )
+
+
+def _by_variable(fit: Fit, targets: list[int]) -> dict[int, NDArray[np.float64]]:
+    ends = np.append(fit.first[1:], fit.goal.shape[1])
+    return {v: fit.weights[:, a:b] for v, a, b in zip(targets, fit.first.tolist(), ends.tolist(), strict=True)}
+
 
 MAX_BACKENDS = 8  # in addition to the model's own one
 MAX_IDLE = 1  # backends without a user that wait to be reloaded

@@ -220,7 +220,7 @@ class NetworkPlan:
         -------
         name : str
             Name of the GPU.
-        tried : list of jtgpu.backends.gpu.single.select.Trial
+        tried : list of jtgpu.backends.gpu.select.Trial
             Configurations with the device time of a case in microseconds, the fastest first; inf for a configuration
             that does not support the network.
 

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
-from ..util.keywords import check_keywords
+from ..util.arguments import check_keywords
 from ..util.missing import is_missing
 from ..util.text_table import counted
 from .compiled import CompiledModel
 from .evidence import Findings, More, one_case, read_known
-from .interventions import Intervened
+from .interventions import Intervened, fit_case
 from .queries.joint import joint
 from .queries.posteriors import check_single, targets_of
 from .results.marginals import Posterior, Posteriors
 from .results.tables import Joint
-from .soft import fit_case
 
 if TYPE_CHECKING:
     from typing import Unpack

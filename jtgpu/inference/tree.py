@@ -9,8 +9,7 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence
 from ..util import doors
-from ..util.arguments import choice
-from ..util.keywords import check_keywords
+from ..util.arguments import check_keywords, choice
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, Known, More, read_findings, read_known, read_known_cases
 from .planning import FrameOptions
@@ -31,11 +30,10 @@ from .queries.mpe import impute, mpe, mpe_batch, sample
 from .queries.posteriors import check_single, posteriors, posteriors_batch, posteriors_on_device, targets_of
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
-from .results.device import DevicePosteriors
 from .results.marginals import CasePosteriors, Posterior, Posteriors
 from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
 from .results.sensitivities import Sensitivity
-from .results.tables import Conditional, Joint
+from .results.tables import Conditional, DevicePosteriors, Joint
 from .session import Session
 from .tables import is_on_device
 

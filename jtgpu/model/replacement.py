@@ -9,8 +9,8 @@ import numpy as np
 
 from ..errors import EvidenceError, NetworkError, UnknownState, closest
 from ..util.missing import is_missing
+from .directed import descendants
 from .discrete import DiscreteModel
-from .graph import descendants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,9 +8,8 @@ import numpy as np
 
 from ..util.loops import loops
 from .arrays import Coded, CodedRows, Sliced, SlicedRows
-from .engine import Engine, Measure, Ranking, Rows
+from .engine import Engine, Measure, Ranking, Rows, on_threads
 from .planes import Planes
-from .workers import on_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ from ..errors import ArgumentError, DataError
 from ..util.arguments import number, whole_number
 from ..util.estimator import Estimator, check_table, check_width
 from .columns import Columns, open_rows
+from .engine import Target
 from .outliers import Outliers
 from .table import Screened, check_finite
-from .workers import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,8 +16,8 @@ from ..util.arguments import callback, choice, whole_number
 from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
 from .columns import Columns, as_array_like, like_cases, open_rows, take_rows
+from .engine import Target
 from .table import Progress, Screened, Top, check_finite
-from .workers import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,8 +9,7 @@ import numpy as np
 from ..util.elementary import exps, logs
 from ..util.loops import loops
 from .arrays import Tree
-from .engine import MISSING, UNSEEN, Engine, Measure, Ranking, Rows
-from .workers import on_threads
+from .engine import MISSING, UNSEEN, Engine, Measure, Ranking, Rows, on_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,9 @@ from ..util.rows import find_equal_rows
 from . import reference
 from .bit_planes import BitPlanes
 from .columns import Columns
-from .engine import Engine, Measure, Ranking, Rows
-from .gpu.engine import GpuEngine, SeveralGpus
+from .engine import Engine, Measure, Ranking, Rows, Target
+from .gpu_engine import GpuEngine, SeveralGpus
 from .planes import BoxTree
-from .workers import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,9 @@ from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
 from ..util.elementary import log, logs
 from ..util.options import Devices, EngineName, OnProblem
-from .gpu import batch, run
-from .gpu.batch import BatchResult
+from . import gpu_batch as batch
+from . import gpu_run as run
+from .gpu_batch import BatchResult
 from .inputs import DeviceSeries, SeriesData, read_series
 from .toeplitz import recurse
 from .workers import missing_value, moments, resolve_backend

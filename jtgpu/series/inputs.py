@@ -13,7 +13,7 @@ from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, EvidenceError, shown
 from ..inference.tables import Table, as_numbers, is_frame, open_table
 from ..util.missing import is_missing
-from .gpu import run
+from . import gpu_run as run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,9 @@ from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, whole_number
 from ..util.loops import loops
 from ..util.options import Devices, EngineName, OnProblem
+from . import gpu_batch as batch
+from . import gpu_run as run
 from . import workers as reference
-from .gpu import batch, run
 from .inputs import as_floats, as_rows
 from .workers import on_threads, resolve_backend
 

@@ -27,9 +27,9 @@ from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import described
 from .asking import COMPRESSED, QuestionEndpoints
-from .form_page import read_form
 from .metrics import Gauge, Metrics, Values
 from .networks import Hosted
+from .page_module import read_form
 from .requests import PROBLEM, Refusal, Trace, kind_of, problem
 from .routes import not_found, page_routes, routes, state_routes
 from .settings import Guard, Head, Settings, headers_of

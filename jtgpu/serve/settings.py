@@ -65,7 +65,7 @@ class Settings:
     api_only : bool
         Serve no page.
     page : str
-        File of a form that the page shows instead of the network; see `jtgpu.serve.form_page`.
+        File of a form that the page shows instead of the network; see `jtgpu.serve.page_module`.
     read_only : bool
         Accept no uploads.
     max_body, max_upload : int

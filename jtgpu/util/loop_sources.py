@@ -14,9 +14,9 @@ FOLDER = "loops"  # the name of every folder of compiled loops
 # files outside these folders whose constants and types are compiled into the loops
 DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
-    "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
-    "backends/cpu/backward.py", "backends/cpu/parallel.py", "learn/dags/chain_records.py", "learn/dags/count_modes.py",
-    "graphs/records.py", "screen/arrays.py", "util/array_types.py", "util/elementary/series.py", "util/jit.py",
+    "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/backward.py",
+    "backends/cpu/parallel.py", "learn/dags/chain_records.py", "graphs/records.py", "screen/arrays.py",
+    "util/array_types.py", "util/elementary/series.py", "util/jit.py",
 )  # fmt: skip
 
 

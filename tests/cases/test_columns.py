@@ -11,8 +11,7 @@ import pytest
 import jtgpu
 from jtgpu.backends.base import Backend, ColumnResult
 from jtgpu.cases.answer_table import highest
-from jtgpu.cases.options import TableOptions
-from jtgpu.cases.query import resolve_query
+from jtgpu.cases.query import TableOptions, resolve_query
 from jtgpu.cases.solver import Answers, Solver
 from jtgpu.inference.tables import columns as arrow_cells
 from jtgpu.inference.tables import columns as encoder

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jtgpu
-from jtgpu.cases.options import escape_formula, escape_formulas
+from jtgpu.cases.query import escape_formula, escape_formulas
 from jtgpu.cli import app
 from tests.conftest import ROOT
 

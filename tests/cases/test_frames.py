@@ -12,8 +12,7 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import NA_VALUES, frame_states
-from jtgpu.cases.options import TableOptions
-from jtgpu.cases.query import resolve_query
+from jtgpu.cases.query import TableOptions, resolve_query
 from jtgpu.cases.solver import Solver
 from jtgpu.inference.tables.columns import Encoder
 from jtgpu.inference.tables.plain_cells import CategoricalColumn

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.cases.options import CsvDialect
+from jtgpu.cases.query import CsvDialect
 from jtgpu.errors import DataError, ParseError
 
 pa = pytest.importorskip("pyarrow")

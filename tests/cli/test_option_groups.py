@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from jtgpu.cli.option_groups import Without, expand_groups
+from jtgpu.cli.options import Without, expand_groups
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import answer_file
-from jtgpu.cases.options import CsvDialect
+from jtgpu.cases.query import CsvDialect
 from jtgpu.cluster import answer_files
 from jtgpu.cluster import parts as parts_module
 from jtgpu.cluster.parts import Division, divide

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.options import CsvDialect, TableOptions
-from jtgpu.cases.query import TableQuery
+from jtgpu.cases.query import CsvDialect, TableOptions, TableQuery
 from jtgpu.cluster import Cluster
 from jtgpu.cluster.connect import Share, as_cluster, connect
 from jtgpu.cluster.part_reader import PartReader, PartTarget

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.draw.layered.arrange import Arrangement, arrange
-from jtgpu.draw.layered.layers import assign_layers, count_crossings, insert_dummies, reduce_crossings
+from jtgpu.draw.arrange import Arrangement, arrange
+from jtgpu.draw.layers import assign_layers, count_crossings, insert_dummies, reduce_crossings
 from jtgpu.draw.network import arrange_stacked
 
 Box = tuple[int, int, int, int]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import read, write
 from jtgpu.formats.common import xml_text
-from jtgpu.formats.common.xml_encoding import declared_text
+from jtgpu.formats.common.files import declared_text
 from jtgpu.formats.common.xml_text import root_name
 from jtgpu.formats.xmlbif import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork

@@ -17,7 +17,8 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.formats.bundled import benchmark_files
 from jtgpu.formats.evidence_files import parse_evidence
-from jtgpu.inference import interventions, soft
+from jtgpu.inference import interventions
+from jtgpu.inference import interventions as soft
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName

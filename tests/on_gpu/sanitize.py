@@ -31,10 +31,10 @@ from jtgpu.backends import get
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch import engine as batches
+from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
+from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
 from jtgpu.backends.gpu.patterns import GpuPatternCache
-from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
-from jtgpu.backends.gpu.single.dataflow.tiling import DataflowConfig
-from jtgpu.backends.gpu.single.select import ENGINES, Config
+from jtgpu.backends.gpu.select import ENGINES, Config
 from jtgpu.backends.published.backend import prepare
 from jtgpu.backends.published.indextables import Shape
 from jtgpu.backends.published.rules import Rules

@@ -14,9 +14,9 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.single.dataflow.schedule import MAX_VARIABLES
-from jtgpu.backends.gpu.single.dataflow.tiling import DataflowConfig
-from jtgpu.backends.gpu.single.select import LAYOUTS, Config
+from jtgpu.backends.gpu.dataflow.schedule import MAX_VARIABLES
+from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
+from jtgpu.backends.gpu.select import LAYOUTS, Config
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.on_gpu.conftest import ROOT
@@ -69,7 +69,7 @@ def test_other_configurations(gpu: Device, nets: Path, name: str, config: Config
 def test_the_quickest_configuration_is_measured_and_saved(
     gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.gpu.single.select.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("jtgpu.backends.gpu.select.cache_folder", lambda: tmp_path)
     model = jtgpu.read(ROOT / "nets" / "alarm.net")
     made = model.plan(order="min-fill")
     with gpu.active():

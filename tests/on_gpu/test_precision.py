@@ -13,8 +13,8 @@ from jtgpu import timing
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.single.levels.engine import LevelEngine
-from jtgpu.backends.gpu.single.levels.schedule import make_schedule
+from jtgpu.backends.gpu.levels.engine import LevelEngine
+from jtgpu.backends.gpu.levels.schedule import make_schedule
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence
 from jtgpu.model.discrete import DiscreteModel

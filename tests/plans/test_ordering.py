@@ -15,6 +15,7 @@ import pytest
 
 from jtgpu.errors import OrderError, ParseError
 from jtgpu.model.markov import MarkovNetwork
+from jtgpu.plans.compiler import least_clique_bits
 from jtgpu.plans.ordering import METHODS, as_order, find_order, order_cost, read_num, read_td, write_num, write_td
 from jtgpu.plans.ordering import files as store
 from jtgpu.plans.ordering.anneal import forest_of_order, order_of_forest
@@ -23,7 +24,6 @@ from jtgpu.plans.ordering.greedy import RULES, greedy_order
 from jtgpu.plans.ordering.incumbents import join_orders
 from jtgpu.plans.ordering.reduce import atoms, reduce_graph
 from jtgpu.plans.ordering.tree_decomposition import best_order
-from jtgpu.plans.ordering.width import least_clique_bits
 from tests.support.examples import slow, some
 
 Graph = list[set[int]]
@@ -586,7 +586,7 @@ def test_the_key_sees_graph_cardinalities_and_objective() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bound_of_the_largest_clique_holds_for_every_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.plans.ordering.width.SPARSE", 0)
+    monkeypatch.setattr("jtgpu.plans.compiler.SPARSE", 0)
     cards, graph = random_graph(seed, 6, 0.7)
     orders = itertools.permutations(range(6))
     largest = min(order_cost(cards, graph, order, "largest").largest for order in orders)

@@ -11,8 +11,9 @@ import pytest
 from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
-from jtgpu.screen import published, reference, workers
-from jtgpu.screen.gpu.tree import Cells, DeviceTree, Launcher
+from jtgpu.screen import engine as workers
+from jtgpu.screen import published, reference
+from jtgpu.screen.gpu_tree import Cells, DeviceTree, Launcher
 from jtgpu.screen.published import table
 from jtgpu.screen.published.gpu import solving_set
 from tests.screen.test_outliers import RNG, column, mixed, states
@@ -99,7 +100,7 @@ def test_mixed_tables_have_the_bits_of_the_cpu(gpus: None, holes: float) -> None
 
 @pytest.mark.slow
 def test_several_gpus_have_the_bits_of_one(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.screen.gpu.engine.FEWEST", 16)
+    monkeypatch.setattr("jtgpu.screen.gpu_engine.FEWEST", 16)
     same_as_cpu(RNG(3).standard_normal((200, 2)), 5, 9, devices="all")
     same_as_cpu(RNG(3).standard_normal((200, 2)), 5, 9, devices=[0, 1, 1])
 
@@ -119,7 +120,7 @@ def test_new_rows(gpus: None) -> None:
 
 @pytest.mark.slow
 def test_many_outliers_in_small_batches(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.screen.gpu.engine.FIRST_BATCH", 4)
+    monkeypatch.setattr("jtgpu.screen.gpu_engine.FIRST_BATCH", 4)
     x = RNG(9).standard_cauchy((300, 2))
     wanted = screen.top_outliers(x, 3, 5, backend="cpu")
     found = screen.top_outliers(x, 3, 5, backend="gpu")

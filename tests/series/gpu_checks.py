@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jtgpu import series
 from jtgpu.device.context import Device
-from jtgpu.series.gpu.schur import BLOCK, CLUSTER, GRID, SchurJob
+from jtgpu.series.gpu_run import BLOCK, CLUSTER, GRID, SchurJob
 from tests.series.device_arrays import ByDlpack, ByInterface
 
 __all__ = [

@@ -10,7 +10,7 @@ import pytest
 from jtgpu import DataError, TableTooLarge, series
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import ArgumentError, BackendUnavailable
-from jtgpu.series.gpu import batch as gpu_devices
+from jtgpu.series import gpu_batch as gpu_devices
 from tests.series import gpu_checks as checks
 from tests.series.device_arrays import ByInterface
 from tests.support.emulated.install import compiler, installed

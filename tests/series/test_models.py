@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from jtgpu import DataError, series
 from jtgpu.errors import ArgumentError
 from jtgpu.series.autoregression import _why
-from jtgpu.series.gpu.batch import BatchResult
+from jtgpu.series.gpu_batch import BatchResult
 from jtgpu.series.inputs import read_series
 from jtgpu.series.workers import _fast_length
 

@@ -11,7 +11,7 @@ import pytest
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.form_page import read_form
+from jtgpu.serve.page_module import read_form
 from tests.serve.client import Client
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "asia-form.json"

@@ -18,8 +18,8 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
-from .lanes import Cases, Memory, Posteriors
 from .programs import CachedProgram
+from .records import Cases, Memory, Posteriors
 from .runner import Runner, soft_of
 from .workspace import Workspace
 

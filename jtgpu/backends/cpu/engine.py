@@ -17,9 +17,8 @@ from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
 from ..base import BackendDefaults, BatchResult, Counts, Evidence, Result
 from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
-from .lanes import Counting
 from .mixed import MixedCases
-from .records import IMPOSSIBLE
+from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of
 from .workspace import Workspace, scaled_weights
 

@@ -16,8 +16,8 @@ from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
 from ..base import BatchResult
 from .batch import CACHE, Table, lane_memory
-from .lanes import Cases, Memory, Posteriors
 from .programs import CachedProgram
+from .records import Cases, Memory, Posteriors
 from .runner import Model, Runner
 
 if TYPE_CHECKING:

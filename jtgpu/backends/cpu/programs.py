@@ -14,9 +14,8 @@ from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten
 from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import Steps, steps_of
-from .lower import Lowering
 from .parallel import Tasks, make_tasks
-from .records import CELLS, HEADER, Layout, Records
+from .records import CELLS, HEADER, Layout, Lowering, Records
 from .workspace import Numbers, Scratch, aligned
 
 if TYPE_CHECKING:

@@ -15,9 +15,14 @@ of a family is added to the factor's cells in an array of expected counts.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from ...plans.specialise import FlatProgram, pack
+from ...util.loops import loops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -172,3 +177,116 @@ class Records(NamedTuple):
     def bytes(self) -> int:
         """Memory, about."""
         return 8 * (len(self.records) + len(self.loads) + len(self.stores)) + 1000
+
+
+# A program run for many cases at once: every table that depends on the evidence has the cases as its fastest axis.
+#
+# A *lane* is one case. Every lane is scaled by its own powers of two, so a rare case next to a common one loses no
+# digit, and a lane whose evidence has probability zero is marked and does not affect the others.
+
+class Memory(NamedTuple):
+    """What one thread writes while it runs lanes. L lanes, E exponents."""
+
+    arena: NDArray[np.float64]
+    exponent: Matrix[np.int64]  # (E, L) of the factors, and scratch memory for those of the tables
+    scaled: NDArray[np.bool_]  # (E,) whether a row of `exponent` is set; a row that is not counts as zeros
+    scratch: NDArray[np.int64]  # `workspace.Scratch.block`
+    chunk: Matrix[np.int32]  # (L, V) observed states of the present cases, by rank
+    dead: NDArray[np.bool_]  # (L,) lanes whose evidence has probability zero
+    weights: NDArray[np.float64]  # likelihoods of the present cases, (states, L) a variable
+    weight_ptr: NDArray[np.int64]  # (V,) first number of each variable in `weights`, by rank; -1: has none
+    source: NDArray[np.int64]  # (L,) scratch memory
+    top: NDArray[np.float64]  # (L,) scratch memory
+    factor: NDArray[np.float64]  # (largest cardinality * L,) scratch memory
+
+
+class Cases(NamedTuple):
+    """The rows of a table that run in one call. B rows in all."""
+
+    rows: NDArray[np.int64]  # rows that this program answers
+    states: Matrix[np.int32]  # (B, V) observed states, -1 = not observed
+    by_rank: NDArray[np.int64]  # (V,) column of `states` of each rank
+    weights: Matrix[np.float64]  # (B, W) likelihoods, variable after variable
+    log_evidence: NDArray[np.float64]  # (B,) gets ln P(e)
+    impossible: NDArray[np.bool_]  # (B,) gets whether P(e) = 0
+
+
+class Posteriors(NamedTuple):
+    """Where posteriors are written to."""
+
+    cells: Matrix[np.float64]  # (B, columns)
+    place: NDArray[np.int64]  # (V,) first column of each variable by rank; -1: not wanted
+    cards: NDArray[np.int64]  # (V,) cardinalities by rank
+    hard: NDArray[np.int64]  # observed variables, by rank
+
+
+class Counting(NamedTuple):
+    """Where expected counts are added to."""
+
+    cells: NDArray[np.float64]  # every factor's cells, as in an arena
+    weights: NDArray[np.float64]  # (B,) weights of the rows
+
+
+# From what remains of a program to the records that the CPU runs.
+
+_loops = loops("jtgpu.backends.cpu.loops.lower")
+
+ROOM = 1 << 18  # numbers of scratch memory at first
+
+
+class Lowering:
+    """A program in the form in which patterns are lowered. Thread-safe."""
+    # axis_rank: (V,) int64
+
+    def __init__(self, program: FlatProgram, axis_rank: NDArray[np.int64]):
+        self._image, self._axis_rank = pack(program), np.ascontiguousarray(axis_rank)
+        lengths = (program.table_end - program.table_ptr + 1)[program.op_in]
+        ptr = program.op_in_ptr.tolist()
+        each = [(j - i, int(lengths[i:j].sum())) for i, j in pairwise(ptr)]
+        self._most = max((k for k, _ in each), default=0) + 2
+        self._widest = max((wide for _, wide in each), default=0) + 1
+        self._rooms: list[NDArray[np.int64]] = []  # idle scratch memory
+
+    def lower(
+        self,
+        layout: Layout,
+        seen: NDArray[np.bool_],
+        soft: tuple[int, ...] = (),
+        targets: Sequence[int] | None = None,
+        lanes: int = 1,
+    ) -> NDArray[np.int64]:
+        """The code of a pattern, see `records.Records`.
+
+        With several lanes the program answers as many cases at once: every table that depends on the evidence has one
+        more axis, its fastest, that runs over the cases; all others are made once for all.
+        """
+        # seen: (V,) bool: Observed variables, by number
+        # soft: tuple of int: Variables with weights that are not observed
+        # targets: sequence of int: Variables whose posteriors are wanted; those of observed ones are never made.
+        #     Default: all.
+        # lanes: Cases that the program answers at once
+        sizes = np.array((self._most, self._widest, layout.first, lanes))
+        wanted = _ALL if targets is None else np.array(targets, np.int64)
+        weighed = np.array(soft, np.int64) if soft else _NONE
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = np.zeros(ROOM, np.int64)
+        while True:
+            begin, end = _loops.specialise(
+                self._image, sizes, self._axis_rank, layout.factor, layout.answer, layout.places, seen, weighed, wanted,
+                room,
+            )  # fmt: skip
+            if begin >= 0:
+                break
+            room = np.zeros(end, np.int64)
+        code = room[begin:end].copy()
+        self._rooms.append(room)
+        return code
+
+    def clear(self) -> None:
+        """Free the scratch memory."""
+        self._rooms.clear()
+
+
+_ALL, _NONE = np.full(1, -1, np.int64), np.zeros(0, np.int64)

@@ -24,7 +24,7 @@ from ..base import (
 from ..wrappers.row_queue import HeldParts, JoinedCases
 from ..wrappers.workers import Lazy
 from .program.records import REALS
-from .single.select import ENGINES
+from .select import ENGINES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ..wrappers.row_queue import RowQueue
     from .batch.engine import BatchEngine
     from .batch.table import ColumnTable, RowTable, Table
+    from .case import CaseEngine
     from .counts.engine import CountEngine
-    from .single.case import CaseEngine
-    from .single.levels.engine import LevelEngine
-    from .single.select import EngineMaker
+    from .levels.engine import LevelEngine
+    from .select import EngineMaker
 
 
 class Gpu(BackendDefaults):
@@ -74,7 +74,7 @@ class Gpu(BackendDefaults):
     ):
         from ...device.context import open_device
         from ...device.driver import After
-        from .single.select import EngineMaker
+        from .select import EngineMaker
 
         _check_options(engine, dtype)
         self._plan, self.dtype, self._engine_name = plan, dtype, engine

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ...device.context import Device
     from ...plans.plan import Plan
     from .backend import Gpu
-    from .single.case import CaseEngine
-    from .single.select import RestrictedSchedule
+    from .case import CaseEngine
+    from .select import RestrictedSchedule
 
 # Nanoseconds that an engine of a pattern costs, measured on one core: planning, for each variable; laying out, for each
 # contraction of the usual plan; and at least.

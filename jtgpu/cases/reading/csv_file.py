@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_csv
 from ...model.discrete import DiscreteModel
-from ..options import CsvDialect
+from ..query import CsvDialect
 from .cells import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation
 

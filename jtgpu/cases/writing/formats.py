@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ...errors import UnknownSuffix
 from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
-from ..options import escape_formulas
+from ..query import escape_formulas
 
 # Concatenate Parquet files: row groups are copied unchanged, and only the footers are merged.
 #

@@ -16,8 +16,7 @@ The content decides the format:
 
 from __future__ import annotations
 
-from .case import Case
-from .query import read_query
-from .reading import parse_evidence, read_evidence, read_evidence_cases
+from .cases import Case
+from .reading import parse_evidence, read_evidence, read_evidence_cases, read_query
 
 __all__ = ["Case", "parse_evidence", "read_evidence", "read_evidence_cases", "read_query"]

@@ -21,10 +21,9 @@ from ..compiled import CompiledModel
 from ..evidence import Cases, Known, KnownCases, read_known_cases
 from ..evidence.case_table import weight_rows
 from ..evidence.one_case import by_number
-from ..interventions import Settled
-from ..results.device import DevicePosteriors
+from ..interventions import Settled, answer_cases
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
-from ..soft import answer_cases
+from ..results.tables import DevicePosteriors
 from ..tables import at_row, is_on_device
 
 if TYPE_CHECKING:

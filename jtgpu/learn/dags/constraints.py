@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...errors import ArgumentError, UnknownVariable, closest
-from ...model.graph import find_cycle
+from ...model.directed import find_cycle
 from ...util.arguments import described, several, whole_number
 from ...util.elementary import log, logs
 

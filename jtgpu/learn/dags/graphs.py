@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import NetworkError, UnknownVariable, closest
-from ...model.graph import find_cycle
+from ...model.directed import find_cycle
 from ...model.network import BayesianNetwork
 from ...util.arguments import number
 from ..columns import cpt_from_counts

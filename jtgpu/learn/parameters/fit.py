@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...cases.options import CsvDialect
+from ...cases.query import CsvDialect
 from ...errors import ArgumentError
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from .checkpoint import Checkpoint, fingerprints
@@ -142,7 +142,7 @@ def fit(  # noqa: PLR0913
         Entries of the largest CPT.
     chunk : int, optional
         Rows that are read from a file at a time, or of a chunk of stepwise EM. Default: 100,000, or 1,000.
-    dialect : jtgpu.cases.options.CsvDialect, optional
+    dialect : jtgpu.cases.query.CsvDialect, optional
         How CSV files are written.
     na_values : str or iterable of str, optional
         Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from ...cases.options import CsvDialect
+from ...cases.query import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_codes, is_tensor, open_table

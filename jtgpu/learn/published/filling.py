@@ -13,7 +13,7 @@ from ...device.context import open_device
 from ...errors import ArgumentError, TableTooLarge, format_bytes
 from ...util.arguments import choice, whole_number
 from ...util.system import free_memory, parse_bytes
-from ..dags.count_modes import BY_FAMILY
+from ..dags.chain_records import BY_FAMILY
 from ..dags.scores.coded import code_table
 from ..dags.scores.rules import ScoreRule
 from ..dags.scores.set_values import MAX_CELLS

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...util.jit import compiled
 from ..arrays import Coded, CodedRows
-from .nearest import add_near, nth_block, ones, weight
+from .points import add_near, nth_block, ones, weight
 
 __all__ = ["Coded", "CodedRows", "search"]
 

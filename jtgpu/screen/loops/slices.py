@@ -13,7 +13,7 @@ import numpy as np
 
 from ...util.jit import compiled
 from ..arrays import Sliced, SlicedRows
-from .nearest import UNIT, add_near, nth_block, ones, weight
+from .points import UNIT, add_near, nth_block, ones, weight
 
 __all__ = ["Sliced", "SlicedRows", "search"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...device.context import open_device
 from ...errors import JtgpuError
 from ...util.text_table import format_table
-from ..gpu.tree import Launcher
+from ..gpu_tree import Launcher
 from .gpu.selection import SelectionJob
 from .gpu.solving_set import MODES, solve
 

@@ -22,7 +22,7 @@ from .gpu import KERNELS, durbin_on_gpu
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_durbin = loops("jtgpu.series.published.loops.durbin")
+_durbin = loops("jtgpu.series.loops.durbin")
 
 __all__ = ["VERSIONS", "durbin32"]
 

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck
 
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
-from jtgpu.backends.gpu.single.dataflow.schedule import make_schedule as dataflow_schedule
-from jtgpu.backends.gpu.single.dataflow.tiling import DEFAULT, DataflowConfig
-from jtgpu.backends.gpu.single.levels.engine import LevelEngine
-from jtgpu.backends.gpu.single.levels.schedule import make_schedule as level_schedule
+from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
+from jtgpu.backends.gpu.dataflow.schedule import make_schedule as dataflow_schedule
+from jtgpu.backends.gpu.dataflow.tiling import DEFAULT, DataflowConfig
+from jtgpu.backends.gpu.levels.engine import LevelEngine
+from jtgpu.backends.gpu.levels.schedule import make_schedule as level_schedule
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence
 from jtgpu.model.discrete import DiscreteModel

@@ -153,7 +153,7 @@ def test_the_saved_configuration_is_measured_on_request(
     emulated_gpu: Device, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("jtgpu.backends.gpu.single.select.RUNS", 2)
+    monkeypatch.setattr("jtgpu.backends.gpu.select.RUNS", 2)
     with bundled("asia").compile("gpu", order="min-fill", cache=False, tune=True) as tree:
         assert tree.posteriors()["tub"]["yes"] == pytest.approx(0.0104)
     assert len(list(tmp_path.glob("gpu-configs/*/*.json"))) == 1

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from jtgpu.backends.gpu.single import select as configs
-from jtgpu.backends.gpu.single.dataflow.tiling import DataflowConfig
-from jtgpu.backends.gpu.single.select import LAYOUTS, Config, EngineMaker, Trial, load_config, quickest, save_config
+from jtgpu.backends.gpu import select as configs
+from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
+from jtgpu.backends.gpu.select import LAYOUTS, Config, EngineMaker, Trial, load_config, quickest, save_config
 from jtgpu.cli import app
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, JtgpuError

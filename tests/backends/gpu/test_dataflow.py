@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence, columns_of
+from jtgpu.backends.gpu.dataflow import graph as work_graph
+from jtgpu.backends.gpu.dataflow import schedule as schedules
+from jtgpu.backends.gpu.dataflow import tiling
+from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
+from jtgpu.backends.gpu.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR, RestrictedFactors
+from jtgpu.backends.gpu.dataflow.schedule import Schedule, make_schedule
+from jtgpu.backends.gpu.dataflow.tiling import DEFAULT, DataflowConfig
 from jtgpu.backends.gpu.program.layout import least_root, scaled_factors
 from jtgpu.backends.gpu.program.records import binary_program, loops_of
-from jtgpu.backends.gpu.single.dataflow import graph as work_graph
-from jtgpu.backends.gpu.single.dataflow import schedule as schedules
-from jtgpu.backends.gpu.single.dataflow import tiling
-from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
-from jtgpu.backends.gpu.single.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR, RestrictedFactors
-from jtgpu.backends.gpu.single.dataflow.schedule import Schedule, make_schedule
-from jtgpu.backends.gpu.single.dataflow.tiling import DEFAULT, DataflowConfig
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device
 from jtgpu.model.markov import MarkovNetwork

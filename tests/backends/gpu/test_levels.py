@@ -17,8 +17,8 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
+from jtgpu.backends.gpu.levels import schedule
 from jtgpu.backends.gpu.program.records import NONE, OP, WARPS, binary_program, reciprocal
-from jtgpu.backends.gpu.single.levels import schedule
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import BackendUnavailable

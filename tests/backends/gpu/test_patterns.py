@@ -16,8 +16,8 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu import patterns
+from jtgpu.backends.gpu.dataflow.graph import RestrictedFactors
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend, call_microseconds
-from jtgpu.backends.gpu.single.dataflow.graph import RestrictedFactors
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from jtgpu.plans.conditioning import Restriction

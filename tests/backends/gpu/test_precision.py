@@ -13,8 +13,8 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu.levels import schedule
 from jtgpu.backends.gpu.program import layout
-from jtgpu.backends.gpu.single.levels import schedule
 from jtgpu.device.context import Device
 from jtgpu.plans.lowering import LOWERINGS
 from tests.backends.gpu.engines import ON_GPU, agree, as_evidence, level_engine, tables

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from jtgpu.errors import NetworkError, TableTooLarge
-from jtgpu.learn.dags.candidates.tables import family_weights
+from jtgpu.learn.dags.candidate_tables import family_weights
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import TableTooLarge
-from jtgpu.learn.dags.candidates.outer_sets import outer_sets
-from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates, family_weights
+from jtgpu.learn.dags.candidate_tables import CandidateTables, candidate_tables, choose_candidates, family_weights
+from jtgpu.learn.dags.chains import gpu_base as base
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu import base
-from jtgpu.learn.dags.chains.gpu.base import GpuOrderChains, GpuPartitionChains
-from jtgpu.learn.dags.chains.gpu.engines import start_replicas, without_outer_sets
+from jtgpu.learn.dags.chains.gpu_base import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu_engines import start_replicas, without_outer_sets
 from jtgpu.learn.dags.chains.orders import (
     OrderSampler,
     run_chains,
@@ -23,6 +22,7 @@ from jtgpu.learn.dags.chains.orders import (
 )
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
+from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.search.best_graph import graph_of_order

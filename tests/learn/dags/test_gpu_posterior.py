@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.chains.gpu import base, engines
+from jtgpu.learn.dags.chains import gpu_base as base
+from jtgpu.learn.dags.chains import gpu_engines as engines
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.learn.dags.data import random_table

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import ArgumentError, TableTooLarge
+from jtgpu.learn.dags.scores import gpu_device as device_scores
+from jtgpu.learn.dags.scores import gpu_scores as scores
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.gpu import device_scores, scores
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from tests.learn.dags.data import random_table, table_of

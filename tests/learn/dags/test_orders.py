@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from jtgpu.learn.dags import reference
-from jtgpu.learn.dags.candidates.tables import (
+from jtgpu.learn.dags.candidate_tables import (
     CandidateTables,
     candidate_tables,
     choose_candidates,

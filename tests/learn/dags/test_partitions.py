@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.learn.dags.candidates.outer_sets import OuterSets
-from jtgpu.learn.dags.candidates.tables import CandidateTables
+from jtgpu.learn.dags.candidate_tables import CandidateTables
 from jtgpu.learn.dags.chain_records import Ladder, SetTables
 from jtgpu.learn.dags.chains.orders import arc_probabilities
 from jtgpu.learn.dags.chains.partitions import (
@@ -26,6 +25,7 @@ from jtgpu.learn.dags.chains.partitions import (
 )
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.exact.posteriors import exact_by_partitions
+from jtgpu.learn.dags.outer_sets import OuterSets
 from jtgpu.learn.dags.reference import Weights
 from jtgpu.learn.dags.reference_partitions import (
     ADJACENT,

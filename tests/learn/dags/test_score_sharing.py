@@ -14,7 +14,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError
-from jtgpu.learn.dags.scores import sharing
+from jtgpu.learn.dags.scores import set_values as sharing
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.util import doors
 from tests.learn.dags.data import random_table

@@ -1,11 +1,10 @@
-"""A program run for many cases at once; see `jtgpu.backends.cpu.lanes`."""
+"""A program run for many cases at once; see `jtgpu.backends.cpu.records`."""
 
 from __future__ import annotations
 
 import math
 
 from ....util.jit import compiled, inlined
-from ..lanes import Cases, Counting, Memory, Posteriors
 from ..records import (
     ANSWER,
     BY_CASE,
@@ -23,6 +22,10 @@ from ..records import (
     OUT_EXP,
     SCRATCH_FIELDS,
     SIZE,
+    Cases,
+    Counting,
+    Memory,
+    Posteriors,
     Records,
 )
 from .fields import input_field

@@ -1,4 +1,4 @@
-"""From what remains of a program to the records that the CPU runs; see `jtgpu.backends.cpu.lower`."""
+"""From what remains of a program to the records that the CPU runs; see `jtgpu.backends.cpu.records`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .engines import Block, Engine, OrderEngine, PartitionEngine, TemperedEngine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
     from ..chain_records import SetTables
 
 COMMON = ("betas",)  # arrays of states that all chains share

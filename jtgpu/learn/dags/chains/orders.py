@@ -20,7 +20,7 @@ from .set_tables import ANY, draw_sets
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
     from ..chain_records import SetTables
     from ..constraints import Constraints
 

@@ -13,13 +13,13 @@ from ....errors import TableTooLarge, format_bytes
 from ....util.elementary import exps, log
 from ....util.loops import loops
 from ....util.system import cores
-from ..candidates.outer_sets import OuterSets
 from ..chain_records import SetTables
+from ..outer_sets import OuterSets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
 
 # Lists of weighted sets in segments, in each of which weights are whole numbers of a common unit.
 
@@ -73,7 +73,7 @@ def segments(
     )  # fmt: skip
 
 
-_draws = loops("jtgpu.learn.dags.loops.draws")
+_draws = loops("jtgpu.learn.dags.loops.outer_sets")
 
 ANY = -1  # in place of a set that a parent set must meet: no such condition
 

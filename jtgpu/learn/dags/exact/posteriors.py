@@ -17,7 +17,7 @@ from ..chains.set_tables import ANY, draw_sets, set_tables, sorted_sets
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
     from ..chain_records import SetTables
 
 # Independent graphs from exact posteriors: an order or an ordered partition first, then a parent set of each variable.
@@ -138,7 +138,7 @@ def _choose(log_terms: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[n
     return np.asarray((shares <= u * shares[-1]).sum(axis=0).clip(0, len(shares) - 1))
 
 
-_orders = loops("jtgpu.learn.dags.loops.exact_orders")
+_orders = loops("jtgpu.learn.dags.loops.set_sums")
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 
 MAX_BY_ORDERS, MAX_BY_PARTITIONS = 24, 15  # variables: seconds or minutes

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....util.elementary.loops.bits import popcount
-from ....util.elementary.loops.functions import log
+from ....util.elementary.loops.functions import log, popcount
 from ....util.jit import compiled
-from ..count_modes import BY_CELLS, BY_ROWS, MAX_COMBOS
+from ..chain_records import BY_CELLS, BY_ROWS, MAX_COMBOS
 
 __all__ = ["count_function", "count_sets", "fill_scores", "log_gamma", "tabulate"]
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
-from .exponential import exponential
-from .philox import below, philox, uniform
+from .philox import below, exponential, philox, uniform
 
 __all__ = ["order_steps", "relocate", "start_order", "swap"]
 

@@ -18,14 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....util.array_types import Matrix
-from ....util.elementary.loops.bits import popcount
-from ....util.elementary.loops.functions import exp, log, log_sum
+from ....util.elementary.loops.functions import exp, log, log_sum, popcount
 from ....util.jit import compiled
 from ..chain_records import Ladder, SetTables
-from .draws import ANY, NEGLIGIBLE, draw_set, lowest, squeezed
-from .exponential import exponential
-from .outer_sets import with_outer
-from .philox import below, philox, uniform
+from .outer_sets import ANY, NEGLIGIBLE, draw_set, lowest, squeezed, with_outer
+from .philox import below, exponential, philox, uniform
 
 __all__ = ["Ladder", "SetTables", "partition_steps"]
 

@@ -6,10 +6,90 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
-from .wide import ZERO, log_of, split, subset_sums
+from .wide import ZERO, log_of, split, subset_sums, superset_sums
 
-__all__ = ["best_of_subsets", "log_sums_of_subsets", "log_sums_with_member"]
+__all__ = [
+    "best_of_subsets",
+    "best_order",
+    "log_sums_of_subsets",
+    "log_sums_with_member",
+    "order_sums",
+    "search_exclusions",
+    "set_posteriors",
+    "squeeze",
+]
+
+# Compiled loop that selects the candidate parents of a child.
+
+@compiled(allocates=False)
+def _first_disjoint(sets, excluded, first):  # type: ignore[no-untyped-def]
+    """The first set from a position on without an excluded member; -1 if there is none."""
+    for i in range(first, len(sets)):
+        free = True
+        for j in range(sets.shape[1]):
+            u = sets[i, j]
+            if u >= 0 and excluded[u]:
+                free = False
+                break
+        if free:
+            return i
+    return -1
+
+
+@compiled(allocates=False)
+def _is_known(excluded, sets_excluded, n):  # type: ignore[no-untyped-def]
+    """Whether one of the first n rows is equal to a row."""
+    for i in range(n):
+        equal = True
+        for u in range(len(excluded)):
+            if sets_excluded[i, u] != excluded[u]:
+                equal = False
+                break
+        if equal:
+            return True
+    return False
+
+
+@compiled("i8[:, :], i8, i8, u1[:], u1[:, :], i8[:]")
+def search_exclusions(sets, n_chosen, k, chosen, excluded, found):  # type: ignore[no-untyped-def]
+    """Choose the members of the best set, then those of the best sets without one of them, and so on."""
+    # sets: (M, j) int64: Parent sets by descending weight: members, or -1
+    # n_chosen, k: Number of variables that are chosen at first, and at most at last
+    # chosen: (n,) uint8: The chosen variables, which are updated. Those that are chosen at first are never excluded.
+    # excluded: (E, n) uint8: Scratch memory: the exclusions that were tried, of which there are at most E
+    # found: (E,) int64: Scratch memory: the best set without each of them; -1 once it was used
+    fixed = chosen.copy()
+    n_entries = 1
+    for u in range(len(chosen)):
+        excluded[0, u] = 0
+    found[0] = 0 if len(sets) else -1
+    while n_chosen < k:
+        entry = -1
+        for e in range(n_entries):
+            if found[e] >= 0 and (entry < 0 or found[e] < found[entry]):
+                entry = e
+        if entry < 0:
+            return n_chosen
+        best = found[entry]
+        found[entry] = -1
+        for j in range(sets.shape[1]):
+            u = sets[best, j]
+            if u >= 0 and not chosen[u] and n_chosen < k:
+                chosen[u] = 1
+                n_chosen += 1
+        for j in range(sets.shape[1]):
+            u = sets[best, j]
+            if u < 0 or fixed[u] or n_entries == len(excluded):
+                continue
+            for i in range(len(chosen)):
+                excluded[n_entries, i] = excluded[entry, i]
+            excluded[n_entries, u] = 1
+            if not _is_known(excluded[n_entries], excluded, n_entries):
+                found[n_entries] = _first_disjoint(sets, excluded[n_entries], best)
+                n_entries += 1
+    return n_chosen
 
 
 @compiled("f8[:], i8[:], f8[:]")
@@ -57,3 +137,87 @@ def best_of_subsets(log_weights, masks, best):  # type: ignore[no-untyped-def]
             for low in range(base, base + half):
                 best[low + half] = max(best[low], best[low + half])
         half *= 2
+
+
+# Compiled loop that finds the graph of the highest weight (Silander and Myllymaki, 2006).
+
+@compiled("f8[:, :], f8[:], i8[:]")
+def best_order(best_sets, highest, order):  # type: ignore[no-untyped-def]
+    """The order of the variables whose best graph has the highest weight."""
+    # best_sets: (n, 2**(n-1)) float64: The largest weight of the parent sets of each variable within each set of the
+    #     others, as squeezed bits
+    # highest: (2**n,) float64: Scratch memory: the highest weight of a graph over each set of variables
+    # order: (n,) int64, output
+    # returns The highest weight; -inf if no graph is possible.
+    n = best_sets.shape[0]
+    last = np.zeros(len(highest), np.uint8)
+    highest[0] = 0.0
+    for s in range(1, len(highest)):
+        highest[s] = -math.inf
+        for v in range(n):
+            if s >> v & 1:
+                others = s ^ 1 << v
+                x = highest[others] + best_sets[v, others & ((1 << v) - 1) | others >> (v + 1) << v]
+                if x > highest[s]:
+                    highest[s] = x
+                    last[s] = v
+    left = len(highest) - 1
+    for i in range(n - 1, -1, -1):
+        order[i] = last[left]
+        left ^= left & 1 << order[i]
+    return highest[len(highest) - 1]
+
+
+# Compiled loops of the exact posterior under the order-modular prior (Koivisto and Sood, 2004).
+
+@compiled(allocates=False, inline="always")
+def squeeze(mask, v):  # type: ignore[no-untyped-def]
+    """A set without variable v, with the bits above v moved down by one."""
+    return (mask & ((1 << v) - 1)) | ((mask >> (v + 1)) << v)
+
+
+@compiled("f8[:, :], f8[:], f8[:]")
+def order_sums(log_sums, forward, backward):  # type: ignore[no-untyped-def]
+    """Total weights of the orders of every set of variables, as the first ones and as the last ones."""
+    # log_sums: (n, 2**(n-1)) float64: See `set_sums.log_sums_of_subsets`; the bits of predecessors are squeezed
+    # forward, backward: (2**n,) float64, output
+    n = log_sums.shape[0]
+    every = (1 << n) - 1
+    terms = np.empty((2, n))
+    forward[0] = backward[0] = 0.0
+    for s in range(1, 1 << n):
+        most_first, most_last, k = -math.inf, -math.inf, 0
+        for v in range(n):
+            if s >> v & 1:
+                others = s & ~(1 << v)
+                terms[0, k] = log_sums[v, squeeze(others, v)] + forward[others]
+                terms[1, k] = log_sums[v, squeeze(every & ~s, v)] + backward[others]
+                most_first, most_last = max(most_first, terms[0, k]), max(most_last, terms[1, k])
+                k += 1
+        first = last = 0.0
+        for i in range(k):
+            if terms[0, i] > -math.inf:
+                first += exp(terms[0, i] - most_first)
+            if terms[1, i] > -math.inf:
+                last += exp(terms[1, i] - most_last)
+        forward[s] = most_first + log(first) if first > 0.0 else -math.inf
+        backward[s] = most_last + log(last) if last > 0.0 else -math.inf
+
+
+@compiled("i8, f8[:], i8[:], f8[:], f8[:], f8[:]")
+def set_posteriors(v, log_weights, masks, forward, backward, posteriors):  # type: ignore[no-untyped-def]
+    """Posterior probabilities of a child's parent sets."""
+    # log_weights, masks: See `set_sums.log_sums_of_subsets`
+    # forward, backward: (2**n,) float64: See `order_sums`
+    # posteriors: (M,) float64, output
+    size = len(forward) // 2
+    every = len(forward) - 1
+    mantissas, exponents = np.empty(size), np.empty(size, np.int64)
+    total = forward[every]
+    for i in range(size):
+        before = (i & ((1 << v) - 1)) | (i >> v) << (v + 1)
+        after = every & ~before & ~(1 << v)
+        mantissas[i], exponents[i] = split(forward[before] + backward[after] - total)
+    superset_sums(mantissas, exponents)
+    for i in range(len(masks)):
+        posteriors[i] = exp(log_weights[i] + log_of(mantissas[masks[i]], exponents[masks[i]]))

@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from ....util.elementary.loops.bits import as_bits, as_float
-from ....util.elementary.loops.functions import exp, log
+from ....util.elementary.loops.functions import as_bits, as_float, exp, log
 from ....util.jit import compiled
 
 __all__ = [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....inference.tree import JunctionTree
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
 
 def clique_entries(net: BayesianNetwork) -> int:
     """Entries of the clique tables of a network's junction tree: what inference in it costs."""

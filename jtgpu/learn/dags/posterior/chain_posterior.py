@@ -14,17 +14,17 @@ import numpy as np
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import described, several, whole_number
 from ....util.elementary import log
-from ..candidates.outer_sets import outer_sets
-from ..candidates.preparation import number_of_candidates, screened_candidates, screened_size, wide_size
-from ..candidates.tables import CandidateTables, covered_shares, family_weights
+from ..candidate_tables import CandidateTables, covered_shares, family_weights
 from ..chains import orders, partitions
 from ..chains.cluster import ClusterEngine, EngineSpec
 from ..chains.engines import REPLICAS, Engine
-from ..chains.gpu.engines import GpuOrderEngine, GpuPartitionEngine
+from ..chains.gpu_engines import GpuOrderEngine, GpuPartitionEngine
 from ..chains.run_files import RunFile
 from ..chains.runs import ChainRun, Estimate, Stop
 from ..chains.set_tables import set_tables, table_bytes
 from ..graphs import adjacency
+from ..outer_sets import outer_sets
+from ..preparation import number_of_candidates, screened_candidates, screened_size, wide_size
 from ..search.best_graph import BestGraph, graph_of_order
 from .facts import variable_number
 from .problem import digests

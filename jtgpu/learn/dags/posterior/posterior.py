@@ -17,10 +17,10 @@ from ....util import doors
 from ....util.arguments import callback, choice, flag, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
-from ..candidates.preparation import MAX_SCREENED, require_same
 from ..chains.runs import MAX_STEPS, Stop
 from ..constraints import make_constraints, make_prior
 from ..graphs import start_graph
+from ..preparation import MAX_SCREENED, require_same
 from ..scores.coded import code_table
 from ..scores.rules import ScoreRule, n_parent_sets
 from .chain_posterior import ChainOptions, chain_source, replicas_of, restricted

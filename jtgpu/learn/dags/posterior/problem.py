@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....util.options import Devices, LearnBackend
-from ..candidates.preparation import scores_up_to
-from ..candidates.tables import CandidateTables, all_parents, candidate_tables, family_weights
+from ..candidate_tables import CandidateTables, all_parents, candidate_tables, family_weights
 from ..constraints import Constraints, StructurePrior
-from ..exact.gpu.exact import GpuExact
+from ..exact.gpu_exact import GpuExact
 from ..exact.posteriors import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
 from ..graphs import start_order
+from ..preparation import scores_up_to
 from ..scores.coded import CodedTable
 from ..scores.rules import ScoreRule, n_parent_sets, parent_masks
 from ..search.best_graph import BestGraph, best_by_orders, exact_best

@@ -19,7 +19,7 @@ from .result import StructurePosterior
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
     from ..exact.posteriors import ExactPosterior
     from ..scores.coded import CodedTable
     from ..search.structure import Structure

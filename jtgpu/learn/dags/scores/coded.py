@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ....cases.answer_table import is_text_file, read_file
-from ....cases.options import CsvDialect
+from ....cases.query import CsvDialect
 from ....errors import ArgumentError, DataError, EvidenceError, closest
 from ....inference.tables import Table, column_values, open_table
 from ....inference.tables.arrow import arrow

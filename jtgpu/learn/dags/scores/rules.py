@@ -14,7 +14,7 @@ from ....errors import ArgumentError
 from ....util.arguments import choice, number
 from ....util.elementary import log
 from ....util.loops import loops
-from ..count_modes import BY_CELLS, BY_FAMILY, BY_ROWS
+from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class CellFunctions:
     A function is ln Gamma(shape + count) - ln Gamma(shape), or count ln count if its shape is 0.
     """
 
-    mode: int  # one of `jtgpu.learn.dags.count_modes`, or `AVAILABLE`
+    mode: int  # one of `jtgpu.learn.dags.chain_records`, or `AVAILABLE`
     shapes: NDArray[np.float64]  # (G,) float64
     # (G,) int64: Mode `BY_CELLS`: the number of cells of the tables that use a function, ascending
     products: NDArray[np.int64]

@@ -22,10 +22,9 @@ from ....util.options import Data, Devices, LearnBackend, MissingCells, Score
 from ....util.system import free_memory, parse_bytes
 from ..npz import DAMAGED, read_arrays
 from .coded import code_table
-from .gpu.scores import gpu_scores
+from .gpu_scores import gpu_scores
 from .rules import ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
-from .set_values import MAX_CELLS, run_chunks, set_values
-from .sharing import set_values_on
+from .set_values import MAX_CELLS, run_chunks, set_values, set_values_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

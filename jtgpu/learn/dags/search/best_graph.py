@@ -16,11 +16,11 @@ from ..chains.orders import start_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidates.tables import CandidateTables
+    from ..candidate_tables import CandidateTables
     from ..constraints import Constraints
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
-_best = loops("jtgpu.learn.dags.loops.best_graph")
+_best = loops("jtgpu.learn.dags.loops.set_sums")
 _orders = loops("jtgpu.learn.dags.loops.orders")
 
 MAX_EXACT = 24  # variables

@@ -17,7 +17,10 @@ from ....util.missing import MissingReport
 from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ....util.text_table import counted
-from ..candidates.preparation import (
+from ..candidate_tables import candidate_tables, family_weights
+from ..constraints import StructurePrior, make_constraints, make_prior
+from ..graphs import adjacency, compelled_arcs, digraph, fitted_network, start_graph, start_order
+from ..preparation import (
     MAX_SCREENED,
     number_of_candidates,
     require_same,
@@ -25,9 +28,6 @@ from ..candidates.preparation import (
     screened_candidates,
     screened_size,
 )
-from ..candidates.tables import candidate_tables, family_weights
-from ..constraints import StructurePrior, make_constraints, make_prior
-from ..graphs import adjacency, compelled_arcs, digraph, fitted_network, start_graph, start_order
 from ..scores.coded import CodedTable, cases_like, code_table
 from ..scores.rules import ScoreRule, n_parent_sets, parent_masks
 from ..scores.score_table import ScoreTable

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....device.context import Device, open_device
 from ....errors import DataError, TableTooLarge, format_bytes
-from ...gpu.tree import Launcher
+from ...gpu_tree import Launcher
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import numpy as np
 from ....device.context import open_device
 from ....errors import DataError, TableTooLarge, format_bytes
 from ....util.arguments import choice
-from ...gpu.tree import Launcher
+from ...gpu_tree import Launcher
 from .selection import LARGEST_K, ROOMS
 
 if TYPE_CHECKING:

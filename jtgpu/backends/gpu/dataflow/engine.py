@@ -1,0 +1,163 @@
+"""One case at a time as one kernel, all of whose warps are on the device at once: cuda/single/dataflow.cu."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....device.context import Device
+from ....device.driver import After, Arguments
+from ....plans.plan import Plan
+from ...base import Evidence, Result
+from ..case import CaseIO, device_times
+from ..program.records import log_evidence, write_evidence
+from .graph import TENSOR, RestrictedFactors
+from .schedule import KERNELS, MAX_VARIABLES, Numbers, Schedule, make_numbers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+class DataflowEngine:
+    """`jtgpu.backends.gpu.case.CaseEngine` for networks of many contractions that wait for each other."""
+    # schedule: Of the plan
+    # after: A stream of the user whose work precedes every case
+    # restricted: If the plan is one of the unobserved variables: what the schedule was made with. Cases are then given
+    #     in the network's own variables, and answers have zeros for the observed ones.
+    # raises BackendUnavailable: On a GPU, or a share of one, that cannot hold all blocks at once.
+    # raises TableTooLarge: If the device has not enough memory.
+
+    kind = "dataflow"
+
+    def __init__(
+        self,
+        plan: Plan,
+        schedule: Schedule,
+        device: Device,
+        after: After | None = None,
+        restricted: RestrictedFactors | None = None,
+    ):
+        self.plan, self.schedule, self.device = plan, schedule, device
+        self._numbers: Numbers = schedule.numbers
+        self._sign = 0
+        self._is_clean = False  # False after an interrupt that came where it is unknown if a run was queued
+        ptr = plan.posterior_ptr
+        self._weight_cell: list[int] = ptr[:-1].tolist()
+        if restricted is not None:
+            ptr = restricted.posterior_ptr
+            cells = np.full(len(restricted.observed), -1)
+            cells[restricted.free] = plan.posterior_ptr[:-1]
+            self._weight_cell = cells.tolist()
+        with device.active():
+            self.io = CaseIO(device, plan, int(ptr[-1]), after)
+            try:
+                self._load()
+                self._state[:] = -1 if restricted is None else 0  # states that every variable may have
+                self.queue()  # fails here, and not at the first case, if the device cannot hold all blocks
+                self.io.stream.synchronize()
+            except BaseException:
+                self.io.release()
+                raise
+
+    def _load(self) -> None:
+        """Upload the schedule and fix the kernel's parameters: struct Dataflow of dataflow.cu."""
+        s, io = self.schedule, self.io
+        kernels = io.load_kernels("single/dataflow", KERNELS)
+        self._arena = io.memory.empty(8 * s.n_cells)
+        self._pristine = io.put(s.numbers.pristine)
+        words = [self._arena, self._pristine]
+        words += [io.put(x) for x in (s.ops, s.digits, s.steps, s.tasks, s.starts, s.known)]
+        words += [io.device_weights, io.put(s.roots)]
+        words += [kernels.device_address(io.posterior), kernels.device_address(io.root)]
+        first = 8 * len(words)
+        parameters = np.zeros(first + 8 + 2 * MAX_VARIABLES, np.uint8)
+        parameters[:first] = np.array(words, np.uint64).view(np.uint8)
+        arguments = Arguments(parameters)
+        kept = arguments.kept(0)
+        self._run_words: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)  # sign, components
+        self._run_words[1] = len(self.plan.root_table)
+        self._state: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * s.n_states].view(np.int16)
+        self._launch = kernels.ready(s.kernel, (s.n_blocks, 32 * s.warps), io.stream, arguments, together=True)
+
+    @property
+    def uses_tensor_blocks(self) -> bool:
+        """Whether some contraction runs on the tensor cores."""
+        return bool(((self.schedule.ops["shape"] & TENSOR) > 0).any())
+
+    @property
+    def nanoseconds(self) -> int:
+        return round(1000 * self.schedule.microseconds)
+
+    @property
+    def n_bytes(self) -> int:
+        return self.io.memory.n_bytes
+
+    @property
+    def log_least_root(self) -> float:
+        return math.log(self._numbers.least_root)
+
+    def run(self, evidence: Evidence) -> Result | None:
+        io = self.io
+        with io.lock:
+            io.check_open()
+            shift = write_evidence(evidence, self._weight_cell, self._state, io.weights)
+            with self.device.active():
+                if io.after is not None:
+                    io.after.order(io.stream)
+                if evidence.likelihood:
+                    io.upload_weights()
+                self.queue()
+                io.stream.synchronize()
+            if io.least_root() < self._numbers.least_root:
+                return None
+            shift += self._numbers.exponent
+            return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
+
+    def queue(self) -> None:
+        """Queue one run. Entries have the other sign than in the run before: with the same sign, entries of that run
+        would pass for this one's."""
+        if not self._is_clean:
+            self._initialise_arena()
+        self._is_clean = False
+        self._run_words[0] = self._sign ^ 0x80000000
+        self._launch()
+        self._sign ^= 0x80000000
+        self._is_clean = True
+
+    def _initialise_arena(self) -> None:
+        """Write the arena as it is before the first run."""
+        cells = np.zeros(self.schedule.n_cells)
+        cells[: len(self._numbers.arena)] = self._numbers.arena
+        self.io.upload((self._arena, cells))
+        self._sign = 0
+
+    def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
+        io = self.io
+
+        def write(case: Evidence) -> None:
+            write_evidence(case, self._weight_cell, self._state, io.weights)
+            io.upload_weights()
+
+        return device_times(io, runs, cases, write, self.queue)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `CaseEngine.reload`; not for restricted factors.
+
+        If doubles without scaling are not reliable for these numbers, no answer is from then on.
+        """
+        with self.io.lock:
+            self.io.check_open()
+            self._numbers = make_numbers(self.plan, self.schedule, factors)
+            self._is_clean = False
+            with self.device.active():
+                self.io.upload((self._pristine, self._numbers.pristine))
+
+    def close(self) -> None:
+        with self.io.lock:
+            if self.io.is_open:
+                self.io.is_open = False
+                with self.device.active():
+                    self.io.stream.synchronize()
+                    self.io.release()

@@ -1,0 +1,301 @@
+"""The work graph of a plan: tilings of its contractions, places in the arena, records and nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....plans.plan import Plan
+from ..program.records import MAX_AXES, OUT, Binary, Loop, RecordPool, contraction_record, mirrored, record_array
+from .assignment import Node
+from .tiling import BLOCKS, LONGER, DataflowConfig, DataflowTiling, answer_unit, dataflow_tiling, enter_unit, parts_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Records that dataflow.cu reads: contractions, evidence, posteriors and P(e), all as struct Op of types.cuh.
+
+ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # field `shape` of records that are no contraction
+LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
+TENSOR = 0x100  # added if it is blocks for the tensor cores
+ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that every run writes
+
+
+def shape_code(tiling: DataflowTiling) -> int:
+    """The number by which the kernel knows a tile's code."""
+    m, n = tiling.shape
+    if tiling.blocks:
+        shortest = min(unroll for *shape, unroll in BLOCKS if shape == [m, n])
+        return TENSOR + m * 8 + n + LONG * (tiling.unroll > shortest)
+    return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
+
+
+class RecordMaker:
+    """Collects records. They are made in `arrays`, since of several schedules only one is used."""
+
+    def __init__(self) -> None:
+        self._ops: list[Callable[[], dict[str, int]]] = []
+        self._pool = RecordPool()
+
+    def contraction(
+        self,
+        loops: tuple[Loop, ...],
+        tiling: DataflowTiling,
+        cells: tuple[int, int, int],
+        awaited: tuple[int, int],
+        part_cells: int = 0,
+    ) -> int:
+        """Add a contraction; the number of its record."""
+        # cells: (int, int, int): First cells of A, B and the output
+        # awaited: (int, int): `ALWAYS` or `AWAITED`, for A and B
+        # part_cells: Cells from one part's sums to the next part's
+
+        def make() -> dict[str, int]:
+            op = contraction_record(self._pool, loops, tiling, cells, blocks=tiling.blocks)
+            op |= {"shape": shape_code(tiling), "scratch": part_cells}
+            return op | {"slot_a": awaited[0], "slot_b": awaited[1]}
+
+        return self._add(make)
+
+    def enter(self, source: int, cell: int, n: int, known: tuple[int, int, int]) -> int:
+        """Add a factor that evidence is multiplied into."""
+        # source: Its first entry in ``pristine``
+        # cell: Its first cell in the arena
+        # n: Its entries
+        # known: (int, int, int): First KNOWN record; its axes; axes of the source that only select a part of it
+        first, n_axes, n_selected = known
+        op = {"a": source, "out": cell, "n_tiles": n, "steps": first, "n_steps": n_axes, "n_digits": n_selected}
+        return self._add(lambda: op | {"shape": ENTER_SHAPE})
+
+    def answer(self, cell: int, awaited: int, card: int, at: int) -> int:
+        """Add a posterior of `card` states that goes to position `at` of the answer."""
+        op = {"a": cell, "slot_a": awaited, "n_tiles": card, "out": at, "shape": ANSWER_SHAPE}
+        return self._add(lambda: op)
+
+    def roots(self) -> int:
+        """Add P(e) of every component."""
+        return self._add(lambda: {"shape": ROOT_SHAPE})
+
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """All records, digits and summed offsets."""
+        ops = record_array([make() for make in self._ops])
+        return ops, *self._pool.arrays()
+
+    def _add(self, make: Callable[[], dict[str, int]]) -> int:
+        self._ops.append(make)
+        return len(self._ops) - 1
+
+
+# Factors of a network without some observed variables: a case selects the parts that belong to its states.
+#
+# The observed axes of a factor come first, so what belongs to a case's states is contiguous. The kernel reads evidence
+# factors from there (`enter_unit` of cuda/single/dataflow.cu); the states are those of the network's own variables.
+
+class RestrictedFactors:
+    """A network's factors, arranged for a plan of its unobserved variables."""
+    # plan: Of the unobserved variables, numbered in ascending order
+    # factors: sequence of float64 arrays: Of the network
+    # scopes: sequence of sequences of int: Of the factors, in the network's variables
+    # observed: (V,) bool
+    # tables: list of arrays: Each factor with its observed axes first, then the others in the plan's order
+    # largest: list of arrays: The maximum of each factor over its observed axes, axes as in the plan's
+    #     ``factor_scopes``. Bounds that hold for these hold for every case.
+    # selected: list of int: The factors that have observed axes
+    # free: (W,) int64: The unobserved variables
+    # posterior_ptr: (V+1,) int64: First cell of each of the network's variables in an answer
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        scopes: Sequence[Sequence[int]],
+        observed: NDArray[np.bool_],
+    ):
+        self.observed = observed
+        self.free = np.flatnonzero(~observed)
+        card = np.ones(len(observed), np.int64)
+        for table, scope in zip(factors, scopes, strict=True):
+            card[list(scope)] = table.shape
+        self.posterior_ptr = np.concatenate([[0], np.cumsum(card)]).astype(np.int64)
+        self.tables: list[NDArray[np.float64]] = []
+        self.largest: list[NDArray[np.float64]] = []
+        self._observed_axes: list[list[int]] = []
+        for f, (table, scope) in enumerate(zip(factors, scopes, strict=True)):
+            hard = [v for v in scope if observed[v]]
+            others = [int(self.free[w]) for w in plan.table_scopes[f]]
+            self._observed_axes.append(hard)
+            self.tables.append(np.transpose(table, [scope.index(v) for v in (*hard, *others)]))
+            self.largest.append(table.max(axis=tuple(scope.index(v) for v in hard)) if hard else table)
+        self.selected = [f for f, hard in enumerate(self._observed_axes) if hard]
+
+    def axes(self, f: int) -> list[tuple[int, int]]:
+        """Variable and stride of each observed axis of a factor."""
+        shape = self.tables[f].shape
+        return [(v, math.prod(shape[k + 1 :])) for k, v in enumerate(self._observed_axes[f])]
+
+
+ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a contraction is computed."""
+
+    loops: tuple[Loop, ...]
+    ins: tuple[int, ...]  # in the order A, B
+    tiling: DataflowTiling
+
+
+def choose_tilings(
+    program: Binary, loops: Sequence[tuple[Loop, ...]], config: DataflowConfig, scale: float
+) -> list[Choice]:
+    """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
+    # loops: sequence of tuples of Loop: Of every step
+    # scale: The GPU's time in units of the reference device's
+    long_batches = bool(config.long_batches)
+
+    def choose(i: int, weight: float) -> Choice:
+        ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
+        of = weight * scale
+        one = dataflow_tiling(loops[i], two, of, long_batches, config.tensor_blocks)
+        if two:
+            other = dataflow_tiling(mirrored(loops[i]), two, of, long_batches, config.tensor_blocks)
+            if other.latency + of * other.share < one.latency + of * one.share:
+                return Choice(mirrored(loops[i]), ins[::-1], other)
+        return Choice(loops[i], ins, one)
+
+    n = len(program.steps)
+    quick = [choose(i, config.critical_weight) for i in range(n)]
+    maker = {step.out: i for i, step in enumerate(program.steps)}
+    head, tail = [0.0] * n, [0.0] * n  # microseconds until a step's inputs are complete, and from then to the end
+    for i, step in enumerate(program.steps):
+        made = [maker[t] for t in step.ins if t in maker]
+        head[i] = max((head[m] + quick[m].tiling.latency for m in made), default=0.0)
+    for i in range(n - 1, -1, -1):
+        tail[i] += quick[i].tiling.latency
+        for t in program.steps[i].ins:
+            if t in maker:
+                tail[maker[t]] = max(tail[maker[t]], tail[i])
+    longest = max(tail) - 1e-6
+    return [quick[i] if head[i] + tail[i] >= longest else choose(i, config.other_weight) for i in range(n)]
+
+
+class Sources:
+    """What the evidence factors of a run are made of."""
+    # factors: sequence of arrays: Scaled, flat, in the plan's axis order
+    # state_index: list of int: Of every variable of the plan, the position of its state among those that a run is given
+    # answer_cell: list of int: Of every variable of the plan, the first cell of its posterior in an answer
+    # selected: Of every factor that has observed axes: its entries, scaled, flat, the observed axes first; and of each
+    #     of these the variable and the stride
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        shifts: Sequence[int],
+        restricted: RestrictedFactors | None,
+    ):
+        self.factors = factors
+        self.state_index: list[int] = list(range(plan.n_variables))
+        self.answer_cell: list[int] = plan.posterior_ptr.tolist()
+        self.selected: dict[int, tuple[NDArray[np.float64], list[tuple[int, int]]]] = {}
+        if restricted is not None:
+            self.state_index = restricted.free.tolist()
+            self.answer_cell = restricted.posterior_ptr[restricted.free].tolist()
+            for f in restricted.selected:
+                self.selected[f] = np.ldexp(restricted.tables[f].ravel(), -shifts[f]), restricted.axes(f)
+
+
+class WorkGraph:
+    """Places in the arena, records and nodes of a plan, for given tilings."""
+    # nodes: list of Node: Each after those that it reads
+    # n_cells: Of the arena
+    # cells: list of int: First cell of each table
+    # one: The cell that holds the constant 1, after the factors
+    # known: list of tuples: Rows of KNOWN
+    # pristine: Entries of the evidence factors without evidence, one factor after another
+
+    def __init__(self, plan: Plan, program: Binary, sources: Sources, choices: Sequence[Choice]):
+        self.plan = plan
+        self.maker = RecordMaker()
+        self.nodes: list[Node] = []
+        self.n_cells = 0
+        self.cells = [self._place(len(t)) for t in sources.factors]
+        self.one = self._place(1)
+        self.cells += [self._place(plan.size(s)) for s in program.scopes[plan.n_factors :]]
+        self.known: list[tuple[int, ...]] = []
+        self.pristine: dict[int, NDArray[np.float64]] = {}
+        self._made_by: dict[int, int] = {}  # table -> node
+        self._add_evidence(sources)
+        for step, choice in zip(program.steps, choices, strict=True):
+            self._add_contraction(step.out, choice)
+        self._add_answers(sources)
+
+    def awaited(self, table: int) -> int:
+        """`AWAITED` for a table that every run writes, else `ALWAYS`."""
+        return AWAITED if table in self._made_by else ALWAYS
+
+    def _place(self, n: int) -> int:
+        at = self.n_cells
+        self.n_cells += -(-n // ALIGNMENT) * ALIGNMENT
+        return at
+
+    def _makers(self, tables: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self._made_by[t] for t in tables if t in self._made_by)
+
+    def _add_evidence(self, sources: Sources) -> None:
+        """Nodes of the factors that evidence is multiplied into, or of which a case selects a part."""
+        plan = self.plan
+        variables: dict[int, list[int]] = {}
+        for v, f in enumerate(plan.evidence_factor.tolist()):
+            variables.setdefault(f, []).append(v)
+        n_pristine = 0
+        for f in sorted({*variables, *sources.selected}):
+            members = variables.get(f, [])
+            if len(members) > MAX_AXES:  # a table of 2^64 entries at least, unless variables have one state
+                members = [v for v in members if plan.cardinality[v] > 1]
+            scope, n = plan.table_scopes[f], len(sources.factors[f])
+            source, axes = sources.selected.get(f, (sources.factors[f], []))
+            known = len(self.known), len(members), len(axes)
+            op = self.maker.enter(n_pristine, self.cells[f], n, known)
+            for v in members:
+                inner, card = plan.size(scope[scope.index(v) + 1 :]), int(plan.cardinality[v])
+                self.known.append((sources.state_index[v], inner, card, int(plan.posterior_ptr[v])))
+            self.known += [(v, stride, 0, 0) for v, stride in axes]
+            self.pristine[f] = source
+            n_pristine += len(source)
+            self._made_by[f] = len(self.nodes)
+            self.nodes.append(Node(op, enter_unit(n), (), self.cells[f] + n - 1))
+
+    def _add_contraction(self, out: int, choice: Choice) -> None:
+        """The node of a contraction, or two of them if its sums are divided into parts."""
+        ins, tiling = choice.ins, choice.tiling
+        cells = [self.cells[t] for t in ins]
+        awaited = [self.awaited(t) for t in ins]
+        if len(ins) == 1:
+            cells.append(self.one)
+            awaited.append(ALWAYS)
+        to, size = self.cells[out], math.prod(n for n, s in choice.loops if s[OUT])
+        if tiling.again is not None:
+            to = self._place(size * tiling.splits)
+        where = (cells[0], cells[1], to)
+        op = self.maker.contraction(choice.loops, tiling, where, (awaited[0], awaited[1]), size)
+        self.nodes.append(Node(op, tiling.unit, self._makers(ins), to + size * tiling.splits - 1))
+        if tiling.again is not None:
+            where = (to, self.one, self.cells[out])
+            op = self.maker.contraction(parts_of(size, tiling.splits), tiling.again, where, (AWAITED, ALWAYS))
+            self.nodes.append(Node(op, tiling.again.unit, (len(self.nodes) - 1,), self.cells[out] + size - 1))
+        self._made_by[out] = len(self.nodes) - 1
+
+    def _add_answers(self, sources: Sources) -> None:
+        """Nodes of the posteriors and of P(e)."""
+        plan = self.plan
+        for v, t in enumerate(plan.posterior_table.tolist()):
+            card, at = int(plan.cardinality[v]), sources.answer_cell[v]
+            op = self.maker.answer(self.cells[t], self.awaited(t), card, at)
+            self.nodes.append(Node(op, answer_unit(), self._makers([t]), 0))
+        self.nodes.append(Node(self.maker.roots(), answer_unit(), self._makers(plan.root_table.tolist()), 0))

@@ -1,0 +1,207 @@
+"""From a plan to what cuda/single/dataflow.cu reads: the work graph of a propagation, assigned to warps' queues.
+
+Arrays only; knows no device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....plans.plan import Plan
+from ..case import REFERENCE_SMS
+from ..program.layout import least_root, scaled_factors
+from ..program.records import KNOWN, Binary, Loop, binary_program, loops_of
+from .assignment import assign, critical_paths, hints, queues
+from .graph import RestrictedFactors, Sources, WorkGraph, choose_tilings
+from .tiling import DEFAULT, MAX_WARPS, DataflowConfig
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .assignment import Assigned
+
+KERNELS = ("dataflow_plain", "dataflow_blocks")  # without and with tilings for the tensor cores
+MAX_VARIABLES = 1792  # their states are a parameter of the kernel, of 4 KB in all
+MAX_CELLS = 1 << 27  # of the plan's tables; with more, a level fills the GPU and the level engine is as quick
+MAX_OPERATIONS = 1_000_000_000  # of a propagation; with more, making the schedule takes many seconds
+MAX_LOG2_ROOT = -300.0  # a schedule is made only if all P(e) from 2^this on need no scaling
+RESERVED = (0, 4)  # numbers of reserved warps that the simulation compares
+LONG_BATCHES_GAIN = 0.9  # share of the time that longer batches may leave: they load entries that are not needed
+# Of the time model, microseconds on an H100: before the first unit and after the last; and what the simulation omits
+# (everything else on the GPU, the slowest of hundreds of units), as a factor.
+START_US, CONTENTION = 6.0, 1.45
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the device holds of a model's numbers; the rest of a `Schedule` depends on the plan alone."""
+
+    # (cells,) float64: First cells of the arena before the first run: the factors, and last the constant 1
+    arena: NDArray[np.float64]
+    pristine: NDArray[np.float64]  # (P,) float64: Evidence factors
+    exponent: int  # power of two that was divided out of the factors
+    least_root: float  # below this P(e), doubles without scaling are not reliable; inf if they may overflow
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What the kernel reads."""
+
+    n_cells: int  # of the arena
+    n_states: int  # variables whose states a run is given
+    ops: NDArray[Any]  # (N,) OP: One record a node of the work graph
+    # digits, steps: See `jtgpu.backends.gpu.program.records`
+    digits: NDArray[Any]
+    steps: NDArray[Any]
+    tasks: NDArray[Any]  # (U,) TASK: Warp after warp
+    starts: NDArray[np.uint32]  # (warps + 1,) uint32: First task of each warp; number ``block * warps + warp``
+    warps: int  # of a block
+    kernel: str  # that reads it
+    known: NDArray[Any]  # (K,) KNOWN
+    roots: NDArray[np.uint32]  # (components, 2) uint32: Cell of P(e); all ones if every run writes it, else 0
+    factor_cell: NDArray[np.int64]  # (F,) int64: First cell of each factor
+    one: int  # cell of the constant 1, the last one that no run writes
+    pristine_factors: tuple[int, ...]  # tuple of int: The factors that ``pristine`` consists of
+    numbers: Numbers
+    microseconds: float  # predicted time of a propagation on the device
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks that must be on the device at once."""
+        return (len(self.starts) - 1) // self.warps
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One way to lay out the work, and when it ends by the simulation."""
+
+    graph: WorkGraph
+    assigned: Assigned
+    ends: list[float]  # of every node
+    end: float
+
+
+def make_schedule(
+    plan: Plan,
+    factors: Sequence[NDArray[np.float64]],
+    n_blocks: int,
+    config: DataflowConfig = DEFAULT,
+    restricted: RestrictedFactors | None = None,
+) -> Schedule | None:
+    """Assign a plan's work to warps."""
+    # factors: sequence of float64 arrays: With `restricted`, its ``largest``
+    # n_blocks: Blocks, one a multiprocessor
+    # restricted: If the plan is one of the unobserved variables: what its factors are selected from in every run
+    # returns None if the engine does not support the plan: too many variables or cells, or doubles without scaling are
+    #     not reliable.
+    n_states = plan.n_variables if restricted is None else len(restricted.observed)
+    if not _fits(plan, n_states):
+        return None
+    program = binary_program(plan)
+    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+    scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)
+    bound = least_root(plan, program, loops, scaled)
+    if bound > MAX_LOG2_ROOT:
+        return None
+    sources = Sources(plan, scaled, shifts, restricted)
+    work = _best_candidate(plan, program, loops, sources, n_blocks, config)
+    graph = work.graph
+    tasks, starts = queues(graph.nodes, work.assigned, n_blocks * config.warps)
+    ops, digits, steps = graph.maker.arrays()
+    ops["counter"][[n.op for n in graph.nodes]] = hints(graph.nodes, work.ends)
+    factor_cell = np.array(graph.cells[: plan.n_factors], np.int64)
+    return Schedule(
+        n_cells=graph.n_cells,
+        n_states=n_states,
+        ops=ops,
+        digits=digits,
+        steps=steps,
+        tasks=tasks,
+        starts=starts,
+        warps=config.warps,
+        kernel=KERNELS[config.tensor_blocks],
+        known=np.array(graph.known, KNOWN),
+        roots=np.array([(graph.cells[t], graph.awaited(t)) for t in plan.root_table.tolist()], np.uint32),
+        factor_cell=factor_cell,
+        one=graph.one,
+        pristine_factors=tuple(graph.pristine),
+        numbers=Numbers(
+            arena=_first_cells(scaled, factor_cell, graph.one),
+            pristine=np.concatenate([np.zeros(0), *graph.pristine.values()]),
+            exponent=sum(shifts),
+            least_root=math.ldexp(1.0, math.ceil(bound)),
+        ),
+        microseconds=START_US + CONTENTION * work.end,
+    )
+
+
+def _fits(plan: Plan, n_states: int) -> bool:
+    """Whether the kernel supports a plan of this size, and its schedule is made in seconds."""
+    n_cells, n_operations = int(plan.arena_cells[0]), plan.cost().flops
+    fits = n_states <= MAX_VARIABLES and n_cells <= MAX_CELLS and n_operations <= MAX_OPERATIONS
+    return fits and len(plan.op_out) > 0
+
+
+def _best_candidate(
+    plan: Plan,
+    program: Binary,
+    loops: Sequence[tuple[Loop, ...]],
+    sources: Sources,
+    n_blocks: int,
+    config: DataflowConfig,
+) -> _Candidate:
+    """The candidate of the configuration; of one that leaves the length of batches open, the better one."""
+    batches = (False, True) if config.long_batches is None else (config.long_batches,)
+    usual, *others = (
+        _candidate(plan, program, loops, sources, n_blocks, replace(config, long_batches=x)) for x in batches
+    )
+    return others[0] if others and others[0].end < LONG_BATCHES_GAIN * usual.end else usual
+
+
+def _candidate(
+    plan: Plan,
+    program: Binary,
+    loops: Sequence[tuple[Loop, ...]],
+    sources: Sources,
+    n_blocks: int,
+    config: DataflowConfig,
+) -> _Candidate:
+    """The work graph with or without longer batches of loads, assigned with the better number of reserved warps."""
+    scale = REFERENCE_SMS / n_blocks
+    graph = WorkGraph(plan, program, sources, choose_tilings(program, loops, config, scale))
+    choices = RESERVED if config.reserved_warps is None else (config.reserved_warps,)
+    reserved = [n * config.warps // MAX_WARPS for n in choices]
+    paths = critical_paths(graph.nodes)
+    made = (assign(graph.nodes, n_blocks, config.warps, n, paths) for n in reserved)
+    assigned, ends = min(made, key=lambda x: max(x[1]))
+    return _Candidate(graph, assigned, ends, max(max(ends), scale * sum(n.unit.share for n in graph.nodes)))
+
+
+def make_numbers(plan: Plan, schedule: Schedule, factors: Sequence[NDArray[np.float64]]) -> Numbers:
+    """What the device holds of other factors of the same shapes; not for a schedule of restricted factors."""
+    program = binary_program(plan)
+    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+    scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)
+    bound = least_root(plan, program, loops, scaled)
+    return Numbers(
+        arena=_first_cells(scaled, schedule.factor_cell, schedule.one),
+        pristine=np.concatenate([np.zeros(0), *(scaled[f] for f in schedule.pristine_factors)]),
+        exponent=sum(shifts),
+        least_root=math.inf if bound > MAX_LOG2_ROOT else math.ldexp(1.0, math.ceil(bound)),
+    )
+
+
+def _first_cells(
+    scaled: Sequence[NDArray[np.float64]], cells: NDArray[np.int64], one: int
+) -> NDArray[np.float64]:
+    """The arena up to the constant 1, before the first run."""
+    made = np.zeros(one + 1)
+    for at, table in zip(cells.tolist(), scaled, strict=True):
+        made[at : at + len(table)] = table
+    made[one] = 1.0
+    return made

@@ -1,0 +1,199 @@
+"""One case at a time as a kernel a level, queued as one graph: cuda/single/levels.cu.
+
+Any network that fits the device, in float64 or float32. Tables are rescaled by powers of two, so P(e) may be as small
+as it likes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ....device.context import Device
+from ....device.driver import After, Arguments
+from ....device.graph import Graph
+from ....plans.plan import Plan
+from ...base import Evidence, Result
+from ..case import CaseIO, device_times
+from ..program.layout import MIN_LOG2, chunks_with_tops, load_factors, smallest_entries
+from ..program.records import SLOT, log_evidence, write_evidence
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+THREADS = 256  # of a block
+MAX_FINISH_BLOCKS = 64
+KERNELS = ("enter", "level_light", "level_heavy", "finish")
+
+
+class Call(NamedTuple):
+    """One kernel of a propagation."""
+
+    name: str
+    n_blocks: int
+    arguments: Arguments
+
+
+class LevelEngine:
+    """`jtgpu.backends.gpu.case.CaseEngine` that runs a kernel a level."""
+    # schedule: Of the plan; its type is that of the tables. float64 gives a reliable answer to every case.
+    # after: A stream of the user whose work precedes every case
+    # raises TableTooLarge: If the device has not enough memory. What was allocated is freed; the process stays usable.
+
+    kind = "levels"
+    log_least_root = -math.inf
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        schedule: Schedule,
+        device: Device,
+        after: After | None = None,
+    ):
+        self.plan, self.schedule, self.device = plan, schedule, device
+        self._weight_cell: list[int] = plan.posterior_ptr[:-1].tolist()
+        self._smallest: NDArray[np.float64] | None = None  # log2 of each factor's smallest entry, for float32
+        self._graph: Graph | None = None
+        with device.active():
+            self.io = CaseIO(device, plan, int(plan.posterior_ptr[-1]), after)
+            try:
+                self._kernels = self.io.load_kernels("single/levels", KERNELS, schedule.real)
+                self._state: NDArray[np.int32] = self.io.host(plan.n_variables, np.int32)
+                self._mismatch: NDArray[np.int32] = self.io.host(1, np.int32)
+                self.calls = self._load()
+                self._upload(factors)
+                self._graph = device.capture(self.io.stream, self.queue)
+            except BaseException:
+                self._release()
+                raise
+
+    def _load(self) -> list[Call]:
+        """Allocate everything and fix every kernel's parameters."""
+        s, io = self.schedule, self.io
+        cell = np.dtype(s.real).itemsize
+        self._arena = io.put(np.zeros(s.n_cells, s.real))
+        self._one = self._arena + cell * int(s.table_cell[-1])
+        self._pristine = io.memory.empty(cell * s.factor_cells)
+        self._slots = io.memory.empty(SLOT.itemsize * s.n_tables)
+        self._chunks = io.memory.empty(s.chunks.nbytes)
+        self._dirty = io.memory.empty(4 * (len(s.chunks) + 1))
+        counters = io.put(np.zeros(s.n_counters + 1, np.uint32))
+        at = self._kernels.device_address
+        program = _words(
+            *(self._arena, self._slots, *(io.put(x) for x in (s.ops, s.digits, s.steps, s.tasks))),
+            *(io.memory.empty(cell * s.n_scratch), counters),
+        )
+        evidence = _words(
+            *(self._chunks, io.put(s.known), self._pristine, at(self._state), io.device_weights, self._dirty)
+        )
+        finish = _words(
+            *(io.put(s.answers), io.put(s.roots), at(io.posterior), at(io.root), at(io.exponent)),
+            *(self._chunks, io.put(s.checks), at(self._mismatch)),
+        )
+        # the last table is the constant 1, whose slot never changes
+        counts = np.array([len(s.answers), len(s.roots) // 2, s.n_factors, s.n_tables - 1, len(s.chunks), 0], np.uint32)
+        calls = [Call("enter", len(s.chunks), Arguments(program, evidence))] if len(s.chunks) else []
+        for level in s.levels:
+            name = "level_heavy" if level.heavy else "level_light"
+            calls.append(Call(name, level.n_blocks, Arguments(program, level.first)))
+        n_blocks = min(MAX_FINISH_BLOCKS, -(-max(len(s.answers) * 32, s.n_tables) // THREADS))
+        finish = np.concatenate([finish, counts.view(np.uint64)])
+        return [*calls, Call("finish", n_blocks, Arguments(program, finish))]
+
+    def _upload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Put the model's numbers where the kernels read them, as before the first run."""
+        s = self.schedule
+        if s.real == "float32":
+            self._smallest = smallest_entries(factors)
+        pristine, slots = load_factors(self.plan, s, factors)
+        chunks = chunks_with_tops(s, pristine)
+        slots["top"][s.chunks["table"]] = 0
+        self.io.upload(
+            (self._arena, pristine), (self._pristine, pristine), (self._one, np.ones(1, s.real)),
+            (self._slots, slots.astype(SLOT)), (self._chunks, chunks),
+            (self._dirty, np.zeros(len(s.chunks) + 1, np.uint32)),
+        )  # fmt: skip
+
+    def queue(self) -> None:
+        """Queue one propagation, kernel by kernel."""
+        for i, (name, n_blocks, arguments) in enumerate(self.calls):
+            self._kernels.launch(name, n_blocks, THREADS, self.io.stream, arguments, early=i > 0)
+
+    @property
+    def nanoseconds(self) -> int:
+        return self.schedule.nanoseconds
+
+    @property
+    def n_bytes(self) -> int:
+        return self.io.memory.n_bytes
+
+    def run(self, evidence: Evidence) -> Result | None:
+        io = self.io
+        with io.lock:
+            io.check_open()
+            shift = write_evidence(evidence, self._weight_cell, self._state, io.weights)
+            with self.device.active():
+                if io.after is not None:
+                    io.after.order(io.stream)
+                if evidence.likelihood:
+                    io.upload_weights()
+                self._launch()
+                io.stream.synchronize()
+            if self._smallest is not None and not self._is_reliable(evidence, self._smallest):
+                return None
+            return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
+
+    def _launch(self) -> None:
+        """Queue one propagation as a graph."""
+        assert self._graph is not None
+        self._mismatch[0] = 0
+        self._graph.launch(self.io.stream)
+
+    def _is_reliable(self, evidence: Evidence, smallest: NDArray[np.float64]) -> bool:
+        """Whether float32 holds what the last case's answer is made of: no entry lost digits, P(e) is not zero, and
+        every posterior sums to the same P(e)."""
+        low, ptr, io = smallest, self.plan.posterior_ptr, self.io
+        if evidence.likelihood:
+            low = smallest.copy()
+            for v in evidence.likelihood:
+                given = io.weights[ptr[v] : ptr[v + 1]]
+                low[self.plan.evidence_factor[v]] += np.log2(given[given > 0].min())
+        return bool(low.min(initial=0.0) >= MIN_LOG2) and not self._mismatch[0] and io.least_root() > 0
+
+    def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
+        io = self.io
+
+        def write(case: Evidence) -> None:
+            write_evidence(case, self._weight_cell, self._state, io.weights)
+            io.upload_weights()
+
+        return device_times(io, runs, cases, write, self._launch)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        with self.io.lock:
+            self.io.check_open()
+            with self.device.active():
+                self._upload(factors)
+
+    def _release(self) -> None:
+        if self._graph is not None:
+            self._graph.close()
+        self._graph = None
+        self.io.release()
+
+    def close(self) -> None:
+        with self.io.lock:
+            if self.io.is_open:
+                self.io.is_open = False
+                with self.device.active():
+                    self.io.stream.synchronize()
+                    self._release()
+
+
+def _words(*addresses: int) -> NDArray[np.uint64]:
+    return np.array(addresses, np.uint64)

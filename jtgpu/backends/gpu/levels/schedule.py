@@ -1,0 +1,289 @@
+"""From a plan to what cuda/single/levels.cu reads: table places, and records and tasks of every level.
+
+Arrays only; knows no device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....plans.plan import Plan
+from ..case import REFERENCE_SMS, sectors, side_axis
+from ..program.layout import Places, make_places
+from ..program.records import (
+    NONE,
+    OUT,
+    TASK,
+    WARPS,
+    A,
+    B,
+    Binary,
+    Loop,
+    RecordPool,
+    Step,
+    binary_program,
+    contraction_record,
+    loops_of,
+    mirrored,
+    record_array,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# How threads cover a contraction in the level engine: a tile of outputs a thread, lanes or warps that share a sum.
+#
+# The choice follows a time model (`Tiling.cost`): how long the slowest thread of a contraction takes, and how much of
+# the whole GPU the contraction takes. Balancing by entries instead is wrong by factors of six (the blocks of a level
+# then run between 10,000 and 400,000 cycles).
+
+# The time model, in nanoseconds on the reference device. Latency: one trip to L2 and back for each batch of unrolled
+# steps, a shuffle for each exchange of `fold`. Share: loads, and threads' fixed work, divided by what the whole device
+# does in a nanosecond. A block takes 3 us from its first instruction to its last however little it computes, and a
+# multiprocessor holds 2 or 3, so a thread is expensive.
+L2_TRIP = 330.0
+INSTRUCTION = 1.5  # of a warp that has its scheduler almost to itself
+LOAD_CODE, ADD_CODE, STORE_CODE, KEEP_CODE, FOLD_CODE = 6, 2, 10, 25, 12  # instructions for one of each
+WIDE_STEP = 250.0  # more if the warps of a block share a sum
+SPLIT_STEP = 1300.0  # more if blocks share a sum
+LOAD_SHARE = 1 / 800  # a double loaded by a lane
+THREAD_SHARE = {False: 1 / 34, True: 1 / 22}  # a thread's fixed work; of a tile of many registers
+SHAPES = {(1, 1): 4, (4, 1): 2, (2, 2): 2, (4, 2): 2, (4, 4): 1}  # tile -> steps whose loads are issued together
+HEAVY = frozenset([(4, 2), (4, 4)])  # tiles that take many registers
+MIN_WIDE_LOG = 3  # log2 of the lanes that share a sum, from which on warps may share it
+MAX_SPLITS = 64
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How threads cover a contraction."""
+
+    # (int, int): Outputs of a thread along sides M (axes of A and the output) and N (of B and the output)
+    shape: tuple[int, int]
+    # m_axis, n_axis: The loops of the sides; -1: none
+    m_axis: int
+    n_axis: int
+    log_lanes: int  # log2 of the lanes that share a sum
+    wide: bool  # whether the warps of a block share sums too
+    splits: int  # blocks that share a sum
+    n_tiles: int
+    # latency, share: Nanoseconds of the slowest thread, and of the whole device's time
+    latency: float
+    share: float
+
+    @property
+    def sides(self) -> dict[int, int]:
+        """Outputs of a tile along the loops of its sides."""
+        return {self.m_axis: self.shape[0], self.n_axis: self.shape[1]}
+
+    @property
+    def n_units(self) -> int:
+        """Warps' tasks, or blocks' where `wide`."""
+        groups = -(-self.n_tiles // (32 >> self.log_lanes))
+        return groups * self.splits if self.wide else groups
+
+    def cost(self, weight: float = 1.0) -> float:
+        """What the choice minimises."""
+        return self.latency + weight * self.share
+
+
+@lru_cache(maxsize=4096)
+def best_tiling(
+    loops: tuple[Loop, ...], two: bool, weight: float = 1.0, cell_bytes: int = 8
+) -> Tiling:
+    """The cheapest tiling of a contraction; `weight`: of the whole device's time against a thread's."""
+    n_out = math.prod(n for n, s in loops if s[OUT])
+    n_steps = math.prod(n for n, s in loops if not s[OUT])
+    best: Tiling | None = None
+    for (tm, tn), unroll in SHAPES.items():
+        m, n = side_axis(loops, A, B, tm), side_axis(loops, B, A, tn)
+        if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
+            continue
+        tiles = n_out
+        for axis, t in ((m, tm), (n, tn)):
+            if axis >= 0:
+                tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
+        spread = sectors(loops, (m, tm), (n, tn), cell_bytes)
+        for log, wide, splits in _sharings(n_steps):
+            lanes = (1 << log) * (WARPS if wide else 1) * splits
+            steps = -(-n_steps // lanes)
+            if lanes > 1 and n_steps * 2 <= lanes:
+                continue
+            loads = tm * spread[log][0] + (tn * spread[log][1] if two else 0.0)
+            code = steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
+            code += tm * tn * KEEP_CODE + (tm * tn + log) * FOLD_CODE if log else tm * tn * STORE_CODE
+            latency = L2_TRIP * (1 + -(-steps // unroll)) + INSTRUCTION * code
+            latency += WIDE_STEP * wide + SPLIT_STEP * (splits > 1)
+            threads = -(-tiles // (32 >> log)) * 32 * (WARPS if wide else 1) * splits
+            share = threads * (steps * loads * LOAD_SHARE + THREAD_SHARE[(tm, tn) in HEAVY]) + n_out * LOAD_SHARE
+            made = Tiling((tm, tn), m, n, log, wide, splits, tiles, latency, share)
+            if best is None or made.latency + weight * made.share < best.latency + weight * best.share:
+                best = made
+    assert best is not None  # (1, 1) always fits
+    return best
+
+
+@lru_cache(maxsize=1024)
+def _sharings(n_steps: int) -> tuple[tuple[int, bool, int], ...]:
+    """(log2 of the lanes, wide, splits) that are considered for a sum of so many steps."""
+    made = [(log, False, 1) for log in range(6) if log == 0 or n_steps > 1 << (log - 1)]
+    for log in range(MIN_WIDE_LOG, 6):
+        splits = 1
+        while splits <= MAX_SPLITS and n_steps >= (WARPS * splits) << log:
+            made.append((log, True, splits))
+            splits *= 2
+    return tuple(made)
+
+
+EMPTY_WEIGHT, FULL_WEIGHT = 0.25, 4.0  # of the GPU's time, in a level that leaves it half empty or fills it often
+FULL = 3.0  # waves of a level from which on it fills the GPU often
+LEVEL_NS, START_NS = 1200.0, 6000.0  # nanoseconds on an H100 that the time model omits: of a level, and of a run
+
+
+@dataclass(frozen=True)
+class Level:
+    """One kernel launch."""
+
+    first: int  # its first task
+    n_blocks: int
+    heavy: bool  # whether a contraction has a tile of many registers
+    floor: float  # nanoseconds by the time model: of the slowest thread or of the whole GPU, whichever is longer
+
+
+@dataclass(frozen=True)
+class Schedule(Places):
+    """What the kernels of the level engine read."""
+
+    ops: NDArray[Any]  # (N,) OP, one a contraction
+    digits: NDArray[Any]  # (D,) DIGIT
+    steps: NDArray[Any]  # (K,) STEP
+    tasks: NDArray[Any]  # (U,) TASK, level after level
+    levels: tuple[Level, ...]
+    n_scratch: int  # cells
+    n_counters: int
+
+    @property
+    def nanoseconds(self) -> int:
+        """Predicted time of a propagation on the device."""
+        return round(START_NS + sum(LEVEL_NS + level.floor for level in self.levels))
+
+
+Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes; inputs in the order A, B; tiling
+
+
+def make_schedule(plan: Plan, real: str = "float64", n_sms: int = REFERENCE_SMS) -> Schedule:
+    """Everything that the level engine needs on the device for a plan."""
+    # real: {"float64", "float32"}: Type of the tables
+    # n_sms: Streaming multiprocessors of the GPU
+    # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
+    program = binary_program(plan)
+    places = make_places(plan, program, real)
+    cells = places.table_cell.tolist()
+    one = len(cells) - 1
+    maker = _RecordMaker()
+    chosen = _choose_all(plan, program, np.dtype(real).itemsize, REFERENCE_SMS / n_sms)
+    for step, (loops, ins, tiling) in zip(program.steps, chosen, strict=True):
+        tables = (*(*ins, one)[:2], step.out)
+        maker.add(loops, tiling, [cells[t] for t in tables], tables)
+    tasks: list[NDArray[Any]] = []
+    levels: list[Level] = []
+    n_tasks = 0
+    for _, steps in sorted(_by_level(program).items()):
+        members = [(i, chosen[i][2]) for i in steps]
+        made = _tasks_of(members)
+        floor = max(max(t.latency for _, t in members), sum(t.share for _, t in members) * REFERENCE_SMS / n_sms)
+        heavy = any(t.shape in HEAVY for _, t in members)
+        levels.append(Level(n_tasks, len(made) // WARPS, heavy, floor))
+        tasks.append(made)
+        n_tasks += len(made)
+    digits, offsets = maker.pool.arrays()
+    return Schedule(
+        **{f.name: getattr(places, f.name) for f in fields(places)},
+        ops=record_array(maker.ops),
+        digits=digits,
+        steps=offsets,
+        tasks=np.concatenate(tasks) if tasks else np.zeros(0, TASK),
+        levels=tuple(levels),
+        n_scratch=maker.n_scratch,
+        n_counters=maker.n_counters,
+    )
+
+
+class _RecordMaker:
+    """Collects the records of contractions."""
+
+    def __init__(self) -> None:
+        self.ops: list[dict[str, int]] = []
+        self.pool = RecordPool()
+        self.n_scratch = 0
+        self.n_counters = 0
+
+    def add(self, loops: tuple[Loop, ...], tiling: Tiling, cells: Sequence[int], tables: Sequence[int]) -> None:
+        """Add a contraction; `cells` and `tables` of the inputs A and B and of the output."""
+        op = contraction_record(self.pool, loops, tiling, cells)
+        op |= zip(("slot_a", "slot_b", "slot_out"), tables, strict=True)
+        op |= {"shape": tiling.shape[0] * 8 + tiling.shape[1], "wide": int(tiling.wide)}
+        op |= {"scratch": self.n_scratch, "counter": self.n_counters}
+        self.ops.append(op)
+        if tiling.splits > 1:
+            self.n_scratch += tiling.n_units * (32 >> tiling.log_lanes) * tiling.shape[0] * tiling.shape[1]
+            self.n_counters += tiling.n_units // tiling.splits
+
+
+def _choose(loops: tuple[Loop, ...], step: Step, cell_bytes: int, weight: float) -> Choice:
+    """The tiling of a contraction, with the better of the two orders of its inputs."""
+    two = len(step.ins) == 2
+    one = best_tiling(loops, two, weight, cell_bytes)
+    if two:
+        other = best_tiling(mirrored(loops), two, weight, cell_bytes)
+        if other.cost(weight) < one.cost(weight):
+            return mirrored(loops), step.ins[::-1], other
+    return loops, step.ins, one
+
+
+def _choose_all(plan: Plan, program: Binary, cell_bytes: int, scale: float) -> list[Choice]:
+    """Tilings of all contractions.
+
+    Those of a level that leaves the GPU half empty may take more of it, those of a level that fills it several times
+    take less. `scale`: the GPU's time in units of the time model's.
+    """
+    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+    made = [_choose(x, step, cell_bytes, scale) for x, step in zip(loops, program.steps, strict=True)]
+    for members in _by_level(program).values():
+        filled = scale * sum(made[i][2].share for i in members) / max(made[i][2].latency for i in members)
+        if not 1.0 <= filled <= FULL:
+            weight = scale * (EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT)
+            for i in members:
+                made[i] = _choose(loops[i], program.steps[i], cell_bytes, weight)
+    return made
+
+
+def _by_level(program: Binary) -> dict[int, list[int]]:
+    """The steps of every level."""
+    made: dict[int, list[int]] = {}
+    for i, level in enumerate(program.level):
+        made.setdefault(level, []).append(i)
+    return made
+
+
+def _tasks_of(members: Sequence[tuple[int, Tiling]]) -> NDArray[Any]:
+    """Tasks of one level, block after block: the slowest first, so that short ones fill the gaps."""
+    made: list[NDArray[Any]] = []
+    ordered = sorted(members, key=lambda m: (-m[1].latency, m[0]))
+    for op, tiling in (m for m in ordered if m[1].wide):
+        block = np.zeros(tiling.n_units * WARPS, TASK)
+        block["op"], block["unit"] = op, np.repeat(np.arange(tiling.n_units), WARPS)
+        made.append(block)
+    for op, tiling in (m for m in ordered if not m[1].wide):
+        warps = np.zeros(tiling.n_units, TASK)
+        warps["op"], warps["unit"] = op, np.arange(tiling.n_units)
+        made.append(warps)
+    idle = np.zeros(-sum(len(m) for m in made) % WARPS, TASK)
+    idle["op"] = NONE
+    return np.concatenate([*made, idle])

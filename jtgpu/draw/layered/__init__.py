@@ -1,1 +1,0 @@
-"""Layered drawings of directed acyclic graphs, after Sugiyama, Tagawa and Toda (1981): integers in, integers out."""

@@ -1,0 +1,294 @@
+"""`CandidateTables`: for each variable, weights of its candidate parent sets, and their sums over all subsets."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.elementary import exps
+from ...util.loops import loops
+from ...util.system import cores, free_memory
+from .scores.coded import CodedTable
+from .scores.rules import CellFunctions, ScoreRule, binomial_table, parent_masks, parent_members
+from .scores.set_values import MAX_CELLS, set_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from .constraints import Constraints, StructurePrior
+    from .outer_sets import OuterSets
+    from .scores.score_table import ScoreTable
+
+# Candidate parents: the few variables that carry nearly all the weight of a child's parent sets.
+
+_loops = loops("jtgpu.learn.dags.loops.set_sums")
+
+MAX_EXCLUSIONS = 2000  # sets of variables that are tried as unavailable
+
+
+def select_candidates(
+    log_weights: NDArray[np.float64], members: NDArray[np.int64], n: int, k: int, required: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Candidate parents of a child, by best-first search over exclusions.
+
+    The members of the best parent set are candidates. What replaces a member u if it is not available? The best set
+    without u: its members come next, those of the best alternatives first. The rest is filled by the best weight of any
+    set that contains a variable.
+    """
+    # log_weights: (M,) ndarray of float64: Weights of the parent sets; -inf: impossible
+    # members: (M, j) ndarray of int64: Members of the sets as numbers of variables, -1 where a set has fewer
+    # n, k: Number of variables, and of candidates
+    # required: (r,) ndarray of int64: Parents that are candidates in any case
+    # returns (at most k,) ndarray of int64: Ascending. Fewer than k if no other variable is a possible parent.
+    order = np.argsort(-log_weights, kind="stable")
+    order = order[np.isfinite(log_weights[order])]
+    sets, weights = np.ascontiguousarray(members[order]), log_weights[order]
+    chosen = np.zeros(n, np.uint8)
+    chosen[required] = 1
+    scratch = np.empty((MAX_EXCLUSIONS, n), np.uint8), np.empty(MAX_EXCLUSIONS, np.int64)
+    n_chosen = _loops.search_exclusions(sets, len(required), k, chosen, *scratch)
+    if n_chosen < k:
+        best_with = np.full(n + 1, -np.inf)
+        np.maximum.at(best_with, sets, weights[:, None])
+        best_with[:n][chosen > 0] = -np.inf
+        more = np.argsort(-best_with[:n], kind="stable")[: k - n_chosen]
+        chosen[more[best_with[more] > -np.inf]] = 1
+    return np.flatnonzero(chosen)
+
+
+# How much of the posterior the parent sets of chains cover.
+
+WORD = 64  # variables of a word of bits
+
+
+def covered_shares(
+    log_weights: NDArray[np.float64],
+    max_parents: int,
+    candidates: NDArray[np.int64],
+    outer: OuterSets | None,
+    orders: NDArray[np.int64],
+    threads: int | None = None,
+) -> NDArray[np.float64]:
+    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
+    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
+    #     `ScoreTable`
+    # candidates: (n, k) ndarray of int64: -1 where there are fewer. All their sets are known.
+    # outer: The known sets with other members
+    # orders: (D, n) ndarray of int64
+    n = len(log_weights)
+    others = np.arange(max(n - 1, 1))
+    bits = np.zeros((n, -(-n // WORD)), np.uint64)  # of each squeezed number; the last is that of no member
+    bits[others, others // WORD] = np.uint64(1) << (others % WORD).astype(np.uint64)
+    bits[n - 1] = 0
+    sets = bits[parent_members(n, max_parents)].sum(axis=1)
+    position = np.argsort(orders, axis=1)
+
+    def share(v: int) -> float:
+        before = np.delete(position < position[:, [v]], v, axis=1)
+        shares = _shares(log_weights[v], sets, before @ bits[: n - 1])
+        own = candidates[v][candidates[v] >= 0]
+        inside = ~bits[own - (own > v)].sum(axis=0, dtype=np.uint64)
+        is_known = ~(sets & inside).any(axis=1)
+        if outer is not None:
+            is_known[outer.numbers[v]] = True
+        total = float(shares.sum())
+        return min(float(shares[is_known].sum()) / total, 1.0) if total else 1.0
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        return np.array(list(pool.map(share, range(n))))
+
+
+def _shares(
+    log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
+) -> NDArray[np.float64]:
+    """Posterior of each parent set of a variable, averaged over the orders."""
+    # log_weights: (M,) ndarray of float64
+    # sets: (M, W) ndarray of uint64: Bits of the squeezed numbers of their members
+    # before: (D, W) ndarray of uint64: The variables that precede this one in each order
+    found = np.zeros(len(sets))
+    for own in before:
+        allowed = np.flatnonzero(~(sets & ~own).any(axis=1))
+        logs = log_weights[allowed]
+        top = logs.max(initial=-np.inf)
+        if np.isfinite(top):
+            weights = exps(logs - top)
+            found[allowed] += weights / weights.sum()
+    return np.asarray(found / len(before))
+
+
+# ln weight of every family: its score, its prior, and -inf if the constraints exclude it.
+
+def unsqueeze(members: NDArray[np.int64], v: int) -> NDArray[np.int64]:
+    """Members of parent sets of v as numbers of variables; -1 stays."""
+    return members + (members >= v)
+
+
+def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constraints) -> NDArray[np.float64]:
+    """ln weights in the order of the table, (n, M)."""
+    n = len(table.names)
+    members = parent_members(n, table.max_parents)
+    weights = np.empty_like(table.scores)
+    for v in range(n):
+        own = unsqueeze(members, v)
+        weights[v] = table.scores[v] + prior.log_weights(v, own, n)
+        weights[v, ~constraints.possible(v, own)] = -np.inf
+    return weights
+
+
+_set_sums = loops("jtgpu.learn.dags.loops.set_sums")
+_counts = loops("jtgpu.learn.dags.loops.counts")
+
+MAX_CANDIDATES = 16  # by default
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateTables:
+    """Tables over the subsets of each variable's candidate parents."""
+
+    # (n, k) ndarray of int64: Candidate parents, ascending; -1 where a variable has fewer. Their position is their bit.
+    candidates: NDArray[np.int64]
+    bit_in: NDArray[np.int64]  # (n, n) ndarray of int64: [u, v]: 2**i if u is candidate number i of v, else 0
+    masks: NDArray[np.int64]  # (M,) ndarray of int64: The parent sets, as bits
+    # (n, M) ndarray of float64: ln weight of each parent set; -inf if a member is not a candidate, or the set is
+    #     impossible
+    log_weights: NDArray[np.float64]
+
+    def sums(self, threads: int | None = None) -> NDArray[np.float64]:
+        """ln of the total weight of the parent sets within each set of candidates, (n, 2**k)."""
+        n, k = self.candidates.shape
+        found = np.empty((n, 1 << k))
+        _each(n, lambda v: _set_sums.log_sums_of_subsets(self.log_weights[v], self.masks, found[v]), threads)
+        return found
+
+    def best(self, threads: int | None = None) -> NDArray[np.float64]:
+        """The largest weight of the parent sets within each set of candidates, (n, 2**k)."""
+        n, k = self.candidates.shape
+        found = np.empty((n, 1 << k))
+        _each(n, lambda v: _set_sums.best_of_subsets(self.log_weights[v], self.masks, found[v]), threads)
+        return found
+
+    def hits(self, threads: int | None = None) -> NDArray[np.float64]:
+        """ln of the total weight of the parent sets that contain a candidate, within each set of the others."""
+        # returns (n, k, 2**(k - 1)) ndarray
+        n, k = self.candidates.shape
+        found = np.empty((n, k, 1 << max(k - 1, 0)))
+
+        def fill(v: int) -> None:
+            for j in range(k):
+                _set_sums.log_sums_with_member(self.log_weights[v], self.masks, j, found[v, j])
+
+        _each(n, fill, threads)
+        return found
+
+
+def choose_candidates(
+    log_weights: NDArray[np.float64], max_parents: int, k: int, constraints: Constraints
+) -> NDArray[np.int64]:
+    """Candidate parents of all variables, (n, k), from the weights of all small families."""
+    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
+    #     `ScoreTable`
+    n = len(log_weights)
+    members = parent_members(n, max_parents)
+    found = np.full((n, min(k, n - 1)), -1, np.int64)
+    for v in range(n):
+        required = np.flatnonzero(constraints.required[:, v])
+        own = select_candidates(log_weights[v], unsqueeze(members, v), n, found.shape[1], required)
+        found[v, : len(own)] = own
+    return found
+
+
+def all_parents(log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> CandidateTables:
+    """Tables in which all other variables are candidates, from the weights of all families."""
+    n = len(log_weights)
+    others = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64).reshape(n, -1)
+    bit_in = np.zeros((n, n), np.int64)
+    for v in range(n):
+        bit_in[others[v], v] = np.int64(1) << np.arange(n - 1)
+    return CandidateTables(others, bit_in, masks, log_weights)
+
+
+def candidate_tables(  # noqa: PLR0913
+    coded: CodedTable,
+    rule: ScoreRule,
+    prior: StructurePrior,
+    constraints: Constraints,
+    candidates: NDArray[np.int64],
+    max_parents: int,
+    *,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+) -> CandidateTables:
+    """Score every set of at most `max_parents` candidate parents."""
+    # candidates: (n, k) ndarray of int64: See `CandidateTables`
+    # raises TableTooLarge: If the tables exceed the memory limit: 80 % of the free memory by default.
+    # raises NetworkError: If no set of parents of a variable is possible.
+    n, k = candidates.shape
+    limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
+    if 8 * n * 2**k > limit:
+        fits = max(int(math.log2(max(limit // (8 * n), 1))), 0)
+        raise TableTooLarge(
+            f"the tables of {k} candidate parents of {n} variables need {format_bytes(8 * n * 2**k)}, more than the "
+            f"limit of {format_bytes(limit)}; candidates={fits} fits",
+            n << k,
+            8 * n * 2**k,
+            limit,
+        )
+    max_parents = min(max_parents, k)
+    masks, members = parent_masks(k + 1, max_parents), parent_members(k + 1, max_parents)
+    functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases, coded.has_gaps)
+    log_weights = np.full((n, len(masks)), -np.inf)
+    bit_in = np.zeros((n, n), np.int64)
+
+    def fill(v: int) -> None:
+        own = candidates[v][candidates[v] >= 0]
+        bit_in[own, v] = np.int64(1) << np.arange(len(own))
+        present = (members < len(own)).all(axis=1)
+        sets = np.where(members[present] >= 0, own[members[present]] if len(own) else -1, -1)
+        weights = _scores_of_child(coded, rule, functions, v, own, max_parents)
+        weights += prior.log_weights(v, sets, n)
+        weights[~constraints.possible(v, sets)] = -np.inf
+        log_weights[v, present] = weights
+
+    _each(n, fill, threads)
+    possible = np.isfinite(log_weights).any(axis=1)
+    if not possible.all():
+        name = coded.names[int(np.argmin(possible))]
+        raise NetworkError(f"the constraints, or the limit of {MAX_CELLS:,} cells, leave no parents for {name!r}")
+    return CandidateTables(candidates, bit_in, masks, log_weights)
+
+
+def _scores_of_child(
+    coded: CodedTable,
+    rule: ScoreRule,
+    functions: CellFunctions,
+    v: int,
+    candidates: NDArray[np.int64],
+    max_parents: int,
+) -> NDArray[np.float64]:
+    """Scores of v with every set of at most `max_parents` candidates, by size and rank."""
+    chosen = [*candidates.tolist(), v]  # the child is the last variable: sets with it have the last ranks
+    names, states = tuple(coded.names[u] for u in chosen), tuple(coded.states[u] for u in chosen)
+    few = CodedTable(names, states, coded.codes[chosen], coded.weights)
+    k, penalty = len(candidates), rule.penalty(coded.n_cases)
+    max_parents = min(max_parents, k)
+    values = set_values(few, functions, max_parents, ess=float(rule.ess), threads=1, only_last=True)
+    card, binomials = few.cardinality, binomial_table(len(chosen), max_parents + 2)
+    row = functions.parent_row(int(card[-1]))
+    parts = []
+    for size in range(max_parents + 1):
+        part = np.empty(math.comb(k, size))
+        _counts.fill_scores(k, size, card, binomials, values[size + 1], values[size], row, penalty, part)
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _each(n: int, work: Callable[[int], None], threads: int | None) -> None:
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        list(pool.map(work, range(n)))

@@ -1,1 +1,0 @@
-"""Candidate parents and the tables of their sets."""

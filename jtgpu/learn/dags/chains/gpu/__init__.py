@@ -1,1 +1,0 @@
-"""Chains over orders and partitions on GPUs, a warp a chain."""

@@ -1,0 +1,173 @@
+"""Chains on GPUs as `jtgpu.learn.dags.chains.runs.ChainRun` runs them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....util.elementary import log
+from . import orders, partitions
+from .engines import Engine
+from .gpu_base import GpuOrderChains, GpuPartitionChains
+from .orders import OrderChains, graphs_of_orders
+from .partitions import PartitionChains
+from .set_tables import ANY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..chain_records import SetTables
+
+# First states of chains over partitions on GPUs: each replica starts from a graph of its own.
+#
+# Chains over orders visit the regions of high weight in few steps, and thousands of them run at the same time. So the
+# first graphs are spread over all regions, between which chains over partitions take many steps.
+
+STEPS = 5  # of each replica, for each n^2 ln n
+
+
+def without_outer_sets(tables: SetTables) -> SetTables:
+    """Tables of the sets of candidates alone."""
+    n, k = tables.hits.shape[:2]
+    if not tables.outer_units.shape[1]:
+        return tables
+    weights = np.where(tables.masks >> k == 0, tables.weights, -np.inf)
+    most = int(np.isfinite(weights).sum(axis=1).max())
+    order = np.argsort(-weights, axis=1, kind="stable")[:, :most]
+    return tables._replace(
+        candidates=np.ascontiguousarray(tables.candidates[:, :k]),
+        masks=np.take_along_axis(tables.masks, order, axis=1),
+        weights=np.take_along_axis(weights, order, axis=1),
+        outer_masks=np.empty((n, 0), np.int64),
+        outer_counts=np.empty((n, 0), np.int64),
+        outer_ends=np.zeros((n, 1), np.int64),
+        outer_units=np.empty((n, 0)),
+        outer_totals=np.empty((n, 0)),
+        outer_ratios=np.full(n, -np.inf),
+    )
+
+
+def start_replicas(
+    tables: SetTables, first: OrderChains, seed: int, *, devices: Any = None, threads: int | None = None
+) -> PartitionChains:
+    """Run replicas of chains over orders on GPUs, and draw a graph that each order allows."""
+    # tables: Of which the sets of candidates are used
+    # first: The chains over orders after their first steps, (C, n)
+    # returns Of all replicas, (C * replicas, n); arcs of the chains, (C, n, n).
+    inner, (n_chains, n) = without_outer_sets(tables), first.order.shape
+    n_steps = math.ceil(STEPS * n * n * log(max(n, 2)))
+    chains = GpuOrderChains(inner, seed, devices=devices)
+    try:
+        state, _ = chains.run(chains.start(first.order)._replace(n_steps=first.n_steps), n_steps, n_steps)
+    finally:
+        chains.close()
+    graphs = graphs_of_orders(inner, state.order, seed, state.n_steps, threads)
+    moves = np.zeros((len(graphs), 4, 2), np.int64)
+    return PartitionChains(
+        parts_of_graphs(graphs, inner.candidates), graphs, np.zeros((n_chains, n, n), np.uint64), moves, 0, 0
+    )
+
+
+def parts_of_graphs(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`jtgpu.learn.dags.chains.partitions.parts_of` of many graphs, (D, n)."""
+    n_graphs, n = parents.shape
+    part = np.zeros((n_graphs, n), np.int64)
+    bits = np.arange(candidates.shape[1])
+    while True:
+        new = np.zeros_like(part)
+        for v in range(n):
+            is_parent = parents[:, v, None] >> bits & 1
+            new[:, v] = (is_parent * (part[:, candidates[v]] + 1)).max(axis=1, initial=0)
+        if (new == part).all():
+            return part
+        part = new
+
+
+BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
+OUTER_THIN = 4  # steps between two samples, for each variable, with outer sets: a sample takes the time of 100 steps
+
+
+class GpuPartitionEngine(Engine):
+    """Replicas of chains over partitions on GPUs; see `jtgpu.learn.dags.chains.gpu`. What users see of a chain is its
+    first replica, and the arcs of all."""
+
+    name = "partition MCMC on GPUs"
+    block_steps = BLOCK_STEPS
+    first_rounds = 8  # replicas are many, so that standard errors are small before the replicas have mixed
+
+    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None = None):
+        self._tables, self._seed, self._devices, self._threads = tables, seed, devices, threads
+        self._chains: GpuPartitionChains | None = None
+        self.thin = len(tables.candidates) * (OUTER_THIN if tables.outer_units.shape[1] else 1)
+
+    def start(self, first: orders.OrderChains) -> partitions.PartitionChains:
+        """The first state of all replicas, from chains over orders."""
+        return start_replicas(self._tables, first, self._seed, devices=self._devices, threads=self._threads)
+
+    def _open(self) -> GpuPartitionChains:
+        if self._chains is None:
+            self._chains = GpuPartitionChains(self._tables, self._seed, devices=self._devices)
+        return self._chains
+
+    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """See `PartitionEngine.run`; the best graph of each replica."""
+        return self._open().run(state, n_steps, self.thin)
+
+    def graphs(self, state: Any) -> NDArray[np.int64]:
+        """The present graph of the first replica of each chain."""
+        return np.asarray(state.parents[:: len(state.parents) // len(state.arcs)], np.int64)
+
+    def restored(self, fields: dict[str, Any]) -> Any:
+        """The state of some fields."""
+        return partitions.PartitionChains(**fields)
+
+    def release(self) -> None:
+        """Free the memory of the GPUs until the next call of `run`."""
+        if self._chains is not None:
+            self._chains.close()
+        self._chains = None
+
+
+class GpuOrderEngine(Engine):
+    """Replicas of chains over orders on GPUs; see `GpuPartitionEngine`."""
+
+    name = "order MCMC on GPUs"
+    confirmation = 1.5
+    block_steps = BLOCK_STEPS
+
+    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None):
+        self._tables, self._seed, self._devices, self._threads = tables, seed, devices, threads
+        self._chains: GpuOrderChains | None = None
+        self.thin = orders.steps_between_samples(tables)
+
+    def start(self, first: NDArray[np.int64]) -> orders.OrderChains:
+        """The first state of all replicas, from the orders of the chains."""
+        return self._open().start(first)
+
+    def _open(self) -> GpuOrderChains:
+        if self._chains is None:
+            self._chains = GpuOrderChains(self._tables, self._seed, devices=self._devices)
+        return self._chains
+
+    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """Continue; there is no best graph."""
+        state, trace = self._open().run(state, n_steps, self.thin)
+        n_chains, n = state.arcs.shape[:2]
+        return state, trace, np.full((n_chains, n), ANY, np.int64), np.full(n_chains, -np.inf)
+
+    def graphs(self, state: Any) -> NDArray[np.int64]:
+        """A graph that the present order of the first replica of each chain allows, drawn by its weight."""
+        order = state.order[:: len(state.order) // len(state.arcs)]
+        return orders.graphs_of_orders(self._tables, order, self._seed, state.n_steps, self._threads)
+
+    def restored(self, fields: dict[str, Any]) -> Any:
+        """The state of some fields."""
+        return orders.OrderChains(**fields)
+
+    def release(self) -> None:
+        """Free the memory of the GPUs until the next call of `run`."""
+        if self._chains is not None:
+            self._chains.close()
+        self._chains = None

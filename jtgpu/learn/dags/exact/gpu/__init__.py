@@ -1,1 +1,0 @@
-"""Exact posteriors on a GPU."""

@@ -1,1 +1,0 @@
-"""Scores of families on GPUs."""

@@ -1,1 +1,0 @@
-"""Series and Toeplitz systems on CUDA devices; see cuda/series."""

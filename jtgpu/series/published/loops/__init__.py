@@ -1,1 +1,0 @@
-"""Compiled loops of the published versions of PolyBench's ``durbin``."""
