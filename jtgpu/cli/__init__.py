@@ -25,7 +25,7 @@ def main() -> None:
     exit_on_interrupt()
     open_closed_streams()
     if "_JTGPU_COMPLETE" in os.environ:
-        request = import_module(".completion", __name__)
+        request = import_module(".shell_request", __name__)
         request.join_findings()
         if request.answer():
             return

@@ -15,16 +15,10 @@ import pytest
 import typer
 
 import jtgpu
-from jtgpu.cli import completion as network_names
+from jtgpu.cli import shell_request as network_names
 from jtgpu.cli.commands import COMMANDS
-from jtgpu.cli.completion import (
-    ARGUMENT,
-    OPTIONS,
-    complete_findings,
-    complete_networks,
-    complete_targets,
-    join_findings,
-)
+from jtgpu.cli.completion import complete_findings, complete_networks, complete_targets
+from jtgpu.cli.shell_request import ARGUMENT, OPTIONS, join_findings
 from jtgpu.formats.nets_folder import bundled_files
 from tests.cli.commands import ASIA, process
 from tests.conftest import ROOT
@@ -138,7 +132,7 @@ def test_answers_are_those_of_typer(shell: str, request_: str, tmp_path: Path) -
         "_TYPER_COMPLETE_ARGS": request_, "_TYPER_COMPLETE_FISH_ACTION": action or "get-args",
         "PYTHONPATH": str(ROOT),
     }  # fmt: skip
-    typer_only = "import jtgpu.cli.completion as r; r.answer = lambda: False; import jtgpu.cli; jtgpu.cli.main()"
+    typer_only = "import jtgpu.cli.shell_request as r; r.answer = lambda: False; import jtgpu.cli; jtgpu.cli.main()"
     here, theirs = (
         subprocess.run(
             [sys.executable, *how], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
