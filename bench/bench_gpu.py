@@ -357,7 +357,7 @@ def main() -> None:
     parser.add_argument("--draw", help="a picture (.svg, .png) of the rows kept so far, and nothing else")
     options = parser.parse_args()
     if options.draw:
-        from jtgpu.reports.propagation_times import draw_bench, read_rows
+        from propagation_times import draw_bench, read_rows
 
         draw_bench(read_rows(options.out), options.draw)
         return

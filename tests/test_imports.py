@@ -37,7 +37,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
     "skcuda": ("device/*.py",),
     "cuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
-    "matplotlib": ("backends/published/measure.py", "reports/*.py", "draw/plots.py"),
+    "matplotlib": ("backends/published/measure.py", "draw/plots.py"),
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
     "narwhals": ("inference/tables/arrow.py",),
@@ -173,7 +173,7 @@ def test_packages_are_imported_where_they_belong() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("room", ["inference", "cases", "cluster", "learn", "cli", "reports", "timing.py"])
+@pytest.mark.parametrize("room", ["inference", "cases", "cluster", "learn", "cli", "timing.py"])
 def test_rooms_above_the_backends_do_not_inspect_backends_or_plans(room: str) -> None:
     """They ask a backend what it can do (`jtgpu.backends.base`), and never what it is."""
     files = [PACKAGE / room] if room.endswith(".py") else sorted((PACKAGE / room).rglob("*.py"))

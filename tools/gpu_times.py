@@ -7,12 +7,15 @@ nothing newer exists, and is marked with an asterisk.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jtgpu.reports.propagation_times import PUBLISHED
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench"))
+
+from propagation_times import PUBLISHED
 
 __all__ = ["GpuRows", "Table", "peers", "single", "tables"]
 

@@ -1,4 +1,4 @@
-"""Compare the code of two commits, whichever files hold it: statements without docstrings, comments, imports, ``__all__``.
+"""Compare the code of two commits, whichever files hold it; docstrings, comments, imports and ``__all__`` do not count.
 
     python tools/same_code.py OLD NEW
 
@@ -55,7 +55,8 @@ def main() -> int:
     """Command line."""
     old, new = (statements(commit) for commit in sys.argv[1:3])
     only_old, only_new = old - new, new - old
-    print(f"{(old & new).total():,} statements in both, {only_old.total():,} only before, {only_new.total():,} only after")
+    both = (old & new).total()
+    print(f"{both:,} statements in both, {only_old.total():,} only before, {only_new.total():,} only after")
     for mark, only in (("-", only_old), ("+", only_new)):
         for text in only:
             print(mark, text.partition("\n")[0][:150])

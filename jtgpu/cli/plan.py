@@ -139,7 +139,7 @@ def _plot(found: OrderResult | None, path: Path, file: str) -> None:
     if found is None:
         raise typer.BadParameter("--plot draws a search, but this order was given")
     try:
-        from ..reports.order_search import draw_search
+        from ..draw.plots import draw_search
 
         draw_search(found.trace, path, title=file, seconds=found.seconds)
     except ImportError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.reference import all_families
 from jtgpu.learn.dags.scores.rules import (
     binomial_table,
     family_of,
@@ -16,6 +15,7 @@ from jtgpu.learn.dags.scores.rules import (
     rank,
     sets_by_rank,
 )
+from tests.support.structures_reference import all_families
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 9])

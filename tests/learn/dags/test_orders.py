@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.learn.dags import reference
 from jtgpu.learn.dags.candidate_tables import (
     CandidateTables,
     candidate_tables,
@@ -26,6 +25,7 @@ from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
+from tests.support import structures_reference as reference
 
 _orders = loops("jtgpu.learn.dags.loops.orders")
 

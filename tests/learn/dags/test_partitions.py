@@ -26,8 +26,11 @@ from jtgpu.learn.dags.chains.partitions import (
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.exact.posteriors import exact_by_partitions
 from jtgpu.learn.dags.outer_sets import OuterSets
-from jtgpu.learn.dags.reference import Weights
-from jtgpu.learn.dags.reference_partitions import (
+from jtgpu.learn.dags.scores.rules import parent_masks
+from jtgpu.util.loops import loops
+from tests.learn.dags import oracle
+from tests.learn.dags.test_reference_partitions import PARTITIONS, random_weights
+from tests.support.partitions_reference import (
     ADJACENT,
     Graph,
     Partition,
@@ -38,10 +41,7 @@ from jtgpu.learn.dags.reference_partitions import (
     splits_and_merges,
     swaps,
 )
-from jtgpu.learn.dags.scores.rules import parent_masks
-from jtgpu.util.loops import loops
-from tests.learn.dags import oracle
-from tests.learn.dags.test_reference_partitions import PARTITIONS, random_weights
+from tests.support.structures_reference import Weights
 
 _partitions = loops("jtgpu.learn.dags.loops.partitions")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.reference import Weights, all_families
-from jtgpu.learn.dags.reference_partitions import (
+from tests.learn.dags import oracle
+from tests.support.partitions_reference import (
     Partition,
     Proposals,
     partition_of,
@@ -20,7 +20,7 @@ from jtgpu.learn.dags.reference_partitions import (
     splits_and_merges,
     swaps,
 )
-from tests.learn.dags import oracle
+from tests.support.structures_reference import Weights, all_families
 
 N = 4
 PARTITIONS = sorted({partition_of(graph) for graph in oracle.all_graphs(N)})

@@ -11,12 +11,12 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import FormatError, TableTooLarge, UnknownVariable
-from jtgpu.learn.dags import reference
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import SCORES, ScoreRule
 from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table, table_of
+from tests.support import structures_reference as reference
 
 ROWS = [1, 63, 64, 65, 511, 513]
 

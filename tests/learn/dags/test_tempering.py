@@ -25,8 +25,12 @@ from jtgpu.learn.dags.chains.engines import (
     tuned,
 )
 from jtgpu.learn.dags.chains.partitions import PartitionSampler, ReplicaStates, advance, start_chains
-from jtgpu.learn.dags.reference import Weights, all_families
-from jtgpu.learn.dags.reference_partitions import (
+from tests.learn.dags import oracle
+from tests.learn.dags.data import random_table
+from tests.learn.dags.runs import same, short_posterior
+from tests.learn.dags.test_partitions import chain_tables
+from tests.learn.dags.test_reference_partitions import random_weights
+from tests.support.partitions_reference import (
     Partition,
     exchange_probability,
     exchanges,
@@ -35,11 +39,7 @@ from jtgpu.learn.dags.reference_partitions import (
     partition_of,
     partition_score,
 )
-from tests.learn.dags import oracle
-from tests.learn.dags.data import random_table
-from tests.learn.dags.runs import same, short_posterior
-from tests.learn.dags.test_partitions import chain_tables
-from tests.learn.dags.test_reference_partitions import random_weights
+from tests.support.structures_reference import Weights, all_families
 
 BETAS = (1.0, 0.6, 0.25)
 

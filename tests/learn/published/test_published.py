@@ -12,13 +12,13 @@ import pytest
 import jtgpu
 from jtgpu.device.context import open_device
 from jtgpu.errors import ArgumentError, TableTooLarge
-from jtgpu.learn.dags import reference
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets
 from jtgpu.learn.published.filling import CpuSums, OrderSums, aligned_rows, flip, start
 from jtgpu.learn.published.gpu import OrderKernels
 from jtgpu.learn.published.score_cache import members_of_ranks, ranges_of_node
 from tests.learn.dags.data import random_table, table_of
+from tests.support import structures_reference as reference
 from tests.support.emulated.install import installed, needs_compiler
 from tests.support.ulp import ulp_distance
 

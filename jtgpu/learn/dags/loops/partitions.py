@@ -3,10 +3,11 @@
 The state is a graph and its ordered partition: part i holds the variables whose longest path from a root has i arcs.
 Swaps, splits, merges and relocations change the partition, whose weight is the sum over all its graphs; the parents of
 a variable are drawn again if its predecessors have changed. The reversal of an arc (Grzegorczyk and Husmeier, 2008)
-changes the graph. `jtgpu.learn.dags.reference_partitions` defines all moves.
+changes the graph. ``tests/support/partitions_reference.py`` defines all moves.
 
 A chain may have replicas at other levels of a ladder (parallel tempering, MC3): level i has the weights of partitions
-to the power beta_i, and neighbouring levels exchange their states. `jtgpu.learn.dags.reference_partitions` defines it.
+to the power beta_i, and neighbouring levels exchange their states.
+``tests/support/partitions_reference.py`` defines it.
 """
 
 from __future__ import annotations

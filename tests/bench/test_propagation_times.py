@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jtgpu.reports.propagation_times import draw_bench, figure_bench, read_rows
+from tests.conftest import ROOT
 
 pytest.importorskip("matplotlib")
+sys.path.insert(0, str(ROOT / "bench"))
+
+from propagation_times import draw_bench, figure_bench, read_rows
 
 ROWS = [
     {"network": "water", "device_us": {"median": 62.0}, "cpu_us": 8000.0, "roofline_us": 20.0},

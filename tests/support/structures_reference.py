@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .scores.rules import PSEUDO_COUNTS, ScoreRule
+from jtgpu.learn.dags.scores.rules import PSEUDO_COUNTS, ScoreRule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .scores.coded import CodedTable
+    from jtgpu.learn.dags.scores.coded import CodedTable
 
 Weights = Mapping[tuple[int, tuple[int, ...]], float]  # ln weight of each family
 

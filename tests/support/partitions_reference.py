@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from .reference import Weights, hit, log_sum, tau, tau_meeting
+from tests.support.structures_reference import Weights, hit, log_sum, tau, tau_meeting
 
 Partition = tuple[tuple[int, ...], ...]  # parts of ascending variables; the first holds the roots
 Graph = tuple[tuple[int, ...], ...]  # ascending parents of each variable

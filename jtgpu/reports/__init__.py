@@ -1,1 +1,0 @@
-"""Figures of order searches and of benchmarks; matplotlib is imported on first use."""
