@@ -62,7 +62,7 @@ ON_USE = {
 # files that may import modules of jtgpu by name, which hides the import from the layers contract
 BY_NAME = {
     "__init__.py",  # names imported on first use
-    "util/doors.py",  # net.plan, net.compile, tree.predict_proba
+    "util/late_imports.py",  # net.plan, net.compile, tree.predict_proba
     "backends/__init__.py",  # a backend's module on first use
     "backends/make.py",
     "cli/__init__.py",  # the commands, on the first call

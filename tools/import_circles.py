@@ -1,4 +1,4 @@
-"""List every circle among the package's imports; except in doors.py, those for types and within functions count.
+"""List every circle among the package's imports; except in late_imports.py, those for types and within functions count.
 
     python tools/import_circles.py [--list]
 """
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOORS = "jtgpu.util.doors"  # names types of higher layers, and imports their modules on the first call
+LATE_IMPORTS = "jtgpu.util.late_imports"  # names types of higher layers, and imports their modules on the first call
 
 
 def imports(package: Path) -> dict[str, set[str]]:
     """The modules of our own that each module imports, by dotted name."""
     modules = {_name(path, package): path for path in sorted(package.rglob("*.py"))}
     found = {name: set(_targets(name, path, modules)) - {name} for name, path in modules.items()}
-    return found | ({DOORS: set()} if DOORS in found else {})
+    return found | ({LATE_IMPORTS: set()} if LATE_IMPORTS in found else {})
 
 
 def _name(path: Path, package: Path) -> str:

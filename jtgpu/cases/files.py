@@ -20,7 +20,7 @@ from ..inference.tables.arrow import arrow
 from ..inference.tables.plain_table import Block
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from ..util import doors
+from ..util import late_imports
 from .answer_table import answer_table
 from .pipeline import default_chunk, default_concurrency, run_chunks
 from .query import (
@@ -52,7 +52,7 @@ def answer_frame(
 ) -> Any:  # fmt: skip
     """Answer every row of a table; see `jtgpu.JunctionTree.predict_proba`."""
     if type(frame).__module__.startswith("ray.data"):
-        return doors.cluster().answer_dataset(tree, frame, cluster=cluster or "auto", **keywords)
+        return late_imports.cluster().answer_dataset(tree, frame, cluster=cluster or "auto", **keywords)
     options = TableOptions(**keywords)
     model = tree.model
     cases = open_table(model, frame)
@@ -61,7 +61,7 @@ def answer_frame(
     columns = [cases.column(model.variables[v]) for v in query.evidence]
     with progress_of(progress) as report:
         if cluster is not None:
-            with doors.cluster().solver_on(cluster, tree, query, options, by_index=cases.by_index) as solver:
+            with late_imports.cluster().solver_on(cluster, tree, query, options, by_index=cases.by_index) as solver:
                 solver.report = report
                 return cases.like(_answer_rows(cases, solver, columns, 0, cases.n), kept)
         solver = Solver(tree, query, options, by_index=cases.by_index)
@@ -204,7 +204,7 @@ def answer_file(
     """
     if cluster is not None:
         options.pop("threads", None)  # the share of a worker determines its threads
-        answered: Report = doors.cluster().answer_files(
+        answered: Report = late_imports.cluster().answer_files(
             tree, cases, output, cluster=cluster, progress=progress, **options
         )
         return answered

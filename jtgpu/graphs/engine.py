@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge
-from ..util import doors
+from ..util import late_imports
 from ..util.arguments import callback, choice, whole_number
 from ..util.system import cores
 from . import cpu, gpu, reference
@@ -36,7 +36,7 @@ def group_sums(
     # edges, endpoints: See `jtgpu.graphs.cpu.group_sums`
     on_gpu = backend == "gpu"
     shared = layout, on_gpu, {"edges": edges, "endpoints": endpoints}
-    results = doors.cluster().run_tasks(
+    results = late_imports.cluster().run_tasks(
         cluster, _sums_of_run, shared, lambda n: runs(layout.groups, n * (1 if on_gpu else RUNS)), backend
     )
     groups = iter(layout.groups)

@@ -20,7 +20,7 @@ from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
 from ..plans.conditioning import SplitModel, split_model
 from ..plans.plan import Cost, Plan
-from ..util import doors
+from ..util import late_imports
 from ..util.arguments import described
 from .named_tree import NamedTree, named_tree, named_tree_of_slice
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..plans.ordering.files import OrderResult
-    from ..util.doors import JunctionTree
+    from ..util.late_imports import JunctionTree
     from ..util.options import BackendName, TreeOptions
 
 
@@ -202,7 +202,7 @@ class NetworkPlan:
         TypeError
             If the backend has no such option; the message suggests the closest one.
         """
-        made: JunctionTree = doors.compiling().JunctionTree(self, backend, **options)
+        made: JunctionTree = late_imports.compiling().JunctionTree(self, backend, **options)
         return made
 
     def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
@@ -240,7 +240,7 @@ class NetworkPlan:
         return f"NetworkPlan({self.model.name!r}, {c.cliques} cliques, {c.entries:,} entries)"
 
     def _repr_html_(self) -> str:
-        return doors.html(self)
+        return late_imports.html(self)
 
 
 @dataclass(frozen=True)

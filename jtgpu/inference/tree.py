@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 import numpy as np
 
 from ..errors import ImpossibleEvidence
-from ..util import doors
+from ..util import late_imports
 from ..util.arguments import check_keywords, choice
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, Known, More, read_findings, read_known, read_known_cases
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.discrete import DiscreteModel
-    from ..util.doors import Server
+    from ..util.late_imports import Server
     from ..util.options import BackendName, Frame, ImputeMethod, JointMethod, OnProblem, TableLike
 
 F = TypeVar("F", bound="Frame")
@@ -345,7 +345,8 @@ class JunctionTree(CompiledModel):
         JtgpuError
             If narwhals or pyarrow is not installed; install ``jtgpu[frames]``.
         """
-        return doors.cases().answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
+        answer = late_imports.cases().answer_frame
+        return answer(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
 
     @overload
     def predict(
@@ -375,7 +376,7 @@ class JunctionTree(CompiledModel):
         data frame
             One column of state names for each target; a table of the same kind as `frame`, see `predict_proba`.
         """
-        return doors.cases().answer_frame(
+        return late_imports.cases().answer_frame(
             self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more
         )
 
@@ -811,8 +812,8 @@ class JunctionTree(CompiledModel):
         jtgpu.serve.Server
             Ready: ``.url`` is the address for a browser, ``.close()`` stops it. The tree stays open.
         """
-        server: Server = doors.serving().serve(self, host=host, port=port, **options)
+        server: Server = late_imports.serving().serve(self, host=host, port=port, **options)
         return server
 
     def _repr_html_(self) -> str:
-        return doors.html(self)
+        return late_imports.html(self)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest
-from ..util import doors
+from ..util import late_imports
 from ..util.text_table import DIGITS, SMALL, WIDTH, display_width, format_table
 from .cpts import ROW_TOLERANCE, check_numbers, freeze
 from .discrete import DiscreteModel
@@ -139,7 +139,7 @@ class Cpt(_Base):
 
     def _repr_html_(self) -> str | None:
         """The table for a notebook; None for a part of a table, which is shown as an array."""
-        return doors.html(self) if self._axes else None
+        return late_imports.html(self) if self._axes else None
 
 
 def _plain(x: Any) -> Any:

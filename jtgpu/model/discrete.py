@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
-from ..util import doors
+from ..util import late_imports
 from ..util.text_table import abridged, display_width, format_table
 from .state_values import StateNumber, StateValues, listed
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..util.doors import JunctionTree, NetworkPlan
+    from ..util.late_imports import JunctionTree, NetworkPlan
     from ..util.options import BackendName, CompileOptions, Order, PlanOptions
 
 # Models as text: what ``print(net)`` shows.
@@ -246,7 +246,7 @@ class DiscreteModel:
             array.flags.writeable = False
 
     def _repr_html_(self) -> str:
-        return doors.html(self)
+        return late_imports.html(self)
 
     # Planning and compiling, by the layers above; imported on use -------------------------------------------
 
@@ -289,7 +289,7 @@ class DiscreteModel:
         TypeError
             If there is no such option; the message suggests the closest one.
         """
-        made: NetworkPlan = doors.planning().make_plan(self, order, **options)
+        made: NetworkPlan = late_imports.planning().make_plan(self, order, **options)
         return made
 
     def compile(
@@ -322,7 +322,7 @@ class DiscreteModel:
         TypeError
             If there is no such option; the message suggests the closest one.
         """
-        for_plan, for_tree = doors.planning().split_options(backend, options)
+        for_plan, for_tree = late_imports.planning().split_options(backend, options)
         made: JunctionTree = self.plan(order, **for_plan).compile(backend, **for_tree)
         return made
 

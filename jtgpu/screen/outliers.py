@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..inference.tables import Table
-from ..util import doors
+from ..util import late_imports
 from ..util.arguments import callback, choice, whole_number
 from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
@@ -59,7 +59,7 @@ def _results(cluster: Any, screened: Screened, work: Any, more: Any) -> Any:
         return parts
 
     shared = replace(screened), more
-    for found in doors.cluster().run_tasks(cluster, work, shared, divide, screened.target.backend):
+    for found in late_imports.cluster().run_tasks(cluster, work, shared, divide, screened.target.backend):
         yield found, len(parts)
 
 

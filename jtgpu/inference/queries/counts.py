@@ -19,7 +19,7 @@ from ...backends.make import make
 from ...errors import EvidenceError, ImpossibleEvidence, NetworkError, TableTooLarge, shown
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
-from ...util import doors
+from ...util import late_imports
 from ...util.rows import find_equal_rows
 from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
@@ -128,7 +128,7 @@ def _counted_on_cluster(
     parts = [slice(at, at + step) for at in range(0, len(states), step)] or [slice(0, 0)]
     pieces = ([(states[p], weights[p], {v: w[p] for v, w in likelihood.items()})] for p in parts)
     name = "reference" if tree.backend == "reference" else "cpu"
-    workers = doors.cluster().ClusterCounts(cluster, tree.plan.whole, settled.factors, name, pieces)
+    workers = late_imports.cluster().ClusterCounts(cluster, tree.plan.whole, settled.factors, name, pieces)
     try:
         found = [one for [one] in workers.count(settled.factors)]
     finally:

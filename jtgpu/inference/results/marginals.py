@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends.base import BatchResult, without_rounding
 from ...model.discrete import DiscreteModel
-from ...util import doors
+from ...util import late_imports
 from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import Known
 from ..tables import Table
@@ -119,7 +119,7 @@ class Posterior(Mapping[str, float]):
         return f"P({quoted(self.variable)}) = {{{', '.join(parts)}}}"
 
     def _repr_html_(self) -> str:
-        return doors.html(self)
+        return late_imports.html(self)
 
 
 class Posteriors(Printed, Mapping[str, Posterior]):

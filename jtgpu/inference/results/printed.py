@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 import numpy as np
 
 from ...errors import JtgpuError
-from ...util import doors
+from ...util import late_imports
 from ...util.text_table import abridged, display_width, format_cell, format_table, justified, shown_rows
 from ..tables import Table
 from ..tables.arrow import arrow, narwhals
@@ -77,7 +77,7 @@ class Printed:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return doors.html(self)
+        return late_imports.html(self)
 
 
 def row_labels(n: int, cases: Table | None) -> Sequence[Any]:

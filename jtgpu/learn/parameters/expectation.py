@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...inference.queries.counts import counting_backend
-from ...util import doors
+from ...util import late_imports
 from ...util.arguments import choice
 from .coded_cases import Block, CodedCases
 from .families import network_of
@@ -152,7 +152,7 @@ class Expectation:
         """The same on a cluster."""
         if self._remote is None:
             pieces = ([*self._pieces(p)] for block in parts for p in block)
-            self._remote = doors.cluster().ClusterCounts(self._cluster, self._plan, tables, self._name, pieces)
+            self._remote = late_imports.cluster().ClusterCounts(self._cluster, self._plan, tables, self._name, pieces)
         found: Iterator[list[Counts]] = self._remote.count(tables)
         return found
 

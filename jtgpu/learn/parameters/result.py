@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
-from ...util import doors
+from ...util import late_imports
 from ...util.missing import MissingReport
 from .coded_cases import Block, CodedCases
 from .em import Iteration
@@ -147,7 +147,7 @@ class Fit:
         return [entry.objective for entry in self.history], "objective", steps
 
     def _repr_html_(self) -> str:
-        return doors.html(self)
+        return late_imports.html(self)
 
     def __str__(self) -> str:
         """Some lines about the fit."""

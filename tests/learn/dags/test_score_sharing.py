@@ -16,7 +16,7 @@ import jtgpu
 from jtgpu.errors import ArgumentError
 from jtgpu.learn.dags.scores import set_values as sharing
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.util import doors
+from jtgpu.util import late_imports
 from tests.learn.dags.data import random_table
 
 
@@ -44,7 +44,7 @@ def with_gaps(table: CodedTable) -> CodedTable:
 @pytest.mark.parametrize("score", ["bdeu", "bds", "k2", "bic", "available"])
 def test_parts_have_the_scores_of_one_process(score: Any, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     here = HereCluster()
-    monkeypatch.setattr(doors, "cluster", lambda: here)
+    monkeypatch.setattr(late_imports, "cluster", lambda: here)
     monkeypatch.setattr(sharing, "MIN_SETS", 5)
     table = random_table(3, n=8, n_rows=60, weighted=k == 2)
     if score == "available":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....util import doors
+from ....util import late_imports
 from .engines import Block, Engine, OrderEngine, PartitionEngine, TemperedEngine
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class ClusterEngine(Engine):
     def run_blocks(self, state: Any, n_steps: int, n_blocks: int) -> tuple[Any, list[Block]]:
         if self._runner is None:
             key = uuid.uuid4().hex
-            self._runner = doors.cluster().TaskRunner(self._cluster, _run_task, (key, self._spec))
+            self._runner = late_imports.cluster().TaskRunner(self._cluster, _run_task, (key, self._spec))
         n_chains = len(state.arcs)
         parts = min(self._runner.workers, n_chains)
         bounds = [n_chains * i // parts for i in range(parts + 1)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
-from ....util import doors
+from ....util import late_imports
 from ....util.arguments import callback, choice, flag, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
@@ -164,7 +164,7 @@ def posterior(  # noqa: PLR0913
     )
     n_chains = CHAINS if chains == "auto" else whole_number("chains", chains, 4)
     if cluster is not None:
-        cluster = doors.cluster().as_cluster(cluster)
+        cluster = late_imports.cluster().as_cluster(cluster)
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
     how = ChainOptions(n_chains, replicas_of(tempering, prior, backend), cluster, checkpoint, progress)

@@ -14,7 +14,7 @@ from ....formats.common.files import write_bytes
 from ....inference.results.printed import Printed, make_frame, to_frame_method
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
-from ....util import doors
+from ....util import late_imports
 from ....util.arguments import file_path, number, whole_number
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-    from ....util.doors import Drawing
+    from ....util.late_imports import Drawing
 
 MAX_PRINTED = 20  # arcs of the printed table
 
@@ -371,17 +371,17 @@ class StructurePosterior(Printed):
         Drawing
             A notebook shows it; ``.save(path)`` writes an SVG or HTML file.
         """
-        drawn: Drawing = doors.structures().heat_map(self)
+        drawn: Drawing = late_imports.structures().heat_map(self)
         return drawn
 
     def draw_network(self, threshold: float = 0.1) -> Drawing:
         """Draw the probable arcs as a graph, with their probabilities: see `jtgpu.draw.arcs`."""
-        drawn: Drawing = doors.structures().arcs(self, threshold)
+        drawn: Drawing = late_imports.structures().arcs(self, threshold)
         return drawn
 
     def plot_trace(self) -> Drawing:
         """Draw the weights that the chains visited: see `jtgpu.draw.trace`."""
-        drawn: Drawing = doors.structures().trace(self)
+        drawn: Drawing = late_imports.structures().trace(self)
         return drawn
 
     # Texts --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ....errors import TableTooLarge, format_bytes
-from ....util import doors
+from ....util import late_imports
 from ....util.loops import loops
 from ....util.system import cores, free_memory
 from ..chain_records import BY_CELLS, BY_FAMILY
@@ -268,7 +268,7 @@ def set_values_on(  # noqa: PLR0913
         return list(zip([0, *ends], [*ends, last], strict=True))
 
     job = _Job(table, functions, max_parents, ess, max_cells)
-    parts = list(doors.cluster().run_tasks(cluster, _count_part, job, divide, "cpu"))
+    parts = list(late_imports.cluster().run_tasks(cluster, _count_part, job, divide, "cpu"))
     return [*set_values(table, functions, max_parents - 1, **options), np.concatenate(parts, axis=1)]
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imp
     from ..serve import Server as Server
 
 PACKAGE = __name__.partition(".")[0]
-# door -> the module behind it
-DOORS = {
+# function -> the module that it imports
+MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "html": "draw.html", "serving": "serve", "structures": "draw.structures",
 }  # fmt: skip
@@ -57,9 +57,9 @@ def structures() -> Any:
 
 def html(thing: Any) -> str:
     """``_repr_html_()`` of an object: what a notebook shows, from the module `jtgpu.draw.html`."""
-    found: str = _open("html").html(thing)
-    return found
+    text: str = _open("html").html(thing)
+    return text
 
 
-def _open(door: str) -> Any:
-    return import_module(f"{PACKAGE}.{DOORS[door]}")
+def _open(name: str) -> Any:
+    return import_module(f"{PACKAGE}.{MODULES[name]}")
