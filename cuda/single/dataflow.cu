@@ -300,8 +300,8 @@ __device__ __forceinline__ void contract_blocks(const Dataflow& f, const Op& op,
             }
 }
 
-// Multiply evidence into a warp's share of a factor. For an evidence pattern (dataflow/restricted.py) observed variables
-// are no axes: the part of the factor that belongs to their states is contiguous in `pristine`.
+// Multiply evidence into a warp's share of a factor. For an evidence pattern (backends/gpu/dataflow/graph.py) observed
+// variables are no axes: the part of the factor that belongs to their states is contiguous in `pristine`.
 __device__ __forceinline__ void enter_unit(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
     const u32 from = unit * 32 * ENTER_SHARE + lane, n = ENTER_N(op);
     u32 first = ENTER_FROM(op);
