@@ -17,6 +17,7 @@ from rows import row
 from jtgpu import learn, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
+from jtgpu.learn.dags import task
 from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import gpu_engines as engines
 from jtgpu.learn.dags.chains import partitions
@@ -31,7 +32,6 @@ from jtgpu.learn.dags.exact.gpu_partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.posterior import chain_posterior, problem
-from jtgpu.learn.dags.posterior import chain_posterior as chain_sets
 from jtgpu.learn.dags.posterior.sources import ChainSource
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores
@@ -327,14 +327,15 @@ def _stage_seconds(work: Callable[[], object]) -> dict[str, float]:
     engine = engines.GpuPartitionEngine
     places: list[tuple[Any, str]] = [
         (module, name)
-        for module in (chain_posterior, chain_sets, problem)
+        for module in (chain_posterior, problem, task)
         for name in (
-            "scores_up_to", "family_weights", "screened_candidates", "candidate_tables", "best_by_orders", "outer_sets",
-            "set_tables", "_first_orders", "covered_shares", "structure_of",
+            "score_families", "family_weights", "candidate_tables", "best_by_orders", "outer_sets", "set_tables",
+            "_first_orders", "covered_shares", "structure_of",
         )
         if hasattr(module, name)
     ]  # fmt: skip
     places += [(engine, name) for name in ("start", "run", "graphs")] + [(ChainRun, "estimate")]
+    places += [(task.LearningTask, name) for name in ("scores", "screened_candidates")]
     places += [(GpuPartitionChains, "_run_part"), (ChainSource, "posterior")]
     kept = [getattr(place, name) for place, name in places]
 

@@ -436,7 +436,7 @@ def test_a_better_graph_of_the_chains_is_the_best_one(monkeypatch: pytest.Monkey
         order = np.arange(6)[::-1]
         return graph_of_order(tables, order)
 
-    monkeypatch.setattr("jtgpu.learn.dags.posterior.problem.best_by_orders", poor)
+    monkeypatch.setattr("jtgpu.learn.dags.task.best_by_orders", poor)
     found = jtgpu.learn.posterior(table, method="mcmc", tolerance=0.03)
     assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
     position = {v: i for i, v in enumerate(found.structure.order)}

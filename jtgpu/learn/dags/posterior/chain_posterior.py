@@ -1,4 +1,4 @@
-"""The chains of a problem: their options, first states and engines, and what is said about their progress."""
+"""The chains of a task: their options, first states and engines, and what is said about their progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import described, several, whole_number
 from ....util.elementary import log
-from ..candidate_tables import CandidateTables, covered_shares, family_weights
+from ..candidate_tables import CandidateTables, covered_shares
 from ..chains import orders, partitions
 from ..chains.cluster import ClusterEngine, EngineSpec
 from ..chains.engines import REPLICAS, Engine
@@ -24,17 +24,16 @@ from ..chains.runs import ChainRun, Estimate, Stop
 from ..chains.set_tables import set_tables, table_bytes
 from ..graphs import adjacency
 from ..outer_sets import outer_sets
-from ..preparation import number_of_candidates, screened_candidates, screened_size, wide_size
 from ..search.best_graph import BestGraph, graph_of_order
 from .facts import variable_number
-from .problem import digests
+from .problem import data_summary, digests
 from .sources import ChainSource, Covered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..chain_records import SetTables
-    from .problem import Problem
+    from ..task import LearningTask
 
 # `ChainSets`: the candidate parents and the parent sets of chains.
 
@@ -55,34 +54,34 @@ class ChainSets:
     notes: tuple[str, ...]
 
 
-def chain_sets(problem: Problem, candidates: Any) -> ChainSets:
+def chain_sets(task: LearningTask, candidates: Any) -> ChainSets:
     """Select candidates and outer sets: they do not depend on the seed."""
-    n, limit, threads = len(problem.coded.names), problem.limit, problem.threads
+    n, limit, threads = task.n, task.limit, task.threads
     k, notes = 0, tuple[str, ...]()
     if not isinstance(candidates, Mapping):
-        k, notes = _number(problem, candidates)
+        k, notes = _number(task, candidates)
     if k == n - 1:
-        tables = problem.tables(_all_others(n))
+        tables = task.tables(task.all_others())
         chain_tables = set_tables(tables, memory_limit=limit, threads=threads)
-        return ChainSets(tables, problem.best(tables), chain_tables, None, False, notes)
+        return ChainSets(tables, task.best(tables), chain_tables, None, False, notes)
     by_lists = k == 0
-    size = screened_size(n, problem.most) if by_lists else wide_size(problem.coded.cardinality, problem.most)
-    scores = problem.scores(size)
-    rows = family_weights(scores, problem.prior, problem.constraints)
+    size = task.screened_size if by_lists else task.wide_size
+    scores = task.scores(size)
+    rows = task.family_weights(scores)
     if by_lists:
-        chosen, outer = _named_candidates(problem, candidates), None
-        tables = problem.tables(chosen)
-        best = problem.best(tables)
+        chosen, outer = _named_candidates(task, candidates), None
+        tables = task.tables(chosen)
+        best = task.best(tables)
     else:
-        few, constraints = scores.with_max_parents(screened_size(n, problem.most)), problem.constraints
-        more = max(number_of_candidates("auto", n, limit), k)
-        best = problem.best(problem.tables(screened_candidates(few, problem.prior, constraints, more)))
+        few, constraints = scores.with_max_parents(task.screened_size), task.constraints
+        more = max(task.number_of_candidates("auto"), k)
+        best = task.best(task.tables(task.screened_candidates(few, constraints, more)))
         # chains over orders first run on candidates alone: they have to find the region of the best graph
         wanted = constraints.requiring(adjacency(best.parents))
         k = max(k, int(wanted.required.sum(axis=0).max()))
-        chosen = screened_candidates(few, problem.prior, wanted, k)
+        chosen = task.screened_candidates(few, wanted, k)
         outer = outer_sets(rows, scores.max_parents, chosen, threads)
-        tables = problem.tables(chosen)
+        tables = task.tables(chosen)
     chain_tables = set_tables(tables, outer, memory_limit=limit, threads=threads)
 
     def coverage(some: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -91,9 +90,9 @@ def chain_sets(problem: Problem, candidates: Any) -> ChainSets:
     return ChainSets(tables, best, chain_tables, coverage, by_lists, notes)
 
 
-def _named_candidates(problem: Problem, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
+def _named_candidates(task: LearningTask, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
     """Candidate parents from lists by name, (n, k)."""
-    names, required = problem.coded.names, problem.constraints.required
+    names, required = task.coded.names, task.constraints.required
     n = len(names)
     sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
     for name, parents in given.items():
@@ -112,36 +111,31 @@ def _named_candidates(problem: Problem, given: Mapping[str, Iterable[str]]) -> N
     return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
 
 
-def restricted(problem: Problem, candidates: Any) -> Problem:
-    """The problem whose constraints exclude what lists of candidates exclude; numbers of candidates exclude nothing."""
-    n = len(problem.coded.names)
+def restricted(task: LearningTask, candidates: Any) -> LearningTask:
+    """The task whose constraints exclude what lists of candidates exclude; numbers of candidates exclude nothing."""
+    n = len(task.coded.names)
     if not isinstance(candidates, Mapping):
-        number_of_candidates(candidates, n, problem.limit)  # checked, though exact posteriors do not depend on it
-        return problem
+        task.number_of_candidates(candidates)  # checked, though exact posteriors do not depend on it
+        return task
     possible = np.eye(n, dtype=np.bool_)
-    for v, row in enumerate(_named_candidates(problem, candidates)):
+    for v, row in enumerate(_named_candidates(task, candidates)):
         possible[row[row >= 0], v] = True
-    constraints = replace(problem.constraints, forbidden=problem.constraints.forbidden | ~possible)
-    return replace(problem, constraints=constraints)
+    constraints = replace(task.constraints, forbidden=task.constraints.forbidden | ~possible)
+    return replace(task, constraints=constraints)
 
 
-def _number(problem: Problem, given: int | str) -> tuple[int, tuple[str, ...]]:
+def _number(task: LearningTask, given: int | str) -> tuple[int, tuple[str, ...]]:
     """Number of candidate parents, and what to say about it."""
-    n, needed = len(problem.coded.names), int(problem.constraints.required.sum(axis=0).max())
-    k = max(number_of_candidates(given, n, problem.limit, MAX_CANDIDATES), needed)
+    n, needed = len(task.coded.names), int(task.constraints.required.sum(axis=0).max())
+    k = max(task.number_of_candidates(given, MAX_CANDIDATES), needed)
     if given != "auto":
         return k, ()
     fits = k
-    while fits > max(needed, 1) and table_bytes(n, fits) > problem.limit // 2:
+    while fits > max(needed, 1) and table_bytes(n, fits) > task.limit // 2:
         fits -= 1
     if fits == k:
         return k, ()
     return fits, (f"{fits} candidate parents instead of {k}: the tables of more exceed half of the memory limit",)
-
-
-def _all_others(n: int) -> NDArray[np.int64]:
-    """All other variables of each, (n, n - 1)."""
-    return np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
 
 
 FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
@@ -173,27 +167,27 @@ def replicas_of(tempering: Any, prior: Any, backend: str) -> int | str:
     return whole_number("tempering", tempering, 2)
 
 
-def chain_source(problem: Problem, candidates: Any, by_orders: bool, stop: Stop, how: ChainOptions) -> ChainSource:
+def chain_source(task: LearningTask, candidates: Any, by_orders: bool, stop: Stop, how: ChainOptions) -> ChainSource:
     """Tables and first states."""
-    sets = chain_sets(problem, candidates)
+    sets = chain_sets(task, candidates)
     tables, chain_tables = sets.tables, sets.chain_tables
-    problem.say(f"{how.number} chains over orders look for the graphs to start from")
-    state = _first_orders(problem, tables, how.number)
-    spec = EngineSpec("orders", tables, chain_tables, problem.seed, how.number)
+    task.say(f"{how.number} chains over orders look for the graphs to start from")
+    state = _first_orders(task, tables, how.number)
+    spec = EngineSpec("orders", tables, chain_tables, task.seed, how.number)
 
     def engine_of(kind: str, replicas: int = 0) -> Any:
         own = spec._replace(kind=kind, tables=tables if kind == "orders" else None, replicas=replicas)
-        return own.engine(problem.threads) if how.cluster is None else ClusterEngine(own, how.cluster)
+        return own.engine(task.threads) if how.cluster is None else ClusterEngine(own, how.cluster)
 
     engine: Engine = engine_of("orders")
     first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
     later = None
-    if problem.backend == "gpu":
+    if task.backend == "gpu":
         if by_orders:
-            engine = GpuOrderEngine(chain_tables, problem.seed, problem.devices, problem.threads)
+            engine = GpuOrderEngine(chain_tables, task.seed, task.devices, task.threads)
             first = engine.start(state.order)
         else:
-            engine = GpuPartitionEngine(chain_tables, problem.seed, problem.devices, problem.threads)
+            engine = GpuPartitionEngine(chain_tables, task.seed, task.devices, task.threads)
             first = engine.start(state)
     elif not by_orders:
         first = partitions.start_chains(engine.graphs(first), chain_tables.candidates)
@@ -207,11 +201,11 @@ def chain_source(problem: Problem, candidates: Any, by_orders: bool, stop: Stop,
     file = None
     if how.checkpoint is not None:
         kind = f"{how.number}, {engine.name}" + (f", tempering {how.replicas}" if how.replicas else "")
-        file = RunFile(how.checkpoint, digests(problem, chain_tables, kind))
+        file = RunFile(how.checkpoint, digests(task, chain_tables, kind))
         file.resume(run)
 
     after_round = _AfterRound(file, how.progress, stop.tolerance, run.state.n_steps)
-    given = problem.given(tables, sets.best, "order", sets.notes)
+    given = data_summary(task, tables, sets.best, "order", sets.notes)
     shares = None if sets.coverage is None else sets.coverage(state.order)
     covered = Covered(chain_tables.candidates, shares, sets.by_lists)
     return ChainSource(given, covered, run, stop.tolerance, after_round)
@@ -235,20 +229,20 @@ class _AfterRound:
         return _AfterRound, (None, None, self._tolerance, self._done)
 
 
-def _first_orders(problem: Problem, tables: CandidateTables, n_chains: int) -> orders.OrderChains:
+def _first_orders(task: LearningTask, tables: CandidateTables, n_chains: int) -> orders.OrderChains:
     """Chains over orders after some steps."""
     n, k = tables.candidates.shape
-    sampler = orders.OrderSampler(tables, tables.sums(problem.threads), np.empty((n, k, 0)), problem.seed)
+    sampler = orders.OrderSampler(tables, tables.sums(task.threads), np.empty((n, k, 0)), task.seed)
     n_steps = min(int(FIRST_STEPS * n * n * log(max(n, 2))), MAX_FIRST_STEPS)
-    start = orders.start_chains(problem.constraints, n_chains, problem.seed)
-    if problem.first is not None:
-        start.order[0] = problem.first
+    start = orders.start_chains(task.constraints, n_chains, task.seed)
+    if task.first is not None:
+        start.order[0] = task.first
     for chain, order in enumerate(start.order):  # an order of finite weight
         if not math.isfinite(graph_of_order(tables, order).weight):
             raise NetworkError(
                 f"the start of chain {chain} is impossible: the candidates and constraints leave no graph"
             )
-    return orders.run_chains(sampler, start, n_steps, n_steps, threads=problem.threads)[0]
+    return orders.run_chains(sampler, start, n_steps, n_steps, threads=task.threads)[0]
 
 
 def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float, made: tuple[int, float]) -> str:

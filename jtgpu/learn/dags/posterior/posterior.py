@@ -14,17 +14,12 @@ import numpy as np
 from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import late_imports
-from ....util.arguments import callback, choice, flag, new_file_path, number, whole_number
+from ....util.arguments import callback, choice, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
-from ....util.system import free_memory, parse_bytes
 from ..chains.runs import MAX_STEPS, Stop
-from ..constraints import make_constraints, make_prior
-from ..graphs import start_graph
-from ..preparation import MAX_SCREENED, require_same
-from ..scores.coded import code_table
-from ..scores.rules import ScoreRule, n_parent_sets
+from ..task import learning_task
 from .chain_posterior import ChainOptions, chain_source, replicas_of, restricted
-from .problem import Problem, exact_posterior
+from .problem import exact_posterior
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -155,8 +150,6 @@ def posterior(  # noqa: PLR0913
     (0.4969, 'exact')
     """
     choice("method", method, POSTERIOR_METHODS)
-    choice("backend", backend, ("cpu", "gpu"))
-    rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     stop = Stop(
         number("tolerance", tolerance, above=0.0),
         MAX_STEPS if steps is None else whole_number("steps", steps, 1),
@@ -170,36 +163,24 @@ def posterior(  # noqa: PLR0913
     how = ChainOptions(n_chains, replicas_of(tempering, prior, backend), cluster, checkpoint, progress)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
-    threads = None if threads is None else whole_number("threads", threads, 1)
     callback("progress", progress)
-    coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
-    rule.require_scorable(coded.has_gaps)
-    notes = (AVAILABLE,) if coded.has_gaps else ()
-    n = len(coded.names)
-    weigh = make_prior(prior, n)
-    if table is not None:
-        require_same(table, coded, rule)
-    constraints = make_constraints(
-        coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
-        within_tiers=flag("within_tiers", within_tiers),
+    task = learning_task(
+        data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
+        tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
+        table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start, backend=backend,
+        devices=devices,
     )  # fmt: skip
-    begin = start_graph(start, coded.names, constraints)
-    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    problem = Problem(
-        coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices, begin, notes=notes
-    )
-    if progress is not None:
-        problem = replace(problem, say=progress)
-    by_orders = weigh.name == "order"
+    task = replace(task, notes=(AVAILABLE,) if task.coded.has_gaps else (), say=progress or task.say)
+    by_orders = task.prior.name == "order"
     limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
-    few = n <= limits[0 if by_orders else 1]
-    if method == "exact" or (method == "auto" and few and n * n_parent_sets(n, problem.most) <= MAX_SCREENED // 10):
+    few = task.n <= limits[0 if by_orders else 1]
+    if method == "exact" or (method == "auto" and few and task.has_few_families):
         try:
-            return exact_posterior(restricted(problem, candidates), by_orders)
+            return exact_posterior(restricted(task, candidates), by_orders)
         except TableTooLarge as error:
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
-    source = chain_source(problem, candidates, by_orders, stop, how)
+    source = chain_source(task, candidates, by_orders, stop, how)
     found = source.advance(stop)
     if not found.converged:
         warnings.warn(_unconverged(found), UserWarning, stacklevel=2)

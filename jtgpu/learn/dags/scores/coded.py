@@ -129,6 +129,7 @@ def code_table(
     weights: Any = None,
     na_values: Any = None,
     dialect: CsvDialect | None = None,
+    stacklevel: int = 3,
 ) -> CodedTable:
     """Convert a table to state numbers."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
@@ -139,6 +140,7 @@ def code_table(
     #     keep them unless all cells are missing
     # weights: (N,) array_like of int: How often each row occurs
     # na_values: str or iterable of str: See `jtgpu.learn.structure`
+    # stacklevel: Of warnings: 3 is the caller's caller
     # raises DataError: If the table is empty or ragged, a cell is missing or not a declared state, or a column cannot
     #     be learned from: one value only, more than 255 values, numbers that are not whole, or values that all differ.
     choice("missing", missing, MISSING_CHOICES)
@@ -172,7 +174,7 @@ def code_table(
     table = CodedTable(tuple(names), tuple(s for _, s, _ in coded), codes, counts, dropped, gaps)
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
-    _warn_of_copies(table)
+    _warn_of_copies(table, stacklevel + 1)
     return table
 
 
@@ -318,7 +320,7 @@ def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
     return given.astype(np.int64)
 
 
-def _warn_of_copies(table: CodedTable) -> None:
+def _warn_of_copies(table: CodedTable, stacklevel: int) -> None:
     """Warn of two columns that are equal up to the names of their states."""
     found: dict[bytes, str] = {}
     for name, column in zip(table.names, table.codes, strict=True):
@@ -330,7 +332,7 @@ def _warn_of_copies(table: CodedTable) -> None:
             warnings.warn(
                 f"columns {found[key]!r} and {name!r} are equal up to the names of their states: the posterior is "
                 "divided between them; leave one out",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
         found.setdefault(key, name)
 

@@ -86,6 +86,11 @@ class ScoreRule:
         if math.isinf(number("ess", self.ess, above=0.0)):
             raise ArgumentError(f"ess must be finite, not {self.ess!r}")
 
+    @property
+    def network_ess(self) -> float:
+        """Equivalent sample size of the CPTs of learned networks."""
+        return self.ess if self.name in ("bdeu", "bds") else 1.0
+
     def penalty(self, n_cases: int) -> float:
         """What a free parameter costs."""
         if self.name == "bic":

@@ -12,31 +12,24 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....model.network import BayesianNetwork
-from ....util.arguments import choice, flag, whole_number
+from ....util.arguments import choice, whole_number
 from ....util.missing import MissingReport
 from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
-from ....util.system import free_memory, parse_bytes
 from ....util.text_table import counted
-from ..candidate_tables import candidate_tables, family_weights
-from ..constraints import StructurePrior, make_constraints, make_prior
-from ..graphs import adjacency, compelled_arcs, digraph, fitted_network, start_graph, start_order
-from ..preparation import (
-    MAX_SCREENED,
-    number_of_candidates,
-    require_same,
-    scores_up_to,
-    screened_candidates,
-    screened_size,
-)
-from ..scores.coded import CodedTable, cases_like, code_table
-from ..scores.rules import ScoreRule, n_parent_sets, parent_masks
+from ..graphs import adjacency, compelled_arcs, digraph, fitted_network
+from ..scores.coded import CodedTable, cases_like
+from ..scores.rules import parent_masks
 from ..scores.score_table import ScoreTable
-from .best_graph import BestGraph, best_by_orders, exact_best
+from ..task import learning_task
+from .best_graph import BestGraph, exact_best
 from .greedy import climb
 
 if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
+
+    from ..constraints import StructurePrior
+    from ..scores.rules import ScoreRule
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
@@ -238,71 +231,54 @@ def structure(  # noqa: PLR0913
     ('rain', 'wet')
     """
     choice("method", method, METHODS)
-    choice("backend", backend, ("cpu", "gpu"))
     restarts = whole_number("restarts", restarts, 0)
-    rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
-    threads = None if threads is None else whole_number("threads", threads, 1)
-    coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
-    rule.require_scorable(coded.has_gaps)
-    if coded.has_gaps and method in ("greedy", "tabu"):
-        raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")
-    n = len(coded.names)
-    weigh = make_prior(prior, n)
-    if weigh.name == "order":
-        raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
-    if table is not None:
-        require_same(table, coded, rule)
-    constraints = make_constraints(
-        coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
-        within_tiers=flag("within_tiers", within_tiers),
+    task = learning_task(
+        data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
+        tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
+        table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start, backend=backend,
+        devices=devices,
     )  # fmt: skip
-    begin = start_graph(start, coded.names, constraints)
-    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    most = int(constraints.max_parents.max())
-    needed = constraints.required if begin is None else constraints.required | begin
-    k = max(number_of_candidates(candidates, n, limit), int(needed.sum(axis=0).max()))
+    if task.coded.has_gaps and method in ("greedy", "tabu"):
+        raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")
+    if task.prior.name == "order":
+        raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
+    constraints = task.constraints if task.start is None else task.constraints.requiring(task.start)
+    k = max(task.number_of_candidates(candidates), int(constraints.required.sum(axis=0).max()))
     if method in ("greedy", "tabu"):
         best = climb(
-            coded, rule, weigh, constraints, tabu=method == "tabu", start=begin, restarts=restarts, seed=seed
-        )
-        return structure_of(best, coded, rule, method, None, prior_of(best, weigh))
-    if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
-        scores = scores_up_to(table, coded, rule, most, limit, threads, backend, devices)
-        rows = family_weights(scores, weigh, constraints)
-        best = exact_best(rows, parent_masks(n, scores.max_parents), memory_limit=limit, threads=threads)
-        return structure_of(best, coded, rule, "exact", None, prior_of(best, weigh))
-    if k == n - 1:
-        chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
-    else:
-        few = scores_up_to(table, coded, rule, screened_size(n, most), limit, threads, backend, devices)
-        chosen = screened_candidates(few, weigh, constraints if begin is None else constraints.requiring(begin), k)
-    tables = candidate_tables(coded, rule, weigh, constraints, chosen, most, memory_limit=limit, threads=threads)
-    first = None if begin is None else start_order(begin)
-    best = best_by_orders(tables, constraints, seed=seed, threads=threads, first=first)
-    named = {v: [coded.names[u] for u in row if u >= 0] for v, row in zip(coded.names, chosen, strict=True)}
-    return structure_of(best, coded, rule, "order", named if k < n - 1 else None, prior_of(best, weigh))
+            task.coded, task.rule, task.prior, task.constraints, tabu=method == "tabu", start=task.start,
+            restarts=restarts, seed=task.seed,
+        )  # fmt: skip
+        return structure_of(best, task.coded, task.rule, task.prior, method)
+    if method == "exact" or (method == "auto" and task.n <= AUTO_EXACT and task.has_few_families):
+        scores = task.scores(task.most)
+        masks = parent_masks(task.n, scores.max_parents)
+        best = exact_best(task.family_weights(scores), masks, memory_limit=task.limit, threads=task.threads)
+        return structure_of(best, task.coded, task.rule, task.prior, "exact")
+    if k == task.n - 1:
+        return structure_of(task.best(task.tables(task.all_others())), task.coded, task.rule, task.prior, "order")
+    chosen = task.screened_candidates(task.scores(task.screened_size), constraints, k)
+    best = task.best(task.tables(chosen))
+    return structure_of(best, task.coded, task.rule, task.prior, "order", named_candidates(task.coded.names, chosen))
 
 
-def _fits(n: int, max_parents: int) -> bool:
-    """Whether all families of up to so many parents are few enough for an exact search."""
-    return n * n_parent_sets(n, max_parents) <= MAX_SCREENED // 10
-
-
-def prior_of(best: BestGraph, prior: StructurePrior) -> float:
-    """ln prior weight of a graph."""
-    n = len(best.parents)
-    sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)
-    return math.fsum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
+def named_candidates(names: Sequence[str], candidates: NDArray[np.int64]) -> dict[str, list[str]]:
+    """Names of the candidate parents of each variable."""
+    return {v: [names[u] for u in row if u >= 0] for v, row in zip(names, candidates, strict=True)}
 
 
 def structure_of(
     best: BestGraph,
     table: CodedTable,
     rule: ScoreRule,
+    prior: StructurePrior,
     method: str,
-    candidates: dict[str, list[str]] | None,
-    log_prior: float,
+    candidates: dict[str, list[str]] | None = None,
 ) -> Structure:
+    """The structure of a graph."""
+    n = len(best.parents)
+    sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)
+    log_prior = math.fsum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
     return Structure(
         table.names,
         best.weight - log_prior,
@@ -312,6 +288,6 @@ def structure_of(
         candidates,
         adjacency(best.parents),
         table,
-        rule.ess if rule.name in ("bdeu", "bds") else 1.0,
+        rule.network_ess,
         best.n_steps,
     )

@@ -1,0 +1,203 @@
+"""`LearningTask`: checked data and options of `learn.structure` and `learn.posterior`, and the tables they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError
+from ...util.arguments import choice, flag, having, whole_number
+from ...util.system import free_memory, parse_bytes
+from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
+from .constraints import Constraints, StructurePrior, make_constraints, make_prior
+from .graphs import start_graph, start_order
+from .scores.coded import CodedTable, code_table
+from .scores.gpu_problem import gpu_can_score
+from .scores.rules import ScoreRule, n_parent_sets
+from .scores.score_table import ScoreTable, score_families
+from .search.best_graph import BestGraph, best_by_orders
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...util.options import Devices, LearnBackend
+
+MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
+MAX_WIDE, MAX_WIDE_CELLS, MAX_WIDE_SIZE = 6_000_000, 500_000_000, 5  # families, cells of their tables, parents
+
+
+@dataclass(frozen=True)
+class LearningTask:
+    """Checked data and options of a search or a posterior."""
+
+    coded: CodedTable
+    rule: ScoreRule
+    prior: StructurePrior
+    constraints: Constraints
+    table: ScoreTable | None  # scores that the user has computed
+    seed: int
+    limit: int  # bytes
+    threads: int | None
+    backend: LearnBackend = "cpu"
+    devices: Devices = None
+    start: NDArray[np.bool_] | None = None  # (n, n) graph to start from, [parent, child]
+    notes: tuple[str, ...] = ()  # what users should know about the data
+    say: Callable[[str], None] = lambda _: None  # takes a line about each stage
+
+    @property
+    def n(self) -> int:
+        """Number of variables."""
+        return len(self.coded.names)
+
+    @property
+    def first(self) -> NDArray[np.int64] | None:
+        """The order from which the first chain starts."""
+        return None if self.start is None else start_order(self.start)
+
+    @property
+    def most(self) -> int:
+        """The largest number of parents."""
+        return int(self.constraints.max_parents.max())
+
+    @property
+    def has_few_families(self) -> bool:
+        """Whether exact methods may score all families without being asked for."""
+        return self.n * n_parent_sets(self.n, self.most) <= MAX_SCREENED // 10
+
+    @property
+    def screened_size(self) -> int:
+        """Largest number of parents of the families that are scored to choose candidates."""
+        few = min(self.most, 3)
+        while few > 1 and self.n * n_parent_sets(self.n, few) > MAX_SCREENED:
+            few -= 1
+        return few
+
+    @property
+    def wide_size(self) -> int:
+        """Largest number of parents of the families that are scored to choose candidates and outer sets."""
+        few = self.screened_size
+        cells = [1.0, *[0.0] * (MAX_WIDE_SIZE + 1)]  # of all sets of 0, 1, 2, ... variables: elementary symmetric sums
+        for r in self.coded.cardinality.tolist():
+            for size in range(len(cells) - 1, 0, -1):
+                cells[size] += r * cells[size - 1]
+        while (
+            few < min(self.most, MAX_WIDE_SIZE)
+            and self.n * n_parent_sets(self.n, few + 1) <= MAX_WIDE
+            and cells[few + 2] <= MAX_WIDE_CELLS
+        ):
+            few += 1
+        return few
+
+    def number_of_candidates(self, candidates: int | str, default: int = MAX_CANDIDATES) -> int:
+        """Number of candidate parents of each variable."""
+        if candidates == "all":
+            return self.n - 1
+        if candidates != "auto":
+            return min(whole_number("candidates", candidates, 1), self.n - 1)
+        k = min(default, self.n - 1)
+        while k > 1 and 8 * self.n * 2**k > self.limit // 2:
+            k -= 1
+        return k
+
+    def all_others(self) -> NDArray[np.int64]:
+        """All other variables of each as its candidates, (n, n - 1)."""
+        return np.array([[u for u in range(self.n) if u != v] for v in range(self.n)], np.int64)
+
+    def scores(self, max_parents: int) -> ScoreTable:
+        """The scores of all families of up to so many parents, from the user's table if it has them."""
+        most = min(max_parents, self.n - 1)
+        self.say(f"scoring {self.n * n_parent_sets(self.n, most):,} families")
+        begin = perf_counter()
+        if self.table is not None and self.table.max_parents >= most:
+            scores = self.table.with_max_parents(max_parents)
+        else:
+            scores = self._score(max_parents)
+        seconds = max(perf_counter() - begin, 1e-9)
+        self.say(f"{len(scores):,} families scored, {len(scores) / seconds:,.0f} a second; selecting candidate parents")
+        return scores
+
+    def _score(self, max_parents: int) -> ScoreTable:
+        backend = self.backend
+        if backend == "gpu" and (self.coded.has_gaps or not gpu_can_score(self.rule, max_parents)):
+            backend = "cpu"
+        return score_families(
+            self.coded, self.rule, max_parents, memory_limit=self.limit, threads=self.threads, backend=backend,
+            devices=self.devices,
+        )  # fmt: skip
+
+    def family_weights(self, scores: ScoreTable) -> NDArray[np.float64]:
+        """Scores with the prior and the constraints."""
+        return family_weights(scores, self.prior, self.constraints)
+
+    def screened_candidates(self, scores: ScoreTable, constraints: Constraints, k: int) -> NDArray[np.int64]:
+        """Candidate parents by the scores of all small families."""
+        # required arcs do not restrict the screening: a child may need more parents than are screened
+        free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
+        return choose_candidates(family_weights(scores, self.prior, free), scores.max_parents, k, constraints)
+
+    def tables(self, candidates: NDArray[np.int64]) -> CandidateTables:
+        """The weights of all parent sets within candidates."""
+        return candidate_tables(
+            self.coded, self.rule, self.prior, self.constraints, candidates, self.most, memory_limit=self.limit,
+            threads=self.threads,
+        )  # fmt: skip
+
+    def best(self, tables: CandidateTables) -> BestGraph:
+        """A graph of high weight, by search."""
+        return best_by_orders(tables, self.constraints, seed=self.seed, threads=self.threads, first=self.first)
+
+
+def learning_task(  # noqa: PLR0913
+    data: Any,
+    *,
+    score: str,
+    ess: float,
+    prior: Any,
+    max_parents: Any,
+    forbidden: Any,
+    required: Any,
+    tiers: Any,
+    within_tiers: bool,
+    states: Any,
+    missing: str,
+    na_values: Any,
+    weights: Any,
+    table: ScoreTable | None,
+    seed: int,
+    memory_limit: int | str | None,
+    threads: int | None,
+    start: Any,
+    backend: LearnBackend,
+    devices: Devices,
+) -> LearningTask:
+    """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
+    choice("backend", backend, ("cpu", "gpu"))
+    rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
+    threads = None if threads is None else whole_number("threads", threads, 1)
+    coded = code_table(  # its warnings name the line of the caller of `learn.structure`
+        data, states=states, missing=missing, weights=weights, na_values=na_values, stacklevel=4
+    )
+    rule.require_scorable(coded.has_gaps)
+    prior = make_prior(prior, len(coded.names))
+    if table is not None:
+        require_same(table, coded, rule)
+    constraints = make_constraints(
+        coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
+        within_tiers=flag("within_tiers", within_tiers),
+    )  # fmt: skip
+    graph = start_graph(start, coded.names, constraints)
+    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    return LearningTask(coded, rule, prior, constraints, table, seed, limit, threads, backend, devices, graph)
+
+
+def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
+    """Reject a score table of other data, or of another score."""
+    having("table", table, "with_max_parents", "a ScoreTable, which jtgpu.learn.score_table makes")
+    if table.digest != coded.digest:
+        raise DataError("the score table was made from other data (rows, states, weights or names of columns)")
+    if table.rule != rule:
+        raise ArgumentError(f"the score table has the score {table.rule}, not {rule}")
