@@ -31,7 +31,7 @@ class PackNetworks(build_py):
         super().run()
         for path in [] if self.editable_mode else Path(self.build_lib, "jtgpu", "nets").glob("*.net"):
             if (text := path.read_bytes()) and len(text) > PACK_ABOVE:
-                # the options of jtgpu.formats.common.files, which cannot be imported while the package is built
+                # the options of jtgpu.formats.files, which cannot be imported while the package is built
                 preset, size = 9 | lzma.PRESET_EXTREME, len(text)
                 filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "pb": 0, "dict_size": size}]
                 path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(text, filters=filters))
@@ -135,7 +135,7 @@ setup(
     packages=[*find_packages(include=["jtgpu", "jtgpu.*"]), "jtgpu.cuda", "jtgpu.nets"],
     package_dir={"jtgpu.cuda": "cuda", "jtgpu.nets": "nets"},
     package_data={
-        "jtgpu": ["py.typed", "util/ahead/*.c"],
+        "jtgpu": ["py.typed", "util/*.c"],
         "jtgpu.serve": ["page/*.html", "page/*.css", "page/*.js"],
         "jtgpu.cuda": ["**/*.cu", "**/*.cuh", "*.rst"],
         "jtgpu.nets": ["*.net", "*.net.xz", "*.num", "*.rst"],

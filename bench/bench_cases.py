@@ -40,7 +40,7 @@ from rows import ROOT, append, child, compare, network, row, timed
 import jtgpu
 from jtgpu import timing
 from jtgpu.cases import answer_file
-from jtgpu.formats import nets_folder
+from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
 from jtgpu.util.options import BackendName
@@ -77,7 +77,7 @@ class Bench:
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")
-        self.net, self.name, self.n, self.folder, self.seed = net, nets_folder.stem(path), n, folder, seed
+        self.net, self.name, self.n, self.folder, self.seed = net, bundled.stem(path), n, folder, seed
         plan, self.engine = net.plan(memory_limit=None), f"jtgpu {backend}"
         if backend == "cpu":
             self.trees = {t: plan.compile("cpu", threads=t) for t in THREADS}
@@ -278,13 +278,13 @@ def memory(path: Path, n: int, seed: int, folder: Path, which: str) -> Rows:
     order = np.random.default_rng(seed).permutation(len(net))
     k = max(1, round(SHARE * len(net)))
     asked = [net.variables[v] for v in sorted((order[k:][:3] if targets == "3" else order[k:]).tolist())]
-    cases = folder / f"{nets_folder.stem(path)}-{kind}-{n}.{source}"
+    cases = folder / f"{bundled.stem(path)}-{kind}-{n}.{source}"
     with plan.compile("cpu", threads=2) as tree:
         tree.posteriors_batch(np.full((64, len(net)), -1, np.int32))
         before = system.peak_memory()
         report = answer_file(tree, cases, folder / "memory.parquet", targets=asked, force=True)
     yield row(
-        "cases", nets_folder.stem(path), "jtgpu cpu", None, question="memory", kind=kind, files=f"{source} -> parquet",
+        "cases", bundled.stem(path), "jtgpu cpu", None, question="memory", kind=kind, files=f"{source} -> parquet",
         targets=targets, cases=report.cases, before=before, peak=system.peak_memory(), bytes_in=cases.stat().st_size,
         bytes_out=(folder / "memory.parquet").stat().st_size,
     )  # fmt: skip

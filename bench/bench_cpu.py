@@ -34,7 +34,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends.cpu.engine import Cpu
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
-from jtgpu.formats import nets_folder
+from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
 
@@ -55,7 +55,7 @@ class Bench:
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")
-        self.net, self.name = net, nets_folder.stem(path)
+        self.net, self.name = net, bundled.stem(path)
         self.budget, self.seed, self.least = budget, seed, 1 if smoke else 5
         self.smoke = smoke
         self.plan = net.plan(memory_limit=None)
@@ -260,7 +260,7 @@ def memory(path: Path, percent: float, engine: str) -> Rows:
     net = jtgpu.read(path)
     assert isinstance(net, BayesianNetwork)
     cases = timing.sample_cases(net, 5, percent / 100, 1) if percent else [{}]
-    name = nets_folder.stem(path)
+    name = bundled.stem(path)
     if engine == "pyagrum":
         if not pyagrum_engine.available() or percent < TOO_LARGE_FOR_PYAGRUM.get(name, 0.0):
             return
@@ -324,7 +324,7 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def main() -> None:
     """Command line."""
-    everything = sorted(nets_folder.stem(p) for p in nets_folder.networks_folder().iterdir() if ".net" in p.suffixes)
+    everything = sorted(bundled.stem(p) for p in bundled.networks_folder().iterdir() if ".net" in p.suffixes)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", help="default: all of nets/")
     parser.add_argument("--evidence", nargs="+", type=float, default=[0.0, 1.0, 10.0, 20.0], help="%% of the variables")

@@ -30,7 +30,7 @@ import numpy as np
 from rows import ROOT, append, network, row, timed
 
 import jtgpu
-from jtgpu.formats import FORMATS, nets_folder
+from jtgpu.formats import FORMATS, bundled
 from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "formats.jsonl"
@@ -165,7 +165,7 @@ def main() -> None:
                 raise SystemExit(f"{path}: no Bayesian network")
             for kind in options.formats:
                 budget, least = (0.0, 1) if options.smoke else (options.seconds, 5)
-                for found in measure(net, nets_folder.stem(path), kind, Path(folder), budget, least):
+                for found in measure(net, bundled.stem(path), kind, Path(folder), budget, least):
                     show(found)
                     if not options.smoke:
                         append(options.out, [found])

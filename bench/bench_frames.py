@@ -35,7 +35,7 @@ import jtgpu
 from jtgpu.cases.files import MAX_THREADS
 from jtgpu.cases.query import TableOptions, resolve_query
 from jtgpu.cases.solver import Solver
-from jtgpu.formats import nets_folder
+from jtgpu.formats import bundled
 from jtgpu.inference.tables.plain_table import NativeFrame
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
@@ -62,9 +62,9 @@ class Bench:
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")
-        order = path.parent / f"{nets_folder.stem(path)}.num"
+        order = path.parent / f"{bundled.stem(path)}.num"
         plan = net.plan(order=order if order.is_file() else "min-fill", max_table=None, memory_limit=None)
-        self.net, self.plan, self.name = net, plan, nets_folder.stem(path)
+        self.net, self.plan, self.name = net, plan, bundled.stem(path)
         self.judge = plan.compile("reference")
         self.random = np.random.default_rng(seed)
         mixed = self.random.permutation(len(net))

@@ -29,7 +29,7 @@ from rows import ROOT, append, child, network, row, timed
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.formats import nets_folder
+from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "queries.jsonl"
@@ -50,7 +50,7 @@ class Bench:
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")
-        self.net, self.name, self.percent = net, nets_folder.stem(path), percent
+        self.net, self.name, self.percent = net, bundled.stem(path), percent
         self.budget, self.least = budget, 1 if smoke else 5
         self.tree: jtgpu.JunctionTree = net.plan(memory_limit=None).compile("cpu")
         self.sampled: list[Case] = timing.sample_cases(net, 10, percent / 100, seed) if percent else [{}]

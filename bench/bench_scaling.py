@@ -37,7 +37,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends import cpu, make
 from jtgpu.backends.wrappers.devices import DevicePool
-from jtgpu.formats import nets_folder
+from jtgpu.formats import bundled
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
@@ -144,7 +144,7 @@ def _by_rows(
 
         cells = int(net.cardinality.sum() if wanted is None else net.cardinality[wanted].sum())
         yield from scaled(
-            machine, plan, options, n, ask, bits, name=nets_folder.stem(path), question=question,
+            machine, plan, options, n, ask, bits, name=bundled.stem(path), question=question,
             targets="all" if wanted is None else str(n_targets), answer_bytes=8 * n * (cells + 1),
         )  # fmt: skip
 
@@ -172,7 +172,7 @@ def frames(machine: Machine, options: argparse.Namespace) -> Rows:
             return [c.to_numpy()[::97] for c in found.columns]
 
         yield from scaled(
-            machine, plan, options, n, ask, bits, name=nets_folder.stem(path), question="frame", targets=str(TARGETS),
+            machine, plan, options, n, ask, bits, name=bundled.stem(path), question="frame", targets=str(TARGETS),
             answer_bytes=8 * n * int(net.cardinality[asked].sum()),
         )  # fmt: skip
 
@@ -235,7 +235,7 @@ def _chosen(machine: Machine, options: argparse.Namespace, known: dict[str, int]
 
 def _order(path: Path) -> Any:
     """The published elimination order where there is one."""
-    published = path.parent / (nets_folder.stem(path) + ".num")
+    published = path.parent / (bundled.stem(path) + ".num")
     return published if published.is_file() else "min-fill"
 
 

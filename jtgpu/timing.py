@@ -18,8 +18,7 @@ import numpy as np
 
 from .errors import JtgpuError
 from .formats import read
-from .formats.bundled import order_file
-from .formats.nets_folder import stem
+from .formats.bundled import order_file, stem
 from .model.discrete import DiscreteModel
 from .model.network import BayesianNetwork
 from .model.state_values import StateNumber

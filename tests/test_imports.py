@@ -26,8 +26,8 @@ PACKAGE = ROOT / "jtgpu"
 
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "numba": ("util/jit.py", "util/jit_cache.py", "util/ahead/*.py", "**/loops/*.py"),
-    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py",
+    "numba": ("util/jit.py", "util/ahead.py", "util/machine_code.py", "util/signatures.py", "**/loops/*.py"),
+    "llvmlite": ("util/machine_code.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py",
                  "util/elementary/loops/functions.py"),
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "inference/named_tree.py", "interop/networkx.py",
@@ -76,7 +76,7 @@ BY_NAME = {
     "formats/registry.py",  # a format's modules
     "cli/commands.py",  # a command's module when it runs
     "util/loops.py",  # compiled loops, which the extension module replaces
-    "util/ahead/objects.py",
+    "util/machine_code.py",
     "util/warmup.py",
 }
 
@@ -224,7 +224,7 @@ OF_OTHER_COMMANDS = {
     "numba", "llvmlite", "networkx", "scipy", "pydantic", "rich", "pandas", "pyarrow", "narwhals", "platformdirs",
     "ray", "jtgpu.cases.files", "jtgpu.cluster", "jtgpu.learn.classifier", "jtgpu.compat", "jtgpu.cli.batch",
     "jtgpu.cli.time",
-    "jtgpu.timing", "jtgpu.formats.bif.reader", "jtgpu.formats.evidence_files", "jtgpu.formats.conversion",
+    "jtgpu.timing", "jtgpu.formats.bif", "jtgpu.formats.evidence_files", "jtgpu.formats.conversion",
 }  # fmt: skip
 
 
@@ -244,7 +244,7 @@ OF_OTHER_COMMANDS = {
         ),
         (
             "import jtgpu; jtgpu.load('asia').plan()",
-            {"numba", "networkx", "scipy", "jtgpu.formats.bif.reader", "jtgpu.formats.evidence_files", "jtgpu.cases"},
+            {"numba", "networkx", "scipy", "jtgpu.formats.bif", "jtgpu.formats.evidence_files", "jtgpu.cases"},
         ),
         ("import jtgpu.cli.commands", {"numpy", "rich", "jtgpu.cli.query", "jtgpu.inference.tree"}),
         (_command("--help"), {"numpy", "numba", "jtgpu.cli.query", "jtgpu.inference.tree"}),

@@ -26,11 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from jtgpu.errors import JtgpuError  # noqa: E402
-from jtgpu.formats.bif import reader as bif  # noqa: E402
-from jtgpu.formats.common.files import read_bytes, write_bytes  # noqa: E402
-from jtgpu.formats.common.text import decode  # noqa: E402
-from jtgpu.formats.hugin import reader as hugin  # noqa: E402
-from jtgpu.formats.hugin import writer as hugin_writer  # noqa: E402
+from jtgpu.formats import bif, hugin, hugin_writer  # noqa: E402
+from jtgpu.formats.files import read_bytes, write_bytes  # noqa: E402
+from jtgpu.formats.text import decode  # noqa: E402
 
 RELEASE = "pgmpy==0.1.25"
 INSIDE = "pgmpy/utils/example_models"

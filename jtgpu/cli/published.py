@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import BackendUnavailable
-from ..formats.nets_folder import stem
+from ..formats.bundled import stem
 from ..util.system import cpu_name
 from .console import print_json
 from .networks import read_network

@@ -29,7 +29,7 @@ Names = Mapping[str, Sequence[str]]  # variables and their states
 
 def match_networks(text: str) -> list[str]:
     """Network files and folders that begin with `text`, and bundled networks."""
-    from ..formats.nets_folder import bundled_files
+    from ..formats.bundled import bundled_files
     from ..formats.registry import file_suffixes
 
     suffixes = file_suffixes()
@@ -97,7 +97,7 @@ def _stored(file: str) -> Names | None:
 
 def _read(file: str) -> Names:
     """Read the network, and store its names in place of those of another one."""
-    from ..formats.nets_folder import bundled_files
+    from ..formats.bundled import bundled_files
 
     bundled = None if os.path.lexists(file) else bundled_files().get(file)
     path = os.path.abspath(bundled or file)
@@ -119,7 +119,7 @@ def _parsed(path: str) -> Names:
 
 def _scanned(path: str) -> Names:
     """The names in a bundled network, without NumPy: tools/make_nets.py writes these files, in one form."""
-    from ..formats.common.files import read_bytes
+    from ..formats.files import read_bytes
 
     nodes = re.findall(r"^node (\w+)\n\{\n    states = \((.*)\);$", read_bytes(path).decode(), re.MULTILINE)
     return {v: re.findall(r'"([^"]*)"', states) for v, states in nodes}

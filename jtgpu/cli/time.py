@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..errors import JtgpuError, format_bytes
-from ..formats.bundled import benchmark_files
-from ..formats.nets_folder import stem
+from ..formats.bundled import benchmark_files, stem
 from ..timing import NetworkTiming, time_network, warm_up
 from ..util.system import peak_memory
 from ..util.text_table import printable as shown

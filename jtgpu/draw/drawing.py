@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ArgumentError
-from ..formats.common.files import write_bytes
+from ..formats.files import write_bytes
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from ..util.arguments import file_path, text

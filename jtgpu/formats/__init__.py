@@ -6,7 +6,7 @@ To add a network format:
 
    * ``sniff(text)``: whether a text begins like this format,
    * ``parse(text, source, zero_rows=...)``: the network. A reader collects names and numbers in a
-     `jtgpu.formats.common.draft.Draft`, which checks them and reports errors with line and column;
+     `jtgpu.formats.draft.Draft`, which checks them and reports errors with line and column;
      ``parse = parser_of(parse_draft)`` creates ``parse`` from a function that returns the draft;
    * ``dumps(network)``, if the format can be written: a text that reads back equal, bit for bit.
 

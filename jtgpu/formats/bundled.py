@@ -8,12 +8,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import JtgpuError, MissingFileError, closest
-from .nets_folder import bundled_files, networks_folder, stem
-from .network_files import read
+from .files import unpacked_name
 
 if TYPE_CHECKING:
     from ..model.network import BayesianNetwork
     from ..util.options import ZeroRows
+
+# The folder of the bundled networks and the files there; imports no parser, since shells wait for it at every Tab.
+
+def networks_folder() -> Path:
+    """Folder of the bundled networks: in the installed package, or next to it in a checkout."""
+    # raises JtgpuError: If neither folder exists, which means that the installation is broken.
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "nets", package.parent / "nets"):
+        if (folder / "asia.net").is_file():
+            return folder
+    raise JtgpuError(
+        f"the bundled networks are missing: found no nets/asia.net in {package} or {package.parent}; reinstall jtgpu"
+    )
+
+
+def bundled_files() -> dict[str, Path]:
+    """The file of every bundled network, by its name."""
+    return {stem(p): p for p in networks_folder().iterdir() if unpacked_name(p.name).endswith(".net")}
+
+
+def stem(path: str | os.PathLike[str]) -> str:
+    """Name of a network file without folder and suffixes: ``"nets/munin.net.xz"`` gives ``"munin"``."""
+    name = os.path.basename(os.fspath(path))
+    root, _ = os.path.splitext(unpacked_name(name))
+    return root or name
+
 
 # The seven networks of the published table of times, in its order.
 BENCHMARK = ("mildew", "diabetes", "barley", "munin4", "water", "munin1", "link")
@@ -52,6 +77,8 @@ def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Baye
     >>> jtgpu.load("asia")
     BayesianNetwork('asia', 8 variables, 8 arcs)
     """
+    from .network_files import read  # shells that complete names of networks need no parser
+
     return read(network_path(name), zero_rows=zero_rows)
 
 

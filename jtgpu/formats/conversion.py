@@ -17,7 +17,7 @@ from ..model.cpts import ROW_TOLERANCE
 from ..model.discrete import DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
-from .common.number_cursor import identifiers, whole_numbers
+from .number_cursor import identifiers, whole_numbers
 from .registry import Format
 
 _IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties (texts)

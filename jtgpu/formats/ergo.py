@@ -17,9 +17,9 @@ import numpy as np
 from ..errors import FormatError, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .common.draft import Draft, Family, parser_of
-from .common.number_cursor import NumberCursor, inexact, reject_transposed, state_names
-from .common.text import BLANKS, Source
+from .draft import Draft, Family, parser_of
+from .number_cursor import NumberCursor, inexact, reject_transposed, state_names
+from .text import BLANKS, Source
 from .uai import number_lines
 
 # An unclosed comment extends to the end of the text; otherwise each of many would be scanned up to there.

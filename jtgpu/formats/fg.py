@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ..model.discrete import MAX_AXES, DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
-from .common.number_cursor import NumberCursor, state_names, without_comments
-from .common.text import Source, number
+from .number_cursor import NumberCursor, state_names, without_comments
+from .text import Source, number
 
 # As written by libDAI: the number of factors alone on its line, followed by an empty line.
 _SKIP = r"(?:[ \t\f\v]*+(?:#[^\r\n]*+)?(?:\r\n?|\n))*+"

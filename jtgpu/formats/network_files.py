@@ -1,4 +1,4 @@
-"""Network files: `read` and `write`. Files are opened here and in `jtgpu.formats.common.files` only."""
+"""Network files: `read` and `write`. Files are opened here and in `jtgpu.formats.files` only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..errors import FormatError, UnknownSuffix
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, flag
-from .common.files import declared_text, read_bytes, unpacked_name, write_bytes
-from .common.text import decode
+from .files import declared_text, read_bytes, unpacked_name, write_bytes
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
+from .text import decode
 
 if TYPE_CHECKING:
     from ..util.options import ZeroRows

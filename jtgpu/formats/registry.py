@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .common.files import PACKED, unpacked_name
+from .files import PACKED, unpacked_name
 
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel
@@ -47,12 +47,12 @@ def _module(name: str) -> Any:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("Hugin net", (".net", ".oobn"), "hugin.reader", "hugin.writer", (".oobn",)),
-    Format("BIF", (".bif",), "bif.reader", "bif.reader"),
+    Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_writer", (".oobn",)),
+    Format("BIF", (".bif",), "bif", "bif"),
     Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
     Format("XDSL", (".xdsl",), "xdsl", "xdsl"),
-    Format("DSL", (".dsl",), "dsl.reader", "dsl.writer"),
-    Format("DSC", (".dsc",), "dsc.reader", "dsc.writer"),
+    Format("DSL", (".dsl",), "dsl", "dsl_writer"),
+    Format("DSC", (".dsc",), "dsc", "dsc_writer"),
     Format("UAI", (".uai",), "uai", "uai"),
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),

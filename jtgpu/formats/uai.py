@@ -27,9 +27,9 @@ from ..model.discrete import MAX_AXES, DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from ..util.options import ZeroRows
-from .common.draft import Draft, Family
-from .common.number_cursor import NumberCursor, inexact, reject_transposed, state_names, without_comments
-from .common.text import BLANKS, Source, number
+from .draft import Draft, Family
+from .number_cursor import NumberCursor, inexact, reject_transposed, state_names, without_comments
+from .text import BLANKS, Source, number
 
 _SKIP = rf"(?:[{BLANKS}]++|(?:\A|(?<=[\r\n]))c[^\r\n]*+|#[^\r\n]*+)*+"
 _START = re.compile(_SKIP + r"(?P<kind>BAYES|MARKOV)(?=[ \t\r\n\f\v]|\Z)", re.IGNORECASE)

@@ -12,16 +12,16 @@ from typing import Any
 from ..errors import FormatError, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .common.canonical_nodes import REFUSED, Expander
-from .common.draft import Draft, Family, parser_of
-from .common.number_cursor import identifiers, inexact, whole_numbers
-from .common.text import number
-from .common.xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
+from .canonical_nodes import REFUSED, Expander
+from .draft import Draft, Family, parser_of
+from .number_cursor import identifiers, inexact, whole_numbers
+from .text import number
+from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
 
 # XDSL, the XML format of GeNIe and SMILE: reader.
 #
 # * ``probabilities`` list the first parent slowest and the child fastest.
-# * ``deterministic`` and ``noisymax`` nodes become plain tables (`jtgpu.formats.common.canonical_nodes`).
+# * ``deterministic`` and ``noisymax`` nodes become plain tables (`jtgpu.formats.canonical_nodes`).
 # * Attributes of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
 #   ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
 # * pyAgrum writes the parents of its tables in reverse order (the first one fastest). Its files are recognised by its

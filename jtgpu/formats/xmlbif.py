@@ -11,18 +11,18 @@ from typing import Any
 from ..errors import FormatError, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .bif.reader import EXACT
-from .common.draft import Draft, Family, parser_of
-from .common.number_cursor import inexact
-from .common.similar import near
-from .common.text import number
-from .common.xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
+from .bif import EXACT
+from .draft import Draft, Family, parser_of
+from .number_cursor import inexact
+from .similar import near
+from .text import number
+from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
 
 # XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader.
 #
 # * ``TABLE`` lists the child fastest, the ``GIVEN`` elements in their order, the first one slowest. * ``PROPERTY``
 # texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as in
-# `jtgpu.formats.bif.reader`. * White space around names is not part of them unless the element has
+# `jtgpu.formats.bif`. * White space around names is not part of them unless the element has
 # ``xml:space="preserve"``.
 #
 # Refused by name: decision and utility variables, definitions of several variables.

@@ -15,10 +15,9 @@ import numpy as np
 from ..errors import EvidenceError, NetworkError, closest
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
-from .cpts import RowReport
+from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
 from .directed import DirectedModel
 from .discrete import Factor, summary
-from .replacement import known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
 
 if TYPE_CHECKING:
     import networkx

@@ -1,4 +1,4 @@
-"""What remains of a program when the observed variables and the targets are known.
+"""Restriction of a program to the observed variables and the targets.
 
 A *pattern* says which variables are observed, not in which state. Given one, much of a program's work is unnecessary:
 
@@ -68,7 +68,7 @@ def pack(sk: FlatProgram) -> NDArray[np.int64]:
 
 
 class Reduced(NamedTuple):
-    """What a pattern leaves of a program's tables and contractions."""
+    """A program restricted to the observed variables of a pattern."""
 
     stands_for: NDArray[np.int64]  # (T,) the table whose numbers a table has: itself, its only input, or UNIT
     length: NDArray[np.int64]  # (T,) variables left in its scope
@@ -76,6 +76,32 @@ class Reduced(NamedTuple):
     use: NDArray[np.int64]  # as FlatProgram.op_in: the input of a contraction, UNIT where it falls away
     needed: NDArray[np.bool_]  # (T,) for a target or for P(e)
     cut: NDArray[np.bool_]  # (F,) needed factors that are observed or weighed, and so depend on the case
+
+
+class Shrinking(NamedTuple):
+    """Tables under a pattern, and scratch memory, while a compiled loop goes through the contractions.
+
+    T tables, F factors, S entries of all scopes, V variables and the case axis. Flags are 0 or 1.
+    """
+
+    rep: NDArray[np.int64]  # (T,) Reduced.stands_for
+    length: NDArray[np.int64]  # (T,)
+    scope: NDArray[np.int64]  # (S,)
+    use: NDArray[np.int64]  # inputs of the contractions
+    below: NDArray[np.int64]  # (S,) factors with the variable in the subtree; not written if nothing is pruned
+    remaining: NDArray[np.int64]  # (V+1,) factors that are left of each variable
+    outside: NDArray[np.int64]  # (V+1,) the contraction that keeps the variable
+    holders: NDArray[np.int64]  # (V+1,) zeros: inputs of this contraction that contain the variable
+    factors: NDArray[np.int64]  # (V+1,) scratch memory, zeros
+    stack: NDArray[np.int64]  # (V+1,) scratch memory
+    head: NDArray[np.uint8]  # (S,) as scope: whether the variable is a head of the table
+    tainted: NDArray[np.uint8]  # (T,) tables that are no conditional densities
+    gone: NDArray[np.uint8]  # (F,) factors of barren variables
+    cut: NDArray[np.uint8]  # (F,) Reduced.cut
+    empty: NDArray[np.uint8]  # (T,) tables without a remaining factor
+    reached: NDArray[np.uint8]  # (T,) tables that an answer may depend on
+    needed: NDArray[np.uint8]  # (T,) Reduced.needed
+    heads: NDArray[np.uint8]  # (V+1,) zeros: heads of the inputs of this contraction
 
 
 def conditional_heads(
@@ -102,11 +128,11 @@ def _head(table: NDArray[np.float64], scope: Sequence[int]) -> int:
 
 def _acyclic(heads: list[int], scopes: Sequence[Sequence[int]], n_variables: int) -> list[int]:
     """The heads, less all that stand twice, or all when the arcs to them form a cycle."""
-    found = np.zeros(n_variables, np.int64)
+    count = np.zeros(n_variables, np.int64)
     for v in heads:
         if v >= 0:
-            found[v] += 1
-    heads = [v if v >= 0 and found[v] == 1 else -1 for v in heads]
+            count[v] += 1
+    heads = [v if v >= 0 and count[v] == 1 else -1 for v in heads]
     children: list[list[int]] = [[] for _ in range(n_variables)]
     waiting = [0] * n_variables
     for v, scope in zip(heads, scopes, strict=True):
@@ -163,7 +189,7 @@ def flatten(program: Program, heads: Sequence[int] | None = None) -> FlatProgram
 
 
 def reduce(sk: FlatProgram, seen: NDArray[np.uint8], target: NDArray[np.bool_]) -> Reduced:
-    """What a pattern and targets leave of a program."""
+    """Restrict a program to a pattern and targets."""
     # sk: Where its case axis is longer than 1, every table that depends on the evidence has that axis, its fastest
     # seen: (V,) uint8: `FREE`, `HARD` or `SOFT` for each variable, by rank
     # target: (V,) bool: Variables whose posteriors are wanted, by rank; those of observed ones are never made

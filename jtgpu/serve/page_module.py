@@ -17,7 +17,7 @@ from ..draw.drawing import graph_of
 from ..draw.network import arrange_stacked
 from ..draw.svg import ARROW, curve
 from ..errors import ArgumentError, JtgpuError
-from ..formats.common.number_cursor import whole_numbers
+from ..formats.number_cursor import whole_numbers
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 

@@ -1,6 +1,6 @@
 """Types of arrays with two and three axes, for fields of NamedTuples that compiled loops take.
 
-`NDArray` alone has one axis there: `jtgpu.util.ahead.signatures` reads the annotations.
+`NDArray` alone has one axis there: `jtgpu.util.signatures` reads the annotations.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ was inlined from another file goes unnoticed: after an update of one file, old m
 `jtgpu.util.jit_cache` every cached function depends on every file with compiled functions.
 
 A function that Python calls is *declared*: its decorator lists the signatures that it is called with (see
-`jtgpu.util.ahead.signatures`), for which it is compiled ahead of time.
+`jtgpu.util.signatures`), for which it is compiled ahead of time.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from numba import njit
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from .ahead.signatures import Array, numba_types, parse
 from .atomic_file import write_bytes
 from .loop_sources import ROOT, source_digest
+from .signatures import Array, numba_types, parse
 from .system import cache_folder
 
 # Machine code of compiled loops on disk, for packages that were built without the extension module.
@@ -199,21 +199,21 @@ def full_name(function: Any) -> str:
 
 def undeclared() -> list[str]:
     """Declared functions that were compiled for arguments which no signature of theirs lists, with these; for tests."""
-    found = []
+    missing = []
     for name, (function, signatures) in declared.items():
         if function.signatures:
             listed = [numba_types(signature, function.py_func.__globals__) for signature in signatures]
-            found += [f"{name}{arguments}" for arguments in function.signatures if arguments not in listed]
-    return found
+            missing += [f"{name}{arguments}" for arguments in function.signatures if arguments not in listed]
+    return missing
 
 
 def entry(function: Any) -> Any:
-    """What Python calls in place of a declared function: constant arrays become read-only views.
+    """The function that Python calls in place of a declared one: constant arrays become read-only views.
 
     Numba would compile the function again for every combination of arrays that may and may not be written.
     """
-    found = declared.get(full_name(function))
-    constant = () if found is None else _constants(found[1][0], function.py_func.__globals__)
+    known = declared.get(full_name(function))
+    constant = () if known is None else _constants(known[1][0], function.py_func.__globals__)
     if not constant:
         return function
 
@@ -264,5 +264,5 @@ def address_of(function: Any) -> int:
     _, (signature,) = declared[full_name(function)]
     arguments = numba_types(signature, function.py_func.__globals__)
     function.compile(arguments)
-    found = function.overloads[arguments]
-    return int(found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name))
+    overload = function.overloads[arguments]
+    return int(overload.library.get_pointer_to_function(overload.fndesc.llvm_cfunc_wrapper_name))

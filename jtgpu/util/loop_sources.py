@@ -16,18 +16,18 @@ DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/backward.py",
     "backends/cpu/parallel.py", "learn/dags/chain_records.py", "graphs/records.py", "screen/arrays.py",
-    "util/array_types.py", "util/elementary/series.py", "util/jit.py",
+    "util/array_types.py", "util/elementary/__init__.py", "util/jit.py",
 )  # fmt: skip
 
 
 def _loop_files() -> list[Path]:
     """Every file in a folder of compiled loops, in a fixed order."""
-    found: list[Path] = []
+    files: list[Path] = []
     for folder, children, _ in os.walk(ROOT):
         children[:] = [child for child in children if child != "__pycache__"]  # may contain machine code in "loops"
         if FOLDER in children:
-            found += (Path(folder) / FOLDER).glob("*.py")
-    return sorted(found)
+            files += (Path(folder) / FOLDER).glob("*.py")
+    return sorted(files)
 
 
 def loop_modules() -> list[str]:
@@ -44,11 +44,11 @@ def sources() -> list[Path]:
 @functools.cache
 def source_digest() -> str:
     """Digest of the version and of the names and content of `sources`; empty if a source file is missing."""
-    found = hashlib.sha256(__version__.encode())
+    digest = hashlib.sha256(__version__.encode())
     try:
         for path in sources():
-            found.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
-            found.update(path.read_bytes())
+            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
+            digest.update(path.read_bytes())
     except OSError:
         return ""
-    return found.hexdigest()
+    return digest.hexdigest()

@@ -49,8 +49,8 @@ def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup
 
 def compile_loop(name: str) -> None:
     """Compile one function, by full name, for its signatures."""
-    from .ahead.signatures import numba_types
     from .jit import declared
+    from .signatures import numba_types
 
     importlib.import_module(name.rpartition(".")[0])
     function, signatures = declared[name]

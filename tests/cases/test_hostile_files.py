@@ -14,7 +14,7 @@ import jtgpu
 from jtgpu.cases import answer_file
 from jtgpu.errors import JtgpuError
 from jtgpu.formats import read_evidence_cases
-from jtgpu.formats.evidence_files.reading import read_query
+from jtgpu.formats.evidence_files import read_query
 from jtgpu.plans.ordering import read_num, read_td
 from tests.conftest import ROOT
 from tests.formats.test_fuzz import patience

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jtgpu.cli import app
-from jtgpu.formats.nets_folder import networks_folder
+from jtgpu.formats.bundled import networks_folder
 
 
 @pytest.mark.parametrize(

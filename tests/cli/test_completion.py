@@ -19,7 +19,7 @@ from jtgpu.cli import shell_request as network_names
 from jtgpu.cli.commands import COMMANDS
 from jtgpu.cli.completion import complete_findings, complete_networks, complete_targets
 from jtgpu.cli.shell_request import ARGUMENT, OPTIONS, join_findings
-from jtgpu.formats.nets_folder import bundled_files
+from jtgpu.formats.bundled import bundled_files
 from tests.cli.commands import ASIA, process
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
@@ -150,7 +150,7 @@ def test_completion_imports_a_parser_once_for_a_file_and_nothing_else(network: s
     }  # fmt: skip
     code = "import sys, jtgpu.cli; jtgpu.cli.main(); print(*sys.modules, file=sys.stderr)"
     heavy = {"numba", "networkx", "scipy", "rich", "typer", "jtgpu.inference", "jtgpu.backends", "jtgpu.plans"}
-    light = heavy | {"numpy", "jtgpu.formats.hugin.reader", "jtgpu.model"}
+    light = heavy | {"numpy", "jtgpu.formats.hugin", "jtgpu.model"}
     for unwanted in (light if network == "asia" else heavy, light):
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | request, capture_output=True, text=True,

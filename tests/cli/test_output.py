@@ -17,8 +17,7 @@ from jtgpu.errors import (
     BackendUnavailable,
     JtgpuError,
 )
-from jtgpu.formats.bundled import BENCHMARK, benchmark_files
-from jtgpu.formats.nets_folder import stem
+from jtgpu.formats.bundled import BENCHMARK, benchmark_files, stem
 from tests.cli.commands import ALARM, ASIA, REFERENCE, on_terminal, run
 
 

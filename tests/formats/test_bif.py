@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write
-from jtgpu.formats.bif import rows as bif_rows
-from jtgpu.formats.bif.reader import EXACT, dumps, parse
+from jtgpu.formats import bif_rows, read, write
+from jtgpu.formats.bif import EXACT, dumps, parse
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT

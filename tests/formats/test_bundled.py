@@ -9,7 +9,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import JtgpuError
 from jtgpu.formats import MissingFileError
-from jtgpu.formats.nets_folder import networks_folder
+from jtgpu.formats.bundled import networks_folder
 
 
 def test_every_bundled_network_has_a_name() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from jtgpu.formats.common import text as module
-from jtgpu.formats.common.text import bulk, count_tokens, floats, token_offsets
+from jtgpu.formats import text as module
+from jtgpu.formats.text import bulk, count_tokens, floats, token_offsets
 from tests.support.examples import examples
 
 digits = st.text("0123456789", min_size=1, max_size=24)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read
-from jtgpu.formats.dsc import reader as dsc
-from jtgpu.formats.dsc.reader import parse, sniff
-from jtgpu.formats.dsc.writer import dumps
+from jtgpu.formats import dsc, read
+from jtgpu.formats.dsc import parse, sniff
+from jtgpu.formats.dsc_writer import dumps
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks

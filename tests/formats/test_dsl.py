@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write
-from jtgpu.formats.dsl.reader import parse, sniff
-from jtgpu.formats.dsl.writer import dumps
-from jtgpu.formats.hugin import reader as hugin
+from jtgpu.formats import hugin, read, write
+from jtgpu.formats.dsl import parse, sniff
+from jtgpu.formats.dsl_writer import dumps
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks

@@ -23,12 +23,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
-from jtgpu.formats import FORMATS, FileError, MissingFileError, ergo, fg, formats, read, read_evidence_cases, uai, write
-from jtgpu.formats.bif import reader as bif
-from jtgpu.formats.common import files
-from jtgpu.formats.common.text import Source, decode, floats, quote, unquote
-from jtgpu.formats.hugin import reader as hugin
-from jtgpu.formats.hugin.writer import dumps
+from jtgpu.formats import (
+    FORMATS,
+    FileError,
+    MissingFileError,
+    bif,
+    ergo,
+    fg,
+    files,
+    formats,
+    hugin,
+    read,
+    read_evidence_cases,
+    uai,
+    write,
+)
+from jtgpu.formats.hugin_writer import dumps
+from jtgpu.formats.text import Source, decode, floats, quote, unquote
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write
-from jtgpu.formats.hugin import reader as hugin
-from jtgpu.formats.hugin.reader import Verbatim, parse
-from jtgpu.formats.hugin.writer import dumps
+from jtgpu.formats import hugin, read, write
+from jtgpu.formats.hugin import Verbatim, parse
+from jtgpu.formats.hugin_writer import dumps
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write
-from jtgpu.formats.common import number_cursor
+from jtgpu.formats import number_cursor, read, write
 from jtgpu.formats.uai import dumps, parse, parse_draft
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write
-from jtgpu.formats.common import canonical_nodes
-from jtgpu.formats.common.canonical_nodes import MAX_EXPANDED, deterministic, noisy_max
-from jtgpu.formats.common.number_cursor import identifiers, whole_numbers
+from jtgpu.formats import canonical_nodes, read, write
+from jtgpu.formats.canonical_nodes import MAX_EXPANDED, deterministic, noisy_max
+from jtgpu.formats.number_cursor import identifiers, whole_numbers
 from jtgpu.formats.xdsl import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write
-from jtgpu.formats.common import xml_text
-from jtgpu.formats.common.files import declared_text
-from jtgpu.formats.common.xml_text import root_name
+from jtgpu.formats import read, write, xml_text
+from jtgpu.formats.files import declared_text
+from jtgpu.formats.xml_text import root_name
 from jtgpu.formats.xmlbif import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork

@@ -11,7 +11,7 @@ import pytest
 
 from jtgpu import JunctionTree, NetworkPlan
 from jtgpu.formats import read
-from jtgpu.formats.common.files import unpacked_name
+from jtgpu.formats.files import unpacked_name
 from jtgpu.model.network import BayesianNetwork
 from tests.support import judge
 from tests.support.bundled import slow_when_large

@@ -11,7 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu.formats.evidence_files import parse_evidence
-from jtgpu.inference.queries.text.grammar import parse
+from jtgpu.inference.queries.grammar import parse
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.model.findings import parse_finding
 from tests.cli.commands import run

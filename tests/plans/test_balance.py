@@ -18,7 +18,7 @@ from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.balance import shorten
-from jtgpu.plans.lowering import PRICE, relowered
+from jtgpu.plans.lowering import GPU_US_PER_CRITICAL_US, relowered
 from jtgpu.plans.plan import Plan
 from tests.plans.test_program import planned
 from tests.support import random_nets
@@ -75,7 +75,7 @@ def test_expensive_exchanges_are_not_made() -> None:
 
 def test_a_tree_of_one_edge_stays() -> None:
     both = frozenset([0])
-    assert shorten([both, both], {2: (0, 1)}, 2, [2], PRICE) is None
+    assert shorten([both, both], {2: (0, 1)}, 2, [2], GPU_US_PER_CRITICAL_US) is None
 
 
 @given(st.data())
@@ -88,7 +88,7 @@ def test_any_price_gives_the_same_answers(data: st.DataObject) -> None:
         expected = reference.prepare(plan, factors).run(nothing)
     except ImpossibleEvidence:  # a Markov network of nothing but zeros
         return
-    for price in (1e-3, 1.0, PRICE):
+    for price in (1e-3, 1.0, GPU_US_PER_CRITICAL_US):
         other = relowered(plan, price)
         found = reference.prepare(other, factors).run(nothing)
         assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)

@@ -18,9 +18,8 @@ from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.compiler import least_clique_bits
 from jtgpu.plans.ordering import METHODS, as_order, find_order, order_cost, read_num, read_td, write_num, write_td
 from jtgpu.plans.ordering import files as store
-from jtgpu.plans.ordering.anneal import forest_of_order, order_of_forest
+from jtgpu.plans.ordering.anneal import RULES, forest_of_order, greedy_order, order_of_forest
 from jtgpu.plans.ordering.elimination import atom_cost, fill_masks, perfect_order, remove_needless_fill
-from jtgpu.plans.ordering.greedy import RULES, greedy_order
 from jtgpu.plans.ordering.incumbents import join_orders
 from jtgpu.plans.ordering.reduce import atoms, reduce_graph
 from jtgpu.plans.ordering.tree_decomposition import best_order

@@ -30,16 +30,16 @@ NAMES = [n for n, f in vars(small_loops).items() if hasattr(f, "py_func") and no
 @pytest.fixture(scope="module")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The extension module of `small_loops`."""
-    from jtgpu.util.ahead import build, objects
-    from jtgpu.util.ahead import build as glue
+    from jtgpu.util import ahead
+    from jtgpu.util import machine_code as objects
 
     folder = tmp_path_factory.mktemp("ahead")
     entries = [objects.compile_entry(f"{MODULE}.{name}", "x86-64-v3", str(folder)) for name in NAMES]
     jit.use_cache(True)  # `compile_entry` is made for processes that only build
-    build._check(entries)
+    ahead._check(entries)
     text = folder / "loops.c"
-    text.write_text(glue.source(entries, "_small", "x86-64-v3", "digest of the sources"))
-    build._link(text, [e.object_file for e in entries], folder / "_small.so")
+    text.write_text(ahead.source(entries, "_small", "x86-64-v3", "digest of the sources"))
+    ahead._link(text, [e.object_file for e in entries], folder / "_small.so")
     spec = importlib.util.spec_from_file_location("jtgpu._small", folder / "_small.so")
     assert spec is not None
     return importlib.util.module_from_spec(spec)
@@ -161,28 +161,29 @@ def test_compiled_code_calls_by_address(extension: Any) -> None:
 
 
 def test_what_numba_lacks_at_run_time_is_found_while_building(tmp_path: Path) -> None:
-    from jtgpu.util.ahead import build, objects, signatures
+    from jtgpu.util import ahead, signatures
+    from jtgpu.util import machine_code as objects
 
     entry = objects.Entry("name", "symbol", (), signatures.Number(""), "", ("NRT_unknown", "PyErr_Clear"))
-    with pytest.raises(build.BuildError, match="NRT_unknown"):
-        build._check([entry])
+    with pytest.raises(ahead.BuildError, match="NRT_unknown"):
+        ahead._check([entry])
 
 
 def test_a_module_of_the_same_sources_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from jtgpu.util.ahead import build
+    from jtgpu.util import ahead
 
     found, other = tmp_path / "package" / "_loops_v3.so", tmp_path / "wheel"
     found.parent.mkdir()
     other.mkdir()
     found.write_text("machine code")
-    monkeypatch.setattr(build, "extension", lambda: (SimpleNamespace(__file__=str(found)), ""))
-    assert build.main([str(other)]) == build.main([str(found.parent)]) == 0
+    monkeypatch.setattr(ahead, "extension", lambda: (SimpleNamespace(__file__=str(found)), ""))
+    assert ahead.main([str(other)]) == ahead.main([str(found.parent)]) == 0
     assert (other / found.name).read_text() == "machine code"
     assert capsys.readouterr().out == "_loops_v3.so is up to date\n" * 2
     built: list[Path] = []
-    monkeypatch.setattr(build, "extension", lambda: (None, "the sources have changed"))
-    monkeypatch.setattr(build, "build", built.append)
-    assert build.main([str(other)]) == 0
+    monkeypatch.setattr(ahead, "extension", lambda: (None, "the sources have changed"))
+    monkeypatch.setattr(ahead, "build", built.append)
+    assert ahead.main([str(other)]) == 0
     assert built == [other]

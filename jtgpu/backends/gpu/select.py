@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import BackendUnavailable, JtgpuError
-from ...plans.lowering import PRICE, relowered
+from ...plans.lowering import GPU_US_PER_CRITICAL_US, relowered
 from ...plans.plan import Plan
 from ...util.arguments import report
 from ...util.atomic_file import write_text
@@ -106,8 +106,8 @@ def quickest(
                 engine.close()
         return Trial(config, taken)
 
-    tried = [measured(Config("dataflow", PRICE, layout)) for layout in LAYOUTS]
-    tried.append(measured(Config("levels", PRICE)))
+    tried = [measured(Config("dataflow", GPU_US_PER_CRITICAL_US, layout)) for layout in LAYOUTS]
+    tried.append(measured(Config("levels", GPU_US_PER_CRITICAL_US)))
     best = min(tried, key=lambda t: t.microseconds)
     if best.microseconds < math.inf:
         tried += [measured(replace(best.config, price=price)) for price in PRICES]
@@ -269,9 +269,9 @@ class EngineMaker:
 
     def _price(self) -> float:
         """The price of balancing with which the plan should be quicker; 0: as it is."""
-        other = self._lowered(PRICE)
+        other = self._lowered(GPU_US_PER_CRITICAL_US)
         fits = other.cost().bytes <= max(MAX_GROWTH * self.plan.cost().bytes, SMALL_BYTES)
-        return PRICE if fits and levels_microseconds(other) < levels_microseconds(self.plan) else 0.0
+        return GPU_US_PER_CRITICAL_US if fits and levels_microseconds(other) < levels_microseconds(self.plan) else 0.0
 
 
 class _Unsupported(JtgpuError):

@@ -13,7 +13,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from ...errors import FormatError
-from ...formats.common.files import require_file
+from ...formats.files import require_file
 from ...util.arguments import file_path
 
 if TYPE_CHECKING:

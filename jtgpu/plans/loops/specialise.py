@@ -1,20 +1,13 @@
-"""What a pattern leaves of a program; see `jtgpu.plans.specialise`."""
+"""Restriction of a program to a pattern; see `jtgpu.plans.specialise`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...util.jit import compiled, inlined
 from ..arrays import COLLECT, POSTERIOR
 from ..program import FAMILY, UNIT
-from ..specialise import FREE, HARD, SOFT, FlatProgram
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["part", "reduce", "reduce_flat", "shrink_room", "unpack", "with_card"]
+from ..specialise import FREE, HARD, SOFT, FlatProgram, Shrinking
 
 
 @inlined
@@ -40,11 +33,9 @@ def with_card(sk, card):  # type: ignore[no-untyped-def]
 
 @inlined
 def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
-    """Remove barren variables, repeatedly: sets `s.gone` and `s.remaining`."""
+    """Remove barren variables, repeatedly: sets `s.gone` and `s.remaining`; returns whether any factor is gone."""
     # seen: (V+1,) uint8: `FREE`, `HARD` or `SOFT` for each variable, by rank; `FREE` for the case axis
     # target: (V+1,) uint8: 1 for variables whose posteriors are wanted, by rank, and for the case axis
-    # s: `tainted` is 1 for factors that weights are multiplied into
-    # returns Whether any factor is gone.
     stack, n = s.stack, 0
     for v in range(len(seen)):
         s.remaining[v] = sk.uses[v]
@@ -71,10 +62,7 @@ def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
 
 @inlined
 def _mark_reached(sk, seen, target, pruned, s):  # type: ignore[no-untyped-def]
-    """Set `s.empty` for tables without a remaining factor, and `s.reached` for the others that an answer depends on.
-
-    Parameters as for `_shrink`.
-    """
+    """Set `s.empty` for tables without a remaining factor, and `s.reached` for the others that an answer depends on."""
     if pruned:
         for f in range(len(sk.factor_head)):
             s.empty[f] = s.gone[f]
@@ -98,32 +86,6 @@ def _mark_reached(sk, seen, target, pruned, s):  # type: ignore[no-untyped-def]
                 s.reached[t] |= 1 - s.empty[t]
 
 
-class _Shrink(NamedTuple):
-    """Tables under a pattern, and scratch memory, while `_shrink` goes through the contractions.
-
-    T tables, F factors, S entries of all scopes, V variables and the case axis. Flags are 0 or 1.
-    """
-
-    rep: NDArray[np.int64]  # (T,) Reduced.stands_for
-    length: NDArray[np.int64]  # (T,)
-    scope: NDArray[np.int64]  # (S,)
-    use: NDArray[np.int64]  # inputs of the contractions
-    below: NDArray[np.int64]  # (S,) factors with the variable in the subtree; not written if nothing is pruned
-    remaining: NDArray[np.int64]  # (V+1,) factors that are left of each variable
-    outside: NDArray[np.int64]  # (V+1,) the contraction that keeps the variable
-    holders: NDArray[np.int64]  # (V+1,) zeros: inputs of this contraction that contain the variable
-    factors: NDArray[np.int64]  # (V+1,) scratch memory, zeros
-    stack: NDArray[np.int64]  # (V+1,) scratch memory
-    head: NDArray[np.uint8]  # (S,) as scope: whether the variable is a head of the table
-    tainted: NDArray[np.uint8]  # (T,) tables that are no conditional densities
-    gone: NDArray[np.uint8]  # (F,) factors of barren variables
-    cut: NDArray[np.uint8]  # (F,) Reduced.cut
-    empty: NDArray[np.uint8]  # (T,) tables without a remaining factor
-    reached: NDArray[np.uint8]  # (T,) tables that an answer may depend on
-    needed: NDArray[np.uint8]  # (T,) Reduced.needed
-    heads: NDArray[np.uint8]  # (V+1,) zeros: heads of the inputs of this contraction
-
-
 @inlined
 def shrink_room(sk):  # type: ignore[no-untyped-def]
     """Numbers (int64) of scratch memory for `reduce_flat`."""
@@ -140,7 +102,7 @@ def part(room, at, n):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _scratch(sk, room):  # type: ignore[no-untyped-def]
-    """A `_Shrink` in `room` (int64), with what must be zero set to zero."""
+    """A `Shrinking` in `room` (int64), with what must be zero set to zero."""
     n_tables, n_factors, n_vars = len(sk.table_ptr), len(sk.factor_head), len(sk.card)
     n_entries, n_ins = len(sk.table_var), len(sk.op_in)
     rep, at = part(room, 0, n_tables)
@@ -165,7 +127,7 @@ def _scratch(sk, room):  # type: ignore[no-untyped-def]
     head, last = part(flags, last, n_entries)
     rep[:], length[:], use[:] = UNIT, 0, UNIT
     outside[:], holders[:], factors[:] = -1, 0, 0
-    return _Shrink(
+    return Shrinking(
         rep, length, scope, use, below, remaining, outside, holders, factors, stack, head, tainted, gone, cut, empty,
         reached, needed, heads,
     )  # fmt: skip
@@ -291,9 +253,7 @@ def _output_scope(sk, i, s):  # type: ignore[no-untyped-def]
 
 @inlined
 def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-def]
-    """What stands for the output of contraction i; clears `holders` and `heads`."""
-    # i, left: The contraction and the number of its inputs
-    # any_head: See `_output_scope`
+    """Choose the table that stands for the output of contraction i, of `left` inputs; clears `holders` and `heads`."""
     out = sk.op_out[i]
     eliminates, tainted, only = False, False, UNIT
     for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
@@ -328,8 +288,6 @@ def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-de
 @compiled(allocates=False)
 def _shrink(sk, seen, target, pruned, s):  # type: ignore[no-untyped-def]
     """Fill in `s.rep`, `s.length`, `s.scope` and `s.use` of the tables that an answer may depend on."""
-    # seen, target: See `_prune`
-    # pruned: Whether any factor is gone
     case = len(seen) - 1
     _shrink_factors(sk, seen, pruned, s)
     for i in range(len(sk.op_out)):
@@ -369,7 +327,7 @@ def _mark_needed(sk, seen, target, s):  # type: ignore[no-untyped-def]
 
 @compiled()
 def reduce_flat(sk, seen, target, room):  # type: ignore[no-untyped-def]
-    """`reduce` for compiled callers; the result is a `_Shrink`, whose arrays are in `room`."""
+    """`reduce` for compiled callers; the result is a `Shrinking`, whose arrays are in `room`."""
     # seen, target: (V+1,) uint8: As of `reduce`, with the case axis behind the variables: `FREE` and 1
     # room: Scratch memory, at least `shrink_room` numbers
     s = _scratch(sk, room)

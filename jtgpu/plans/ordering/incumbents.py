@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...util.elementary import log
 from . import files as store
+from .anneal import RULES, Rule, greedy_order
 from .elimination import (
     OrderCost,
     as_order_array,
@@ -19,7 +20,6 @@ from .elimination import (
     remove_needless_fill,
 )
 from .files import Improvement, OrderResult
-from .greedy import RULES, Rule, greedy_order
 from .reduce import Atom, Reduction, bits, reduce_graph, symmetric
 
 # One order of the whole graph from the orders of its atoms.

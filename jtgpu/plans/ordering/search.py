@@ -15,10 +15,9 @@ from ...errors import OrderError
 from ...util.arguments import choice, flag, number, whole_number
 from ...util.system import cache_folder, cores
 from . import files as store
-from .anneal import Chain, chains_of_round, run_chain
+from .anneal import RULES, Chain, chains_of_round, run_chain
 from .elimination import OrderCost, as_order_array, atom_cost, check_objective, order_cost
 from .files import Improvement, OrderResult, SavedOrder
-from .greedy import RULES
 from .incumbents import Incumbents, Progress, SearchOptions
 from .reduce import Atom
 from .tree_decomposition import best_order

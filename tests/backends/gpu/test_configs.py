@@ -17,7 +17,7 @@ from jtgpu.backends.gpu.select import LAYOUTS, Config, EngineMaker, Trial, load_
 from jtgpu.cli import app
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, JtgpuError
-from jtgpu.plans.lowering import PRICE
+from jtgpu.plans.lowering import GPU_US_PER_CRITICAL_US
 from tests.backends.gpu.engines import tables
 from tests.conftest import ROOT
 from tests.support.bundled import bundled
@@ -66,7 +66,7 @@ def test_the_quickest_is_found_and_then_tried_with_other_prices() -> None:
     assert tried[0] == Trial(Config("dataflow", 16.0, best), 65.0)
     assert [t.microseconds for t in tried] == sorted(t.microseconds for t in tried)
     assert tried[-1].microseconds == math.inf
-    assert Trial(Config("levels", PRICE), 120.0) in tried
+    assert Trial(Config("levels", GPU_US_PER_CRITICAL_US), 120.0) in tried
     assert Fake.open == 0
     assert len(reported) == len(tried) == len(set(reported))
 

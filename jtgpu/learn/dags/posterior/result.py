@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError
-from ....formats.common.files import write_bytes
+from ....formats.files import write_bytes
 from ....inference.results.printed import Printed, make_frame, to_frame_method
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork

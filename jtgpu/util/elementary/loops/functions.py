@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic as _numba_intrinsic
 
+from ... import elementary as series
 from ...jit import compiled
-from .. import series
-from ..series import LN2_HIGH, LN2_LOW, LOG2E
+from .. import LN2_HIGH, LN2_LOW, LOG2E
 
 __all__ = [
     "as_bits",
@@ -85,10 +85,10 @@ def exp(x):  # type: ignore[no-untyped-def]
     if not _SMALLEST < x < _LARGEST:
         return 0.0 if x < 0.0 else x if x != x else math.inf
     k = math.floor(x * LOG2E + 0.5)
-    found = _exp_of_rest((x - k * LN2_HIGH) - k * LN2_LOW)
+    power = _exp_of_rest((x - k * LN2_HIGH) - k * LN2_LOW)
     if k < -1021:
-        return found * as_float((k + 1077) << 52) * 5.551115123125783e-17  # 2**-54: the only rounding
-    return found * 2.0 * as_float((k + 1022) << 52)
+        return power * as_float((k + 1077) << 52) * 5.551115123125783e-17  # 2**-54: the only rounding
+    return power * 2.0 * as_float((k + 1022) << 52)
 
 
 @compiled(allocates=False)
@@ -99,14 +99,14 @@ def log_sum(x, y):  # type: ignore[no-untyped-def]
 
 
 @compiled("const(f8[:]), f8[:]", allocates=False)
-def logs(x, found):  # type: ignore[no-untyped-def]
+def logs(x, out):  # type: ignore[no-untyped-def]
     """Natural logarithms of an array."""
     for i in range(len(x)):
-        found[i] = log(x[i])
+        out[i] = log(x[i])
 
 
 @compiled("const(f8[:]), f8[:]", allocates=False)
-def exps(x, found):  # type: ignore[no-untyped-def]
+def exps(x, out):  # type: ignore[no-untyped-def]
     """Exponentials of an array."""
     for i in range(len(x)):
-        found[i] = exp(x[i])
+        out[i] = exp(x[i])

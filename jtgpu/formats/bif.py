@@ -1,0 +1,289 @@
+"""BIF, the text form (JavaBayes' 0.15 and bnlearn's dialect): reader.
+
+* ``,`` and ``|`` are white space; ``//`` and ``/* */`` are comments; names may be in double quotes; words between
+  blocks are ignored.
+* A row ``(p1, p2) numbers;`` is identified by its parents' states; rows may have any order. ``default`` fills rows that
+  are not listed; rows that are still missing are an error.
+* ``table`` with parents has the child slowest and the last parent fastest.
+* ``property`` lines are stored as ``attributes[...]["property"]``, a tuple of strings. The property `EXACT` of jtgpu
+  marks a table whose rows must not be normalised although they sum to 1 only within the tolerance of the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError
+from ..model.cpts import normalize_rows
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
+from .bif_rows import Filled, Rows, written
+from .draft import Draft, Family, parser_of
+from .text import Source, Tokens, number, quote, unquote
+
+EXACT = "jtgpu_rows = exact"
+
+_SKIP = r"(?:[ \t\r\n\f\v,|]++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+"
+_TOKEN = re.compile(
+    _SKIP + r'(?:(?P<word>(?:[^\s{}()\[\];,|"/]|/(?![/*]))++)|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")'
+    r"|(?P<mark>[{}()\[\];])|(?P<end>\Z)|(?P<other>.))",
+    re.DOTALL,
+)
+_START = re.compile(_SKIP + r"(?:network\b[^{};]*+\{|variable\s++(?:\"[^\"]*+\"|[^\s{\"]++)\s*+\{|probability\s*+\()")
+# Properties may contain anything, even URLs with //; semicolons in strings do not end them.
+_STRING = re.compile(r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"')
+_WITH_STRINGS = rf'[^;"]*+(?:{_STRING.pattern}[^;"]*+)*+(?=;)'
+_PROPERTY = re.compile(rf"({_WITH_STRINGS}|[^;]*+);")
+# From a table's word to its first brace, and on to the next; there, what a property begins is swallowed even if no
+# ';' ever ends it, or each of many would be looked at up to the end of the file.
+_OTHERS = r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/|/(?![*])"""
+_HEAD = re.compile(rf'(?:[^{{}}"/]++{_OTHERS})*+', re.DOTALL)
+_BODY = re.compile(rf'(?:[^{{}}"/p]++|(?<![^\s;{{}}])property\b(?:{_WITH_STRINGS}|[^;]*+)|p{_OTHERS})*+', re.DOTALL)
+
+
+def sniff(text: str) -> bool:
+    """Whether a text begins like a BIF network."""
+    return _START.match(text) is not None
+
+
+def parse_draft(text: str, source: str = "<text>") -> Draft:
+    """Read the text of a BIF network, with the numbers as written."""
+    draft = _Reader(Source(text, source)).file()
+    draft.shape()
+    return draft
+
+
+parse = parser_of(parse_draft)
+
+
+def _frozen(kept: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(values) for key, values in kept.items()}
+
+
+class _Reader:
+    """Reads a file in two passes: the variables, then the tables, which need the states' names."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.tokens = Tokens(source, _TOKEN)
+        self.draft = Draft(source, "BIF")
+        self.filled = Filled()
+
+    def file(self) -> Draft:
+        tokens, draft = self.tokens, self.draft
+        tables: list[tuple[int, int]] = []  # offsets of the word `probability` and of the closing brace
+        blocks = 0
+        while tokens.kind != "end":
+            if tokens.at("network"):
+                self.network()
+            elif tokens.at("variable"):
+                self.variable()
+            elif tokens.at("probability"):
+                start = tokens.start
+                tables.append((start, self.skip_table()))
+            elif tokens.at("{", "}") or tokens.kind == "other":
+                tokens.fail("'network', 'variable' or 'probability'")
+            else:
+                tokens.advance()  # words between blocks are ignored
+                continue
+            blocks += 1
+        if not blocks:
+            tokens.fail("a BIF network: 'network', 'variable' or 'probability'")
+        for start, end in tables:
+            tokens.jump(start)
+            self.table(end)
+        for v in draft.states:
+            if v not in draft.families:
+                raise self.source.error(draft.declared[v], f"the variable {v!r} has no probability block")
+        return draft
+
+    def name(self, what: str) -> str:
+        tokens = self.tokens
+        if tokens.kind == "string":
+            return unquote(tokens.take())
+        if tokens.kind != "word":
+            tokens.fail(what)
+        return tokens.take()
+
+    def property(self, kept: dict[str, Any]) -> None:
+        """``property anything;``: the text up to the semicolon, unquoted if it is one string."""
+        tokens, text = self.tokens, self.source.text
+        found = _PROPERTY.match(text, tokens.end)
+        if found is None:
+            tokens.jump(len(text))
+            tokens.fail("';' at the end of the property")
+        value = found[1].strip()
+        quoted = _STRING.fullmatch(value) is not None
+        kept.setdefault("property", []).append(unquote(value) if quoted else value)
+        tokens.jump(found.end())
+
+    def network(self) -> None:
+        tokens, kept = self.tokens, {k: list(x) for k, x in self.draft.attributes["net"].items()}
+        tokens.advance()
+        if not tokens.at("{"):
+            self.draft.name = self.name("the network's name, or '{'")
+        tokens.expect("{", "after the network's name")
+        while not tokens.at("}"):
+            if not tokens.at("property"):
+                tokens.fail("'property', or '}' at the end of the network block")
+            self.property(kept)
+        self.draft.attributes["net"] = _frozen(kept)
+        tokens.advance()
+
+    def variable(self) -> None:
+        tokens, draft = self.tokens, self.draft
+        tokens.advance()
+        start = tokens.start
+        name = self.name("the variable's name")
+        if name in draft.states:
+            raise self.source.error(start, f"the variable {name!r} is declared a second time")
+        tokens.expect("{", f"to begin the variable {name!r}")
+        kept: dict[str, Any] = {}
+        states: tuple[str, ...] | None = None
+        while not tokens.at("}"):
+            if tokens.at("property"):
+                self.property(kept)
+            elif tokens.at("type") and states is None:
+                tokens.advance()
+                states = self.type(name)
+            else:
+                tokens.fail(f"{'type, ' if states is None else ''}'property', or '}}' at the end of {name!r}")
+        tokens.advance()
+        if states is None:
+            raise self.source.error(start, f"the variable {name!r} has no type")
+        draft.states[name], draft.declared[name] = states, start
+        if kept:
+            draft.attributes["node"][name] = _frozen(kept)
+
+    def type(self, name: str) -> tuple[str, ...]:
+        tokens = self.tokens
+        if not tokens.at("discrete"):
+            tokens.fail(f"'discrete': the type of {name!r} is not supported")
+        tokens.advance()
+        n_states = -1
+        count_at = tokens.start
+        if tokens.at("["):
+            tokens.advance()
+            count_at = tokens.start
+            if tokens.kind != "word" or not tokens.text.isascii() or not tokens.text.isdigit() or len(tokens.text) > 9:
+                tokens.fail("the number of states")
+            n_states = int(tokens.take())
+            tokens.expect("]", "after the number of states")
+        tokens.expect("{", "before the states")
+        states = []
+        while not tokens.at("}"):
+            states.append(self.name("a state, or '}'"))
+        tokens.advance()
+        tokens.expect(";", "after the states")
+        if n_states not in (-1, len(states)):
+            raise self.source.error(count_at, f"found {len(states)} states of {name!r}, expected {n_states}")
+        if not states:
+            raise self.source.error(count_at, f"the variable {name!r} has no states")
+        return tuple(states)
+
+    # Tables ---------------------------------------------------------------------------------------------------
+
+    def skip_table(self) -> int:
+        """Move past a probability block; returns the offset of its closing brace."""
+        tokens, text = self.tokens, self.source.text
+        start = tokens.start
+        opened = text.find("{", start)
+        end = text.find("}", opened) if opened >= 0 else -1
+        plain = end >= 0 and all(text.find(odd, start, end) < 0 for odd in ('"', "/", "property"))
+        if plain and text.find("{", opened + 1, end) < 0:
+            tokens.jump(end + 1)
+            return end
+        for mark, pattern in (("{", _HEAD), ("}", _BODY)):
+            found = pattern.match(text, tokens.end)
+            tokens.jump(found.end() if found else tokens.end)
+            if not tokens.at(mark):
+                tokens.fail(f"'{mark}' of the probability block of line {self.source.place(start)[0]}")
+        end = tokens.start
+        tokens.advance()
+        return end
+
+    def table(self, end: int) -> None:
+        tokens, draft = self.tokens, self.draft
+        tokens.advance()
+        tokens.expect("(", "after 'probability'")
+        at = tokens.start
+        family = Family(self.name("a variable's name"), [], at, data_at=at)
+        while not tokens.at(")"):
+            start = tokens.start
+            family.parents.append((self.name("')', or a parent's name"), start))
+        tokens.advance()
+        if family.child in draft.families:
+            raise self.source.error(at, f"found a second probability block of {family.child!r}, expected one")
+        draft.check_names(family)
+        tokens.expect("{", f"to begin the table of {family.child!r}")
+        kept: dict[str, Any] = {}
+        Rows(tokens, draft, family, self.name, lambda: self.property(kept), self.filled).block(end)
+        if EXACT in kept.get("property", ()):
+            family.exact = True
+            kept["property"].remove(EXACT)
+        draft.families[family.child] = family
+        if kept.get("property"):
+            draft.attributes["potential"][family.child] = _frozen(kept)
+
+
+# The writer, whose files read back equal, bit for bit.
+#
+# Its dialect is common to bnlearn, pgmpy, pyAgrum and JavaBayes: one row per configuration of the parents, identified
+# by the names of their states, and ``table`` for variables without parents. There are two exceptions: names that are
+# not plain words are in double quotes, and a variable whose parents have several states of the same name gets
+# ``table``, whose numbers are identified by their order.
+
+def dumps(net: DiscreteModel) -> str:
+    """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties."""
+    # raises FormatError: If the model is not a Bayesian network, or the format cannot represent a property.
+    if not isinstance(net, BayesianNetwork):
+        raise FormatError(f"a BIF file holds a Bayesian network, not a {type(net).__name__}")
+    lines = [f"network {written(net.name or 'unknown')} {{", *_properties(net, "net", None), "}"]
+    for v in net.variables:
+        labels = net.states(v)
+        lines.append(f"variable {written(v)} {{")
+        lines.append(f"  type discrete [ {len(labels)} ] {{ {', '.join(map(written, labels))} }};")
+        lines += [*_properties(net, "node", v), "}"]
+    for v in net.variables:
+        parents = net.parents(v)
+        given = f" | {', '.join(map(written, parents))}" if parents else ""
+        lines.append(f"probability ( {written(v)}{given} ) {{")
+        lines += _rows(net.cpt(v), [net.states(p) for p in parents])
+        again, _ = normalize_rows({v: net.cpt(v)})
+        if not np.array_equal(again[v], net.cpt(v)):
+            lines.append(f"  property {EXACT};")
+        lines += [*_properties(net, "potential", v), "}"]
+    return "\n".join([*lines, ""])
+
+
+def _rows(table: NDArray[np.float64], parents: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The numbers of a CPT (axes: parents in order, child last), a line a row."""
+    if not parents or any(len(set(labels)) < len(labels) for labels in parents):
+        numbers = np.moveaxis(table, -1, 0).ravel().tolist()  # the child slowest
+        yield f"  table {', '.join(map(number, numbers))};"
+        return
+    keys = product(*([written(label) for label in labels] for labels in parents))
+    for key, row in zip(keys, table.reshape(-1, table.shape[-1]).tolist(), strict=True):
+        yield f"  ({', '.join(key)}) {', '.join(map(number, row))};"
+
+
+def _properties(net: BayesianNetwork, kind: str, variable: str | None) -> Iterator[str]:
+    """What a BIF file said before: the attribute ``property``, a tuple of strings; other attributes have no place."""
+    kept: Mapping[str, Any] = net.attributes.get(kind, {})
+    if variable is not None:
+        kept = kept.get(variable, {})
+    values = kept.get("property", ())
+    for value in (values,) if isinstance(values, str) else values:
+        yield f"  property {_property(str(value))};"
+
+
+def _property(value: str) -> str:
+    """A property's text as it stands where it reads back so, else as one quoted string."""
+    plain = value and value == value.strip() and not re.search(r'[;"\\{}]|[^\S ]|//|/\*', value)
+    return value if plain else quote(value)

@@ -1,0 +1,361 @@
+"""The tables of BIF files: rows with labels, ``table``, ``default``; for the rest of the format see `reader`.
+
+There are three parsers for the rows of a block, each for what the previous one cannot read: of many rows at once, if
+all rows are plain and in one of the two usual orders; of one row at a time; of one token at a time, which handles
+comments and finds the position of every error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParseError, shown
+from .draft import Draft, Family
+from .similar import near
+from .text import Tokens, floats, quote, unquote
+
+# A slash may be part of a word unless another slash or a star follows.
+_WORD = re.compile(r"(?:[^\s{}()\[\];,|\"/]|/(?![/*]|\Z))+")
+
+# A row without comments: the parents' states, the numbers.
+_ROW = re.compile(r'[ \t\r\n]*+\(((?:[^()"/;{}|]++|"[^"\\\r\n]*+")*+)\)([^;"/(){}|]*+);')
+_LABEL = re.compile(r'[ \t\r\n]*+(?:("[^"\\]*+")|([^,"]*+))[ \t\r\n]*+(?:,|\Z)')
+_NUMBERS = re.compile(r'[^;"/(){}\[\]]*+')
+_BLANKS = b" \t\r\n\f\v"
+MAX_FILL = 1 << 24  # numbers that all `default` entries of a file may imply
+PART = 1 << 16  # characters of rows parsed at a time
+
+
+@dataclass
+class Filled:
+    """Count of the numbers that `default` entries of a file imply."""
+
+    n: int = 0
+
+
+def written(name: str) -> str:
+    """A name as written in a file: a plain word if possible, otherwise in double quotes."""
+    return name if _WORD.fullmatch(name) else quote(name)
+
+
+class Rows:
+    """The entries of one probability block."""
+    # tokens: The cursor of the file
+    # draft: Provides the states of the variables
+    # family: Receives its numbers
+    # name: Reads the name at the cursor; its argument is what the error message expects
+    # keep_property: Reads the property at the cursor
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        draft: Draft,
+        family: Family,
+        name: Callable[[str], str],
+        keep_property: Callable[[], None],
+        filled: Filled,
+    ):
+        self.tokens, self.source, self.family = tokens, tokens.source, family
+        self.name, self.keep_property, self.filled = name, keep_property, filled
+        states = draft.states
+        self.width = len(states[family.child])
+        self.parents = [(p, states[p]) for p, _ in family.parents]
+        self.cards = [len(labels) for _, labels in self.parents]
+        self.n_rows = math.prod(self.cards)
+        # For each parent, the offset in rows of each of its states; None if two states have the same name.
+        self.steps: list[dict[str, int | None]] = []
+        step = self.n_rows
+        for _, labels in self.parents:
+            step //= len(labels)
+            known: dict[str, int | None] = {}
+            for i, label in enumerate(labels):
+                known[label] = None if label in known else i * step
+            self.steps.append(known)
+        self.plain = True  # try `plain_rows`
+        self.rows: list[int] = []  # number of each row listed, in the file's order
+        self.at: list[int] = []  # and its offset
+        self.values: list[NDArray[np.float64]] = []
+        self.default: tuple[NDArray[np.float64], int] | None = None
+        self.full: tuple[NDArray[np.float64], int] | None = None
+
+    def block(self, end: int) -> None:
+        """Read everything up to the closing brace at `end`, and move past it."""
+        tokens = self.tokens
+        if tokens.at("(") and self.all_at_once(tokens.start, end):
+            tokens.jump(end + 1)
+            return
+        while not tokens.at("}"):
+            start = tokens.start
+            if tokens.at("("):
+                if self.plain:
+                    self.plain_rows()
+                if tokens.at("("):
+                    self.row()
+            elif tokens.at("table"):
+                values = self.numbers()
+                if self.full is not None:
+                    raise self.source.error(start, f"found a second 'table' of {self.family.child!r}")
+                self.full = values, start
+            elif tokens.at("default"):
+                values = self.numbers()
+                if self.default is not None:
+                    raise self.source.error(start, f"found a second 'default' of {self.family.child!r}")
+                if values.size != self.width:
+                    raise self.count_error(start, values.size, self.width)
+                self.default = values, start
+            elif tokens.at("property"):
+                self.keep_property()
+            else:
+                tokens.fail(f"'(', 'table', 'default', 'property' or '}}' in the table of {self.family.child!r}")
+        end = tokens.start
+        tokens.advance()
+        self.assemble(end)
+
+    def count_error(self, at: int, found: int, expected: int) -> ParseError:
+        return self.source.error(at, f"found {found} numbers for {self.family.child!r}, expected {expected}")
+
+    # Fast parsers ---------------------------------------------------------------------------------------------
+
+    def all_at_once(self, begin: int, end: int) -> bool:
+        """Read the whole block if it consists of rows in one of the two usual orders; False, without effect, if not."""
+        text = self.source.text
+        # a number takes at least two characters; limits the memory that a short file can claim
+        if 2 * self.n_rows * self.width > end - begin or any(None in d.values() for d in self.steps):
+            return False
+        second = text.find(";", begin, end) + 1
+        head = text[begin:second], text[second : text.find(";", second, end) + 1].lstrip()
+        for forward, comma in product((True, False), (", ", ",")):
+            first = islice(self.keys(forward, comma), 2)
+            if all(row.startswith(key) for row, key in zip(head, first, strict=False)):
+                table = self.in_order(begin, end, self.keys(forward, comma), forward)
+                if table is not None:
+                    self.family.numbers = table
+                return table is not None
+        return False
+
+    def keys(self, forward: bool, comma: str) -> Iterator[str]:
+        """The beginnings of all rows, with the last or the first parent fastest."""
+        labels: Sequence[Sequence[str]] = [list(map(written, labels)) for _, labels in self.parents]
+        if forward:
+            return (f"({comma.join(key)})" for key in product(*labels))
+        return (f"({comma.join(key[::-1])})" for key in product(*labels[::-1]))
+
+    def in_order(self, begin: int, end: int, keys: Iterator[str], forward: bool) -> NDArray[np.float64] | None:
+        """The numbers of rows that begin with `keys`, in the order of the network; None if a row does not."""
+        text, width = self.source.text, self.width
+        out = np.empty((self.n_rows, width))
+        done, at = 0, begin
+        while at < end:
+            stop = text.find(";", at + PART, end)
+            stop = end if stop < 0 else stop + 1
+            rows = list(map(str.lstrip, text[at:stop].split(";")))
+            at = stop
+            if rows.pop():
+                return None
+            numbers = [row[len(key) :] for row, key in zip(rows, islice(keys, len(rows)), strict=False)
+                       if row.startswith(key)]  # fmt: skip
+            if len(numbers) != len(rows) or [part for part in numbers if part.count(",") != width - 1]:
+                return None
+            values = _one_each(",".join(numbers), len(rows) * width)
+            if values is None:
+                return None
+            out[self.places(done, len(rows), forward)] = values.reshape(-1, width)
+            done += len(rows)
+        if done != self.n_rows:
+            return None
+        order = None if forward else self.places(0, self.n_rows, forward)
+        self.family.locate = lambda position: self.nth_row(begin, position // width, order)
+        return out.ravel()
+
+    def places(self, first: int, n: int, forward: bool) -> slice | NDArray[np.intp]:
+        """Positions in the table of `n` rows of the file, beginning with row `first`."""
+        if forward:
+            return slice(first, first + n)
+        at = np.unravel_index(np.arange(first, first + n), self.cards[::-1])
+        return np.ravel_multi_index(at[::-1], self.cards)
+
+    def nth_row(self, begin: int, row: int, order: slice | NDArray[np.intp] | None) -> int:
+        """Offset of a row of the table in a block that `in_order` read."""
+        text = self.source.text
+        nth = row if not isinstance(order, np.ndarray) else int(np.flatnonzero(order == row)[0])
+        at = begin
+        for _ in range(nth):
+            at = text.find(";", at) + 1
+        return text.find("(", at)
+
+    def plain_rows(self) -> None:
+        """Read plain rows up to the first other one, which is left to `row`."""
+        text, begin, steps = self.source.text, self.tokens.start, self.steps
+        n_commas, n_parents = self.width - 1, len(steps)
+        # Most files write ", " between states; with both spellings as keys, no blanks have to be stripped.
+        known = [{**d, **{f" {label}": step for label, step in d.items()}} for d in steps]
+        parts: list[str] = []
+        rows: list[int] = []
+        starts: list[int] = []
+        match = _ROW.match
+        while found := match(text, begin):
+            key, numbers = found.groups()
+            if numbers.count(",") != n_commas:
+                break
+            fields = key.split(",") if '"' not in key else _labels(key)
+            if len(fields) != n_parents:
+                break
+            row = 0
+            for d, label in zip(known, fields, strict=True):
+                step = d.get(label)
+                if step is None:
+                    row = -1
+                    break
+                row += step
+            if row < 0:
+                break
+            rows.append(row)
+            starts.append(found.start(1) - 1)
+            parts.append(numbers)
+            begin = found.end()
+        if not parts:
+            return
+        values = _one_each(",".join(parts), len(rows) * self.width)
+        if values is None:
+            self.plain = False  # one of them is wrong: read the others row by row
+            return
+        self.rows += rows
+        self.at += starts
+        self.values.append(values)
+        self.tokens.jump(begin)
+
+    # Token by token -------------------------------------------------------------------------------------------
+
+    def row(self) -> None:
+        """One row, token by token."""
+        tokens = self.tokens
+        start = tokens.start
+        tokens.advance()
+        row = 0
+        for (p, labels), known in zip(self.parents, self.steps, strict=True):
+            at = tokens.start
+            label = self.name(f"a state of the parent {p!r}")
+            if label not in known:
+                raise self.source.error(
+                    at, f"found {shown(label)}, expected a state of the parent {p!r}{near(label, labels)}"
+                )
+            step = known[label]
+            if step is None:
+                raise self.source.error(at, f"the parent {p!r} has several states {label!r}: which one is meant?")
+            row += step
+        if not tokens.at(")"):
+            tokens.fail(f"')' after the states of {len(self.parents)} parents")
+        values = self.numbers()
+        if values.size != self.width:
+            raise self.count_error(start, values.size, self.width)
+        self.rows.append(row)
+        self.at.append(start)
+        self.values.append(values)
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Read the numbers after the current token, and move past the ``;``."""
+        tokens = self.tokens
+        found = _NUMBERS.match(self.source.text, tokens.end)
+        end = found.end() if found else tokens.end
+        values = floats(self.source.text[tokens.end : end].replace(",", " "))
+        if values is not None:
+            tokens.jump(end)
+            if tokens.at(";"):
+                tokens.advance()
+                return values
+        else:
+            tokens.advance()
+            values = np.zeros(0)
+        more = []  # comments between the numbers, or an error
+        while not tokens.at(";"):
+            one = floats(tokens.text) if tokens.kind == "word" else None
+            if one is None:
+                tokens.fail("a number, or ';'")
+            more.append(one)
+            tokens.advance()
+        tokens.advance()
+        return np.concatenate([values, *more])
+
+    def assemble(self, end: int) -> None:
+        """Assemble the table from the rows of the block."""
+        family, width = self.family, self.width
+        size = self.n_rows * width
+        if self.full is not None:
+            values, at = self.full
+            if self.rows or self.default is not None:
+                raise self.source.error(
+                    at, f"found both 'table' and other numbers for {family.child!r}, expected either"
+                )
+            family.data_at = at
+            family.locate = lambda position: at
+            if values.size != size:
+                raise self.count_error(at, values.size, size)
+            family.numbers = values.reshape(width, -1).T.ravel()
+            return
+        listed = set(self.rows)
+        if len(listed) != len(self.rows):
+            seen: set[int] = set()
+            for row, at in zip(self.rows, self.at, strict=True):
+                if row in seen:
+                    raise self.source.error(at, f"the row {self.key(row)} of {family.child!r} occurs a second time")
+                seen.add(row)
+        n_missing = self.n_rows - len(self.rows)
+        if n_missing and self.default is None:
+            row = next(r for r in range(self.n_rows) if r not in listed)
+            raise self.source.error(
+                end,
+                f"{n_missing} of {self.n_rows} rows of {family.child!r} are missing, the first for "
+                f"{self.key(row)}, and there is no 'default'",
+            )
+        self.filled.n += n_missing * width
+        if self.filled.n > MAX_FILL:
+            raise self.source.error(end, f"the 'default' of {family.child!r} would fill {n_missing * width} numbers")
+        table = np.empty((self.n_rows, width))
+        if self.default is not None:
+            table[:] = self.default[0]
+        if self.values:
+            table[np.array(self.rows)] = np.concatenate(self.values).reshape(-1, width)
+        family.numbers = table.ravel()
+        places = dict(zip(self.rows, self.at, strict=True))
+        fallback = self.default[1] if self.default is not None else family.at
+        family.locate = lambda position: places.get(position // width, fallback)
+
+    def key(self, row: int) -> str:
+        """The parent states of a row, for messages."""
+        labels = []
+        for _, states in reversed(self.parents):
+            row, i = divmod(row, len(states))
+            labels.append(states[i])
+        return f"({', '.join(reversed(labels))})"
+
+
+def _one_each(text: str, n: int) -> NDArray[np.float64] | None:
+    """The `n` numbers of a text with single commas between them; None if it contains anything else.
+
+    Commas are white space in this format, and a row may have any number of them. If there are as many numbers as
+    expected and none is missing between two commas, no number belongs to a neighbouring row.
+    """
+    values = floats(text, blanks=",")
+    if values is None or values.size != n:
+        return None
+    bare = b"," + text.encode().translate(None, _BLANKS) + b","
+    return None if b",," in bare else values
+
+
+def _labels(key: str) -> list[str]:
+    """A row's labels, some of them in double quotes; none where they are not written plainly."""
+    labels, at = [], 0
+    while at < len(key):
+        found = _LABEL.match(key, at)
+        if found is None:
+            return []
+        labels.append(unquote(found[1]) if found[1] else found[2].rstrip())
+        at = found.end()
+    return labels

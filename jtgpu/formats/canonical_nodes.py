@@ -1,0 +1,187 @@
+"""Node types of GeNIe's two formats, XDSL and DSL, whose tables are given by fewer numbers: noisy and deterministic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParseError, shown
+from .draft import Draft, Family
+from .similar import near
+
+# CPTs given by fewer numbers: noisy-OR, noisy-MAX and deterministic nodes.
+#
+# A noisy-MAX child takes the strongest of the effects that its causes produce independently, and of a leak (Díez,
+# "Parameter adjustment in Bayes networks: the generalized noisy OR-gate", UAI 1993). Its first state is the strongest
+# effect and its last one stands for no effect, so with the columns c_i of the parents' states and the leak c_0
+#
+#     P(effect no stronger than k) = prod_i (c_i[k] + c_i[k + 1] + ... + c_i[last]),
+#
+# and the probabilities are the differences.
+
+MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
+
+
+def noisy_max(
+    cards: Sequence[int], n_states: int, strengths: Sequence[Sequence[int]], parameters: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The CPT of a noisy-MAX node as GeNIe and SMILE define it."""
+    # cards: sequence of int: Numbers of the parents' states
+    # n_states: Number of the child's states, the strongest effect first
+    # strengths: sequence of sequences of int: For each parent, its states by number in the order of its columns; the
+    #     last one has no effect
+    # parameters: (sum(cards) + 1, n_states) float64: One row per parent state, parent after parent; the last row is the
+    #     leak. Rows need not sum to 1, but must not be all zeros.
+    # returns (*cards, n_states) float64
+    columns = parameters / parameters.sum(axis=1, keepdims=True)
+    # P(effect no stronger than k), the leak's first: (columns, n_states), 1 at k = 0
+    weaker = np.minimum(np.cumsum(columns[:, ::-1], axis=1)[:, ::-1], 1.0)
+    weaker[:, 0] = 1.0
+    table = np.broadcast_to(weaker[-1], (*cards, n_states)).copy()
+    begin = 0
+    for axis, (card, order) in enumerate(zip(cards, strengths, strict=True)):
+        of_states = np.empty((card, n_states))
+        of_states[list(order)] = weaker[begin : begin + card]
+        begin += card
+        table *= of_states.reshape((1,) * axis + (card,) + (1,) * (len(cards) - axis - 1) + (n_states,))
+    table[..., :-1] -= table[..., 1:].copy()
+    np.maximum(table, 0.0, out=table)
+    return table
+
+
+def deterministic(cards: Sequence[int], n_states: int, results: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The CPT of a node whose state is a function of its parents' states."""
+    # results: (product of cards,) int64: Number of the child's state for each configuration of the parents, the first
+    #     parent slowest
+    # returns (*cards, n_states) float64
+    table = np.zeros((math.prod(cards), n_states))
+    table[np.arange(len(results)), results] = 1.0
+    return table.reshape((*cards, n_states))
+
+
+# Node types other than discrete chance nodes: the name in both formats, and the name in messages.
+REFUSED = {
+    "decision": "decision node",
+    "utility": "utility node",
+    "mau": "utility node",
+    "equation": "equation node",
+    "demorgan": "DeMorgan node",
+    "noisyadder": "noisy-adder node",
+    "cast": "CAST node",
+    "hybrid": "hybrid node",
+}
+
+
+class Expander:
+    """Computes the tables of noisy and deterministic nodes once the states of all nodes are known.
+
+    A file may contain nodes before their parents, so the computation is deferred until `run`.
+    """
+
+    def __init__(self, draft: Draft):
+        self.draft = draft
+        self.waiting: list[tuple[Family, Callable[[Family, list[int], int], NDArray[np.float64]]]] = []
+        self.n_made = 0
+
+    def run(self) -> None:
+        """Compute the numbers of all deferred families."""
+        # raises ParseError: If names are not declared, numbers of values are wrong, or tables are too large.
+        states = self.draft.states
+        for family, make in self.waiting:
+            self.draft.check_names(family)
+            cards = [len(states[p]) for p, _ in family.parents]
+            n_states = len(states[family.child])
+            size = math.prod(cards) * n_states
+            self.n_made += size
+            if self.n_made > MAX_EXPANDED or len(cards) > 60:
+                raise self.error(
+                    family.at,
+                    f"the table of {family.child!r} would have {size} numbers; it is too large to be computed from "
+                    "parameters",
+                )
+            family.numbers = make(family, cards, n_states).ravel()
+            family.locate = None
+
+    def error(self, at: int, message: str) -> ParseError:
+        return self.draft.source.error(at, message)
+
+    def noisy(
+        self, family: Family, strengths: NDArray[np.float64] | None, strengths_at: int,
+        parameters: NDArray[np.float64] | None, parameters_at: int,
+    ) -> None:  # fmt: skip
+        """Defer a noisy-MAX node: the order of its parents' states by strength, and its columns."""
+
+        def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
+            child = family.child
+            n_columns = sum(cards) + 1
+            if parameters is None or parameters.size != n_columns * n_states:
+                found = "no" if parameters is None else str(parameters.size)
+                raise self.error(
+                    parameters_at,
+                    f"found {found} parameters of the noisy node {child!r}, expected {n_columns * n_states}: "
+                    f"{n_states} for each state of each parent and for the leak",
+                )
+            columns = parameters.reshape(n_columns, n_states)
+            sums = columns.sum(axis=1)
+            if not (np.isfinite(columns).all() and columns.min() >= 0 and sums.min() > 0 and sums.max() < np.inf):
+                raise self.error(
+                    parameters_at, f"the parameters of {child!r} need numbers >= 0, and one above 0 for each column"
+                )
+            if sums.max() > 1 + 1e-6 or sums.min() < 1 - 1e-6:
+                what = f"columns of the noisy node {child!r} do not sum to 1 and were normalised"
+                self.draft.note(parameters_at, what)
+            return noisy_max(cards, n_states, self.orders(family, cards, strengths, strengths_at), columns)
+
+        self.waiting.append((family, make))
+
+    def orders(
+        self, family: Family, cards: Sequence[int], strengths: NDArray[np.float64] | None, at: int
+    ) -> list[list[int]]:
+        if strengths is None:
+            return [list(range(card)) for card in cards]
+        if strengths.size != sum(cards):
+            raise self.error(
+                at,
+                f"found {strengths.size} strengths of the noisy node {family.child!r}, expected {sum(cards)}: "
+                "one for each state of each parent",
+            )
+        orders, begin = [], 0
+        for (p, _), card in zip(family.parents, cards, strict=True):
+            order = strengths[begin : begin + card].tolist()
+            begin += card
+            if sorted(order) != list(range(card)):
+                what = f"the strengths of the parent {p!r} are not an order of its states 0 to {card - 1}"
+                raise self.error(at, what)
+            orders.append([int(s) for s in order])
+        return orders
+
+    def function(self, family: Family, results: list[str], place: Callable[[int], int], at: int) -> None:
+        """Defer a deterministic node: names or numbers of its states for every parent configuration."""
+
+        def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
+            labels = self.draft.states[family.child]
+            n_rows = math.prod(cards)
+            if len(results) != n_rows:
+                raise self.error(
+                    at, f"found {len(results)} resulting states of {family.child!r}, expected {n_rows}: one for each "
+                    "configuration of its parents"
+                )  # fmt: skip
+            known = {label: i for i, label in reversed(list(enumerate(labels)))}
+            if not all(r in known for r in results):
+                by_number = {str(i): i for i in range(n_states)}
+                if all(r in by_number for r in results):
+                    known = by_number
+            numbers = np.zeros(n_rows, np.int64)
+            for i, result in enumerate(results):
+                if result not in known:
+                    raise self.error(
+                        place(i),
+                        f"found {shown(result)}, expected a state of {family.child!r}{near(result, labels)}",
+                    )
+                numbers[i] = known[result]
+            return deterministic(cards, n_states, numbers)
+
+        self.waiting.append((family, make))

@@ -1,1 +1,0 @@
-"""What the readers and writers of several formats share."""

@@ -1,0 +1,416 @@
+"""Hugin ``.net``: reader of discrete Bayesian networks.
+
+The format, and the habits of real files:
+
+* ``data`` lists a table with the first parent slowest and the child fastest. Parentheses are redundant; they are
+  counted but not required. Rows need not sum to 1 and are normalised.
+* A node without a potential, or with a potential without numbers, is uniform.
+* ``class X { ... }`` around a file without instances does not change the network.
+* Attributes without a meaning for the model (labels, positions, fonts, ``experience`` ...) are stored in
+  ``net.attributes`` and written back: a string as `str`, a number as `int` or `float`, a plain list as a tuple of
+  these, an identifier or anything else as a `Verbatim` string. Comments are dropped.
+* A file cannot express whether its rows are to be normalised. Potentials whose rows would change when read back (they
+  sum to 1 within the tolerance of the network only) are written with the attribute ``jtgpu_rows = "exact"``.
+
+Refused, with their names: continuous, utility, decision and function nodes, instances and temporal clones, potentials
+with a model and no numbers, potentials of several children.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NoReturn
+
+from ..errors import ParseError, shown
+from .draft import Draft, Family, parser_of
+from .text import Source, Tokens, floats, unquote
+
+_SKIP = r"(?:[ \t\r\n\f\v]++|%[^\r\n]*+)*+"
+_NUMBER = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.])"
+_NAME = r"[\w.]++"  # real files have nodes called 808, and dots inside names
+TOKEN = re.compile(
+    _SKIP + rf"(?:(?P<number>{_NUMBER})|(?P<name>{_NAME})"
+    r'|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<mark>[{}()=;:|,])|(?P<end>\Z)|(?P<other>.))',
+    re.DOTALL,
+)
+_DATA = re.compile(r'(?:[^;%"{}]++|%[^\r\n]*+)*+')  # from after the '=' to the ';'
+_COMMENT = re.compile(r"%[^\r\n]*+")
+# The most frequent attributes, matched in one step: a string, integers in parentheses, a list of strings.
+_BLANKS = r"[ \t\r\n\f\v]*+"
+_PLAIN_VALUE = re.compile(
+    rf'{_BLANKS}={_BLANKS}(?:"(?P<string>[^"\\]*+)"'
+    rf"|\({_BLANKS}(?P<numbers>-?[0-9]{{1,14}}(?:[ \t]++-?[0-9]{{1,14}})*+){_BLANKS}\)){_BLANKS};"
+)
+_PLAIN_LIST = re.compile(rf'{_BLANKS}={_BLANKS}\((?P<strings>(?:{_BLANKS}"[^"\\]*+")++){_BLANKS}\){_BLANKS};')
+_PLAIN_STRING = re.compile(r'"([^"]*+)"')
+_DATA_TOKEN = re.compile(_SKIP + r"(?:(?P<mark>[()])|(?P<word>[^\s()%]++)|(?P<end>\Z)|(?P<other>.))", re.DOTALL)
+_START = re.compile(
+    _SKIP + r"(?:net\s*+[{%]|class\s++[\w.]++\s*+[{%]|potential\s*+\(|(?:(?:continuous|discrete)\s++)?+"
+    r"(?:node|decision|utility|function)\s++[\w.]++\s*+[{%])"
+)
+
+# Blocks other than discrete chance nodes, and their names in messages.
+_REFUSED = {
+    "decision": "decision node",
+    "utility": "utility node",
+    "function": "function node",
+    "instance": "class instance",
+    "temporal": "temporal clone",
+}
+_BLOCKS = ("net", "class", "node", "continuous", "discrete", "potential", *_REFUSED)
+
+
+class Verbatim(str):
+    """An attribute's value that stands in the file as it is: an identifier, or an expression."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Verbatim({str.__repr__(self)})"
+
+
+def sniff(text: str) -> bool:
+    """Whether a text begins like a Hugin network."""
+    return _START.match(text) is not None
+
+
+def parse_draft(text: str, source: str = "<text>") -> Draft:
+    """Read the text of a Hugin network, with the numbers as written."""
+    draft = _Reader(Source(text, source)).file()
+    draft.shape()
+    for family in draft.families.values():
+        _note_depth(draft, family)
+    return draft
+
+
+parse = parser_of(parse_draft)
+
+
+class _Reader:
+    """Fills a `Draft` in one pass over the tokens of a file."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.tokens = Tokens(source, TOKEN)
+        self.draft = Draft(source, "Hugin net")
+        self.seen_net = False
+
+    def file(self) -> Draft:
+        tokens, draft = self.tokens, self.draft
+        if tokens.kind == "end":
+            tokens.fail("a Hugin network: 'net', 'class', 'node' or 'potential'")
+        if tokens.at("class"):
+            self.class_block()
+        else:
+            while tokens.kind != "end":
+                self.block()
+        name = draft.attributes["net"].get("name")
+        if isinstance(name, str) and not isinstance(name, Verbatim):
+            draft.name = name
+        return draft
+
+    # Blocks ---------------------------------------------------------------------------------------------------
+
+    def class_block(self) -> None:
+        tokens = self.tokens
+        tokens.advance()
+        self.draft.name = self.name("the class's name")
+        tokens.expect("{", "after the class's name")
+        seen: set[str] = set()
+        while not tokens.at("}"):
+            if tokens.kind == "end":
+                tokens.fail("'}' at the end of the class")
+            if tokens.at(*_BLOCKS) and not self.is_attribute():
+                self.block()
+            else:
+                self.attribute(self.draft.attributes["net"], seen, {})
+        tokens.advance()
+        if tokens.at(";"):
+            tokens.advance()
+        if tokens.at("class"):
+            start = tokens.start
+            tokens.advance()
+            raise self.source.error(
+                start, f"found a second class, {shown(tokens.text)}: object-oriented networks are not supported"
+            )
+        if tokens.kind != "end":
+            tokens.fail("the end of the file after the class")
+
+    def is_attribute(self) -> bool:
+        """Whether the keyword at the cursor is the name of an attribute (``function = ...``)."""
+        follows = TOKEN.match(self.source.text, self.tokens.end)
+        return follows is not None and follows["mark"] == "="
+
+    def block(self) -> None:
+        tokens = self.tokens
+        if tokens.at("net") and not self.seen_net:
+            self.seen_net = True
+            tokens.advance()
+            self.attributes(self.draft.attributes["net"], "the net block", {})
+        elif tokens.at("node"):
+            self.node()
+        elif tokens.at("potential"):
+            self.potential()
+        elif tokens.at("discrete"):
+            tokens.advance()
+            if tokens.at("node"):
+                self.node()
+            else:
+                self.refuse()
+        elif tokens.at("continuous", *_REFUSED):
+            self.refuse()
+        elif tokens.at("net"):
+            tokens.fail("no second 'net' block")
+        elif tokens.at("class"):
+            tokens.fail("no class here: object-oriented networks are not supported")
+        else:
+            tokens.fail("'net', 'node' or 'potential'")
+
+    def refuse(self) -> NoReturn:
+        """Raise an error that names an unsupported block."""
+        tokens, start = self.tokens, self.tokens.start
+        kind = tokens.take()
+        if kind == "continuous":
+            what = "continuous node"
+            tokens.expect("node", "after 'continuous'")
+        elif kind in _REFUSED:
+            what = _REFUSED[kind]
+        else:
+            raise self.source.error(start, f"found {shown(kind)}, expected 'node' after 'discrete'")
+        name = self.name(f"the name of the {what}")
+        raise self.source.error(start, f"found the {what} {name!r}; only discrete chance nodes are supported")
+
+    def node(self) -> None:
+        tokens, draft = self.tokens, self.draft
+        tokens.advance()
+        start = tokens.start
+        name = self.name("the node's name")
+        if name in draft.states:
+            raise self.source.error(start, f"the node {name!r} is declared a second time")
+        kept: dict[str, Any] = {}
+        found: list[tuple[str, ...]] = []
+        self.attributes(kept, f"node {name!r}", {"states": lambda: found.append(self.states())})
+        if not found:
+            raise self.source.error(start, f"the node {name!r} has no states")
+        draft.states[name], draft.declared[name] = found[0], start
+        if kept:
+            draft.attributes["node"][name] = kept
+
+    def potential(self) -> None:
+        tokens, draft = self.tokens, self.draft
+        tokens.advance()
+        tokens.expect("(", "after 'potential'")
+        children = [(tokens.start, self.name("the name of a node"))]
+        while not tokens.at("|", ")"):
+            children.append((tokens.start, self.name("'|', ')' or the name of a node")))
+        at, child = children[0]
+        if len(children) > 1:
+            names = ", ".join(repr(c) for _, c in children[:4])
+            raise self.source.error(at, f"found a potential of several children ({names}); only one child is supported")
+        if child in draft.families:
+            raise self.source.error(at, f"found a second potential of {child!r}, expected one")
+        family = Family(child, [], at, data_at=at)
+        if tokens.at("|"):
+            tokens.advance()
+            while not tokens.at(")"):
+                start = tokens.start
+                family.parents.append((self.name("')' or the name of a parent"), start))
+        tokens.advance()
+        kept: dict[str, Any] = {}
+        self.attributes(kept, f"the potential of {child!r}", {"data": lambda: self.data(family)})
+        if family.numbers is None and kept.get("model_data", ()) != ():
+            raise self.source.error(
+                at,
+                f"found a model and no data in the potential of {child!r}, expected 'data'; "
+                "nodes given by a model only are not supported",
+            )
+        if kept.get("jtgpu_rows") == "exact":
+            family.exact = True
+            del kept["jtgpu_rows"]
+        draft.families[child] = family
+        if kept:
+            draft.attributes["potential"][child] = kept
+
+    # Attributes -----------------------------------------------------------------------------------------------
+
+    def name(self, what: str) -> str:
+        tokens = self.tokens
+        if tokens.kind != "name" and (tokens.kind != "number" or tokens.text[0] in "+-"):
+            tokens.fail(what)
+        return tokens.take()
+
+    def attributes(self, kept: dict[str, Any], owner: str, special: Mapping[str, Callable[[], object]]) -> None:
+        tokens = self.tokens
+        tokens.expect("{", f"to begin {owner}")
+        seen: set[str] = set()
+        while not tokens.at("}"):
+            if tokens.kind == "end":
+                tokens.fail(f"'}}' at the end of {owner}")
+            self.attribute(kept, seen, special)
+        tokens.advance()
+
+    def attribute(self, kept: dict[str, Any], seen: set[str], special: Mapping[str, Callable[[], object]]) -> None:
+        """One ``name = value ;``. Functions in `special` are called at the ``=`` and stop at the ``;``."""
+        tokens, start = self.tokens, self.tokens.start
+        if tokens.kind != "name":
+            tokens.fail("the name of an attribute, or '}'")
+        name = tokens.take()
+        if not tokens.at("="):
+            tokens.fail(f"'=' after {shown(name)}")
+        if name in seen:
+            if name in special:
+                raise self.source.error(start, f"the attribute {name!r} occurs a second time")
+            self.draft.note(start, f"the attribute {shown(name)} occurs a second time; the last one counts")
+        seen.add(name)
+        if name in special:
+            special[name]()
+        elif found := _PLAIN_VALUE.match(self.source.text, start + len(name)):
+            string = found["string"]
+            kept[name] = tuple(map(int, found["numbers"].split())) if string is None else string
+            tokens.jump(found.end())
+            return
+        else:
+            tokens.advance()
+            kept[name] = self.value()
+        if not tokens.at(";"):
+            tokens.fail(f"';' at the end of {shown(name)}")
+        tokens.advance()
+
+    def value(self) -> Any:
+        """The value of any attribute, up to the ``;``."""
+        tokens, first = self.tokens, self.tokens.start
+        last = first
+        parts: list[tuple[str, str]] = []
+        while not tokens.at(";"):
+            if tokens.kind == "end" or tokens.at("{", "}", '"'):
+                tokens.fail("';' at the end of the value")
+            parts.append((tokens.kind, tokens.text))
+            last = tokens.end
+            tokens.advance()
+        if not parts:
+            tokens.fail("a value")
+        if len(parts) == 1:
+            return _scalar(*parts[0])
+        inner = parts[1:-1]
+        if parts[0] == ("mark", "(") and parts[-1] == ("mark", ")") and all(k in _SCALARS for k, _ in inner):
+            return tuple(_scalar(*part) for part in inner)
+        return Verbatim(self.source.text[first:last])
+
+    def states(self) -> tuple[str, ...]:
+        """The list of states: quoted, or bare words and numbers."""
+        tokens = self.tokens
+        if found := _PLAIN_LIST.match(self.source.text, tokens.start):
+            tokens.jump(found.end() - 1)
+            return tuple(_PLAIN_STRING.findall(found["strings"]))
+        tokens.advance()
+        start = tokens.expect("(", "before the states")
+        states = []
+        while not tokens.at(")"):
+            if tokens.kind not in _SCALARS:
+                tokens.fail("a state in double quotes, or ')'")
+            states.append(unquote(tokens.text) if tokens.kind == "string" else tokens.text)
+            tokens.advance()
+        tokens.advance()
+        if not states:
+            raise self.source.error(start, "found an empty list of states, expected one state at least")
+        return tuple(states)
+
+    def data(self, family: Family) -> None:
+        """Read the numbers of a potential at once; one by one only to locate errors."""
+        text, begin = self.source.text, self.tokens.end
+        end, body = self.data_text(begin)
+        numbers = floats(text, begin, end, "()") if body is None else floats(body, blanks="()")
+        if numbers is None:
+            raise self.bad_data(family.child, begin, end)
+        self.tokens.jump(end)
+        if not self.tokens.at(";"):
+            self.tokens.fail("';' at the end of the data")
+        n_open, n_close = ((text.count(c, begin, end) if body is None else body.count(c)) for c in "()")
+        if n_open != n_close:
+            raise self.unbalanced(begin, end)
+        family.numbers, family.n_open = numbers, n_open
+        family.data_at = next((at for _, _, at in self.data_tokens(begin, end)), begin)
+        family.locate = lambda position: self.locate(begin, end, position)
+
+    def data_text(self, begin: int) -> tuple[int, str | None]:
+        """End of the data that begin here, and the data without comments; None if there are no comments."""
+        text = self.source.text
+        end = text.find(";", begin)
+        while end >= 0:  # skip a semicolon in a comment
+            line = max(text.rfind("\n", begin, end), text.rfind("\r", begin, end), begin)
+            if text.find("%", line, end) < 0:
+                break
+            end = text.find(";", end + 1)
+        if end < 0 or any(text.find(c, begin, end) >= 0 for c in '"{}\r'):
+            # no ';', or characters that may only occur in comments: use the exact pattern
+            found = _DATA.match(text, begin)
+            end = found.end() if found else begin
+            return end, _COMMENT.sub("", text[begin:end])
+        if text.find("%", begin, end) < 0:
+            return end, None
+        first, *others = text[begin:end].split("%")
+        return end, "\n".join([first, *(part.partition("\n")[2] for part in others)])
+
+    def data_tokens(self, begin: int, end: int) -> Iterator[tuple[str, str, int]]:
+        """Kind, text and offset of every token of a potential's data."""
+        while begin < end:
+            found = _DATA_TOKEN.match(self.source.text, begin, end)
+            if found is None or found.lastgroup is None or found.lastgroup == "end":
+                return
+            yield found.lastgroup, found[found.lastgroup], found.start(found.lastgroup)
+            begin = found.end()
+
+    def locate(self, begin: int, end: int, position: int) -> int:
+        words = (at for kind, _, at in self.data_tokens(begin, end) if kind == "word")
+        return next(islice(words, position, None), begin)
+
+    def bad_data(self, child: str, begin: int, end: int) -> ParseError:
+        for kind, text, at in self.data_tokens(begin, end):
+            if kind != "mark" and floats(text) is None:
+                if text == "normal":
+                    return self.source.error(
+                        at, f"found a normal distribution for {child!r}; continuous nodes are not supported"
+                    )
+                return self.source.error(at, f"found {shown(text)}, expected a number, '(', ')' or ';'")
+        return self.source.error(begin, f"the data of {child!r} contain something that is not a number")
+
+    def unbalanced(self, begin: int, end: int) -> ParseError:
+        depth = 0
+        for _, text, at in self.data_tokens(begin, end):
+            depth += (text == "(") - (text == ")")
+            if depth < 0:
+                return self.source.error(at, "found ')', expected ';': more ')' than '(' before it")
+        return self.source.error(end, f"found the end of the data, expected {depth} more ')'")
+
+
+_SCALARS = ("string", "number", "name")
+
+
+def _scalar(kind: str, text: str) -> Any:
+    if kind == "string":
+        return unquote(text)
+    if kind == "number":
+        if len(text) < 16 and text.lstrip("+-").isdigit():
+            return int(text)
+        number = float(text)
+        return number if math.isfinite(number) else Verbatim(text)
+    return Verbatim(text)
+
+
+def _note_depth(draft: Draft, family: Family) -> None:
+    """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
+    if family.numbers is None:
+        return
+    expected, rows = 1, 1
+    for p, _ in family.parents:
+        rows *= len(draft.states[p])
+        expected += rows
+    if family.n_open != expected:
+        draft.note(
+            family.data_at,
+            f"the data of {family.child!r} have {family.n_open} pairs of parentheses where its "
+            f"{len(family.parents)} parents make {expected}; read by the order of the numbers",
+        )

@@ -1,0 +1,223 @@
+"""A cursor over the numbers of a file, for formats that consist of numbers (UAI, libDAI, Ergo).
+
+All numbers are parsed at once. The position of a number is computed for error messages only, by counting tokens.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParseError, shown
+from ..model.cpts import ROW_TOLERANCE, normalize_rows
+from ..model.discrete import MAX_STATES
+from ..model.network import BayesianNetwork
+from .text import BLANKS, Source, bulk, floats, token_offsets
+
+CHUNK = 1 << 12
+ROWS_OFF = 1e-3  # if sums of rows differ from 1 by more, the transposed table is checked
+
+_TOKEN = re.compile(rf"[^{BLANKS}]++")
+_COMMENT = re.compile(r"(?:#|(?:\A|(?<=[\r\n]))c)[^\r\n]*+")
+
+
+def without_comments(text: str) -> str:
+    """Replace lines that begin with ``c`` and text after ``#`` by blanks, so that offsets stay the same."""
+    if "#" not in text and "c" not in text:
+        return text
+    return _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text)
+
+
+class NumberCursor:
+    """The numbers of a range of a text, and a position among them."""
+    # text: The source's text, or a copy of it with comments replaced by blanks
+    # begin, end: The range
+    # values: (n,) float64
+    # at: Index of the next number
+    # raises ParseError: If a token is not a number.
+
+    def __init__(self, source: Source, text: str, begin: int = 0, end: int | None = None):
+        self.source, self.text, self.begin = source, text, begin
+        self.end = len(text) if end is None else end
+        values = bulk(text, begin, self.end)
+        if values is None:
+            raise self._bad()
+        self.values: NDArray[np.float64] = values
+        self.at = 0
+        self._chunk: list[float] = []  # values from `_first` on as Python floats, faster to read one by one
+        self._first = 0
+
+    def _bad(self) -> ParseError:
+        begin = self.begin
+        while begin < self.end:  # first find the part of the text, then the token
+            stop = min(begin + (1 << 16), self.end)
+            blank = next((i for i in range(stop, self.end) if self.text[i] in BLANKS), self.end)
+            if floats(self.text, begin, blank) is None:
+                for found in _TOKEN.finditer(self.text, begin, blank):
+                    if floats(found[0]) is None:
+                        return self.source.error(found.start(), f"found {shown(found[0])}, expected a number")
+            begin = blank
+        raise AssertionError("every token is a number after all")  # pragma: no cover
+
+    def offset(self, position: int) -> int:
+        """Offset of a token by its index; the end of the range for the index after the last."""
+        return int(self.offsets(np.array([position], np.int64))[0])
+
+    def offsets(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Offsets of several tokens, given in ascending order, in one pass over the text."""
+        return token_offsets(self.text, positions, self.begin, self.end)
+
+    def locator(self, first: int) -> Callable[[int], int]:
+        """A function that locates the numbers of a table whose first number has the index `first`."""
+        return lambda position: self.offset(first + position)
+
+    def found(self, position: int) -> str:
+        """A token for an error message."""
+        if position >= self.values.size:
+            return "the end of the file" if self.end >= len(self.text) else "the end of the numbers"
+        word = _TOKEN.match(self.text, self.offset(position))
+        return shown(word[0] if word else "")
+
+    def error(self, position: int, message: str) -> ParseError:
+        """A `ParseError` at a token, to be raised by the caller."""
+        return self.source.error(self.offset(position), message)
+
+    def expected(self, position: int, what: str) -> ParseError:
+        """A `ParseError` "found ..., expected ..." at a token."""
+        return self.error(position, f"found {self.found(position)}, expected {what}")
+
+    def whole(self, what: str, least: int = 0, most: int | None = None) -> int:
+        """The next number, which has to be an integer from `least` to `most`."""
+        at = self.at
+        i = at - self._first
+        if not 0 <= i < len(self._chunk):
+            if at >= self.values.size:
+                raise self.expected(at, what)
+            self._chunk, self._first, i = self.values[at : at + CHUNK].tolist(), at, 0
+        value = self._chunk[i]
+        if not value.is_integer() or value < least or (most is not None and value > most) or value > 2**53:
+            raise self.expected(at, what)
+        self.at = at + 1
+        return int(value)
+
+    def take(self, n: int, what: str) -> NDArray[np.float64]:
+        """The next `n` numbers, a view of shape (n,)."""
+        if n > self.values.size - self.at:
+            left = self.values.size - self.at
+            raise self.error(self.values.size, f"found {left} numbers for {what} before the end, expected {n}")
+        self.at += n
+        return self.values[self.at - n : self.at]
+
+    def finish(self) -> None:
+        """Raise `ParseError` if numbers are left."""
+        if self.at < self.values.size:
+            raise self.expected(self.at, "the end of the file")
+
+    def probabilities(self, first: int, n: int, what: str) -> None:
+        """Raise `ParseError` at the first of these numbers that is negative or not finite."""
+        values = self.values[first : first + n]
+        if not (values.min(initial=0.0) >= 0 and values.max(initial=0.0) < np.inf):
+            at = int((~((values >= 0) & (values < np.inf))).argmax())
+            raise self.error(first + at, f"found {self.found(first + at)} in {what}, expected a number >= 0")
+
+
+def state_names(numbers: NumberCursor, cardinality: Sequence[int], tokens: Sequence[int]) -> list[tuple[str, ...]]:
+    """Names ``"0"``, ``"1"`` ... for the states of every variable."""
+    # tokens: sequence of int: Index of the number that gives each of them
+    total = 0
+    made: dict[int, tuple[str, ...]] = {}
+    names = []
+    for c, token in zip(cardinality, tokens, strict=True):
+        total += c
+        if total > MAX_STATES:
+            raise numbers.error(token, f"found {c:,} states, expected no more than {MAX_STATES:,} of all variables")
+        if c not in made:
+            made[c] = tuple(map(str, range(c)))
+        names.append(made[c])
+    return names
+
+
+def reject_transposed(numbers: NumberCursor, first: int, table: NDArray[np.float64], what: str) -> None:
+    """Reject a table that consists of distributions only if its child is the slowest variable, not the fastest.
+
+    Normalising its rows would silently give another network.
+    """
+    # first: Index of the table's first number
+    # table: As it would be used: the child last
+    if table.ndim == 1 or np.abs(table.sum(axis=-1) - 1.0).max(initial=0.0) <= ROWS_OFF:
+        return
+    transposed = table.reshape(table.shape[-1], -1).sum(axis=0)
+    if np.abs(transposed - 1.0).max(initial=0.0) <= ROW_TOLERANCE:
+        raise numbers.error(
+            first,
+            f"the numbers of {what} sum to 1 with the child slowest, not with the child fastest, as this "
+            "format requires",
+        )
+
+
+# Functions for writers: rows that a reader would change, and identifiers for formats that allow nothing else.
+
+_OTHER = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def inexact(net: BayesianNetwork) -> frozenset[str]:
+    """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
+    found = set()
+    for v in net.variables:
+        again, _ = normalize_rows({v: net.cpt(v)})
+        if not np.array_equal(again[v], net.cpt(v)):
+            found.add(v)
+    return frozenset(found)
+
+
+def identifiers(names: Iterable[str], fallback: str) -> list[str]:
+    """Distinct identifiers (a letter followed by letters, digits and ``_``) that resemble the given names.
+
+    A name that is an identifier is unchanged; the result depends on the names only.
+
+    Examples
+    --------
+    >>> identifiers(["a", "20_MG/L", "x-ray", "x ray", "", "é"], "s")
+    ['a', 's20_MG_L', 'x_ray', 'x_ray_2', 's', 'e']
+    """
+    # fallback: Prefix for names that do not begin with a letter
+    names = list(names)
+    plain = [_plain(name, fallback) for name in names]
+    taken = {name for name, made in zip(names, plain, strict=True) if name == made}
+    kept: set[str] = set()
+    last: dict[str, int] = {}
+    out = []
+    for name, made in zip(names, plain, strict=True):
+        chosen = made
+        if name != made or name in kept:
+            n = last.get(made, 1)
+            while chosen in taken:
+                n += 1
+                chosen = f"{made}_{n}"
+            last[made] = n
+            taken.add(chosen)
+        kept.add(chosen)
+        out.append(chosen)
+    return out
+
+
+def _plain(name: str, fallback: str) -> str:
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    made = _OTHER.sub("_", ascii_only).strip("_") if _OTHER.search(name) else name
+    if not made or not made[0].isalpha():
+        made = f"{fallback}{made}"
+    return made
+
+
+def whole_numbers(value: Any, n: int) -> tuple[int, ...]:
+    """An attribute of `n` numbers, rounded to integers; empty for anything else."""
+    if not isinstance(value, (tuple, list)) or len(value) != n:
+        return ()
+    if not all(isinstance(x, (int, float)) and abs(x) < 1e9 for x in value):  # also excludes NaN
+        return ()
+    return tuple(round(x) for x in value)

@@ -1,1 +1,0 @@
-"""Compiled loops of the search for orders; see `jtgpu.util.loops`."""
