@@ -12,8 +12,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import (
     ArgumentError,
@@ -36,6 +35,7 @@ from .errors import (
     UnknownSuffix,
     UnknownVariable,
 )
+from .util.late_imports import public_names
 from .util.version import __version__
 
 if TYPE_CHECKING:
@@ -60,110 +60,23 @@ if TYPE_CHECKING:
     from .serve.widget import widget
 
 __all__ = [
-    "ArgumentError",
-    "BackendUnavailable",
-    "BayesianNetwork",
-    "CasePosteriors",
-    "Conditional",
-    "Cost",
-    "DataError",
-    "DiscreteModel",
-    "EvidenceError",
-    "Factor",
-    "FileError",
-    "FormatError",
-    "ImpossibleEvidence",
-    "Joint",
-    "JtgpuError",
-    "JunctionTree",
-    "JunctionTreeClassifier",
-    "MarkovNetwork",
-    "MissingFileError",
-    "NetworkError",
-    "NetworkPlan",
-    "OrderError",
-    "OutputExists",
-    "ParseError",
-    "Plan",
-    "PlanError",
-    "PlanFileError",
-    "Posterior",
-    "Posteriors",
-    "RowReport",
-    "Session",
-    "TableTooLarge",
-    "UnknownState",
-    "UnknownSuffix",
-    "UnknownVariable",
-    "__version__",
-    "draw",
-    "from_networkx",
-    "from_pgmpy",
-    "from_pyagrum",
-    "graphs",
-    "learn",
-    "load",
-    "network",
-    "networks",
-    "normalize_rows",
-    "read",
-    "read_evidence",
-    "screen",
-    "series",
-    "to_pgmpy",
-    "to_pyagrum",
-    "widget",
+    "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
+    "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "ImpossibleEvidence", "Joint",
+    "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork", "MissingFileError", "NetworkError",
+    "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior",
+    "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable",
+    "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network",
+    "networks", "normalize_rows", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget",
     "write",
-]
-
-_PACKAGES = (
-    "cases", "cluster", "compat", "draw", "errors", "formats", "graphs", "interop", "learn", "screen", "series",
-    "serve",
-)  # fmt: skip
+]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
-_LAZY = {
-    "BayesianNetwork": "model.network",
-    "Cost": "plans.plan",
-    "DiscreteModel": "model.discrete",
-    "Factor": "model.discrete",
-    "MarkovNetwork": "model.markov",
-    "RowReport": "model.cpts",
-    "normalize_rows": "model.cpts",
-    "JunctionTree": "inference.tree",
-    "NetworkPlan": "inference.network_plan",
-    "Plan": "plans.plan",
-    "CasePosteriors": "inference.results.marginals",
-    "Conditional": "inference.results.tables",
-    "Joint": "inference.results.tables",
-    "JunctionTreeClassifier": "learn.classifier",
-    "Posterior": "inference.results.marginals",
-    "Posteriors": "inference.results.marginals",
-    "Session": "inference.session",
-    "from_networkx": "interop",
-    "from_pgmpy": "interop",
-    "from_pyagrum": "interop",
-    "network": "model.quick",
-    "to_pgmpy": "interop",
-    "to_pyagrum": "interop",
-    "load": "formats",
-    "networks": "formats",
-    "read": "formats",
-    "read_evidence": "formats",
-    "widget": "serve.widget",
-    "write": "formats",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f".{name}", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_PACKAGES})
+__getattr__, __dir__ = public_names(__name__, {
+    "formats": "load networks read read_evidence write", "inference.network_plan": "NetworkPlan",
+    "inference.results.marginals": "CasePosteriors Posterior Posteriors",
+    "inference.results.tables": "Conditional Joint", "inference.session": "Session", "inference.tree": "JunctionTree",
+    "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
+    "learn.classifier": "JunctionTreeClassifier", "model.cpts": "RowReport normalize_rows",
+    "model.discrete": "DiscreteModel Factor", "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
+    "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
+}, "cases cluster compat draw errors formats graphs interop learn screen series serve")  # fmt: skip

@@ -122,4 +122,3 @@ def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> lis
     return list(line_cases(place, net))
 
 
-__all__ = ["Case", "parse_evidence", "read_evidence", "read_evidence_cases", "read_query"]

@@ -7,8 +7,9 @@ backend ``"jtgpu"``.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from . import published
@@ -17,23 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BetweennessPosterior", "betweenness", "betweenness_posterior", "published"]
 
-# imported on first use
-_LAZY = {
-    "betweenness": "centrality",
-    "BetweennessPosterior": "posterior",
-    "betweenness_posterior": "posterior",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "published":
-        return importlib.import_module(".published", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = public_names(__name__, {
+    "centrality": "betweenness", "posterior": "BetweennessPosterior betweenness_posterior",
+}, "published")  # fmt: skip

@@ -8,8 +8,9 @@ system that samples orders, for comparison.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from . import published
@@ -27,42 +28,16 @@ if TYPE_CHECKING:
     from .structure_learner import StructureLearner
 
 __all__ = [
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior", "published",
-    "score_table", "structure",
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable",
+    "Structure", "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior",
+    "published", "score_table", "structure",
 ]  # fmt: skip
 
-# imported on first use
-_LAZY = {
-    "Discretiser": "discretisation",
-    "Fit": "parameters.result",
-    "JunctionTreeClassifier": "classifier",
-    "Online": "parameters.online",
-    "PredictiveCheck": "parameters.online",
-    "ScoreRule": "dags.scores.rules",
-    "ScoreTable": "dags.scores.score_table",
-    "Structure": "dags.search.structure",
-    "StructureLearner": "structure_learner",
-    "StructurePosterior": "dags.posterior.result",
-    "check": "parameters.online",
-    "discretise": "discretisation",
-    "fit": "parameters.fit",
-    "load": "dags.posterior.load",
-    "posterior": "dags.posterior.posterior",
-    "score_table": "dags.scores.score_table",
-    "structure": "dags.search.structure",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "published":
-        return importlib.import_module(".published", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = public_names(__name__, {
+    "classifier": "JunctionTreeClassifier", "dags.posterior.load": "load", "dags.posterior.posterior": "posterior",
+    "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
+    "dags.scores.score_table": "ScoreTable score_table", "dags.search.structure": "Structure structure",
+    "discretisation": "Discretiser discretise", "parameters.fit": "fit",
+    "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
+    "structure_learner": "StructureLearner",
+}, "published")  # fmt: skip

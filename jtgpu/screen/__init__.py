@@ -6,8 +6,9 @@ states, of numbers and of both, with missing cells. `surprise` ranks rows by the
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from . import published
@@ -17,25 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KNNWeight", "Outliers", "published", "surprise", "top_outliers", "weights"]
 
-# imported on first use
-_LAZY = {
-    "KNNWeight": "estimator",
-    "Outliers": "outliers",
-    "surprise": "reference",
-    "top_outliers": "outliers",
-    "weights": "outliers",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "published":
-        return importlib.import_module(".published", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = public_names(__name__, {
+    "estimator": "KNNWeight", "outliers": "Outliers top_outliers weights", "reference": "surprise",
+}, "published")  # fmt: skip

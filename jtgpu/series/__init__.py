@@ -7,8 +7,9 @@ earlier times matter, `ar` fits autoregressive models, and `whiten` gives their 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from . import published
@@ -19,41 +20,11 @@ if TYPE_CHECKING:
     from .workers import autocovariance
 
 __all__ = [
-    "Autoregression",
-    "Predictors",
-    "ar",
-    "autocovariance",
-    "lag_parents",
-    "levinson",
-    "published",
-    "solve_toeplitz",
-    "two_slices",
-    "whiten",
-]
+    "Autoregression", "Predictors", "ar", "autocovariance", "lag_parents", "levinson", "published", "solve_toeplitz",
+    "two_slices", "whiten",
+]  # fmt: skip
 
-# imported on first use
-_LAZY = {
-    "Autoregression": "autoregression",
-    "Predictors": "toeplitz",
-    "ar": "autoregression",
-    "autocovariance": "workers",
-    "lag_parents": "slices",
-    "levinson": "toeplitz",
-    "solve_toeplitz": "toeplitz",
-    "two_slices": "slices",
-    "whiten": "whitening",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "published":
-        return importlib.import_module(".published", __name__)
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = public_names(__name__, {
+    "autoregression": "Autoregression ar", "slices": "lag_parents two_slices",
+    "toeplitz": "Predictors levinson solve_toeplitz", "whitening": "whiten", "workers": "autocovariance",
+}, "published")  # fmt: skip

@@ -1,4 +1,6 @@
-"""The imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
+"""Imports on first use: of a package's public names, and of higher layers.
+
+All other modules of jtgpu import from their own layer or a lower one.
 
 Some methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
 ``tree.predict_proba()`` (with ``tree.predict()``, and on a cluster), ``tree.serve()``, ``_repr_html_()``, and
@@ -8,6 +10,8 @@ that only reads networks never imports the engine.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +27,29 @@ MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "html": "draw.html", "serving": "serve", "structures": "draw.structures",
 }  # fmt: skip
+
+
+def public_names(
+    package: str, homes: Mapping[str, str], modules: str = ""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package that imports its public names on first use."""
+    # homes: a module of the package -> the names that it defines, separated by spaces
+    # modules: public modules of the package, separated by spaces
+    home = {name: module for module, names in homes.items() for name in names.split()}
+    public = modules.split()
+
+    def get(name: str) -> Any:
+        if name in public:
+            return import_module(f".{name}", package)
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = vars(sys.modules[package])[name] = getattr(import_module(f".{home[name]}", package), name)
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*sys.modules[package].__all__, *home, *public})
+
+    return get, listed
 
 
 def planning() -> Any:
