@@ -223,7 +223,7 @@ def _command(*words: str) -> str:
 OF_OTHER_COMMANDS = {
     "numba", "llvmlite", "networkx", "scipy", "pydantic", "rich", "pandas", "pyarrow", "narwhals", "platformdirs",
     "ray", "jtgpu.cases.files", "jtgpu.cluster", "jtgpu.learn.classifier", "jtgpu.compat", "jtgpu.cli.batch",
-    "jtgpu.cli.time",
+    "jtgpu.cli.speed",
     "jtgpu.timing", "jtgpu.formats.bif", "jtgpu.formats.evidence_files", "jtgpu.formats.conversion",
 }  # fmt: skip
 

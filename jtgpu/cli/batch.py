@@ -28,11 +28,11 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
+from ..util.arguments import Option
 from ..util.text_table import printable as shown
-from .completion import complete_targets
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, read_network, split_names
-from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, File, Force, Json, Without, one_of
+from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, File, Force, Json, Without
 from .planning import COMPILING, PlanOptions, RunOptions
 from .tables import is_shown, status
 
@@ -48,70 +48,44 @@ Names = list[str] | None
 class TableQueryOptions:
     """The results to compute for every case."""
 
-    targets: Annotated[
-        Names,
-        typer.Option(
-            "-t", "--target", metavar="A,B", show_default=False, autocompletion=complete_targets,
-            help="Variables to compute. Repeatable. Default: all that are not evidence.",
-        ),
-    ] = None  # fmt: skip
-    evidence_columns: Annotated[
-        Names,
-        typer.Option(
-            "--evidence-columns", metavar="A,B", show_default=False, autocompletion=complete_targets,
-            help="Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
-        ),
-    ] = None  # fmt: skip
-    keep: Annotated[Names, typer.Option("--keep", metavar="A,B", help="Columns to copy to the output. Repeatable.")] = (
-        None
-    )
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Write the most probable state instead of probabilities.")
-    ] = False
-    log_evidence: Annotated[bool, typer.Option("--log-evidence", help="Add a column with ln P(evidence).")] = False
-    conflict: Annotated[
-        bool, typer.Option("--conflict", help="Add a column with the conflict measure of the case's evidence.")
-    ] = False
-    mpe: Annotated[
-        bool, typer.Option("--mpe", help="Add each target's state in the most probable explanation, and its ln P.")
-    ] = False
-    on_error: Annotated[
-        str,
-        typer.Option(
-            "--on-error", metavar="error|flag", callback=one_of("error", "flag"),
-            help="Stop at the first invalid row, or write the reason into the column 'error'.",
-        ),
-    ] = "error"  # fmt: skip
+    targets: Annotated[Names, Option(
+        "-t, --target A,B", "Variables to compute. Repeatable. Default: all that are not evidence.", complete="targets",
+    )] = None
+    evidence_columns: Annotated[Names, Option(
+        "--evidence-columns A,B",
+        "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
+        complete="targets",
+    )] = None
+    keep: Annotated[Names, Option("--keep A,B", "Columns to copy to the output. Repeatable.")] = None
+    labels: Annotated[bool, Option("--labels", "Write the most probable state instead of probabilities.")] = False
+    log_evidence: Annotated[bool, Option("--log-evidence", "Add a column with ln P(evidence).")] = False
+    conflict: Annotated[bool, Option(
+        "--conflict", "Add a column with the conflict measure of the case's evidence.",
+    )] = False
+    mpe: Annotated[bool, Option(
+        "--mpe", "Add each target's state in the most probable explanation, and its ln P.",
+    )] = False
+    on_error: Annotated[str, Option(
+        "--on-error error|flag", "Stop at the first invalid row, or write the reason into the column 'error'.",
+        choices=("error", "flag"),
+    )] = "error"
 
 
 @dataclass(frozen=True)
 class CsvOptions:
     """How CSV files are written."""
 
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C", rich_help_panel=CSV, show_default=False,
-            help="Column separator of the cases, or the word tab. Default: detected.",
-        ),
-    ] = None  # fmt: skip
-    quote: Annotated[
-        str,
-        typer.Option(
-            metavar="C", rich_help_panel=CSV, help="Quote character of the cases; none if quotes are ordinary text."
-        ),
-    ] = '"'
-    encoding: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=CSV, help="Text encoding of the cases.")] = (
-        "utf-8"
-    )
-    na_values: Annotated[
-        Names,
-        typer.Option(
-            "--na-values", metavar="WORD", rich_help_panel=CSV, show_default=False,
-            help="Word that means a missing cell, unless it is a state. Repeatable. Default: NA, N/A, NaN, None, null "
-            "and the others of pandas.read_csv. Empty cells are always missing.",
-        ),
-    ] = None  # fmt: skip
+    delimiter: Annotated[str | None, Option(
+        "--delimiter C", "Column separator of the cases, or the word tab. Default: detected.", panel=CSV,
+    )] = None
+    quote: Annotated[str, Option(
+        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel=CSV,
+    )] = '"'
+    encoding: Annotated[str, Option("--encoding NAME", "Text encoding of the cases.", panel=CSV)] = "utf-8"
+    na_values: Annotated[Names, Option(
+        "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Default: NA, N/A, NaN, "
+        "None, null and the others of pandas.read_csv. Empty cells are always missing.", panel=CSV,
+    )] = None
     escape_formulas: EscapeFormulas = False
 
     def dialect(self) -> CsvDialect:
@@ -134,24 +108,16 @@ CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that
 class OutputOptions:
     """How the results are written."""
 
-    resume: Annotated[bool, typer.Option("--resume", rich_help_panel=OUTPUT, help="Continue an interrupted run.")] = (
-        False
-    )
+    resume: Annotated[bool, Option("--resume", "Continue an interrupted run.", panel=OUTPUT)] = False
     force: Force = False
-    compression: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=OUTPUT, show_default=False, callback=one_of(*COMPRESSIONS),
-            help="Compression of a Parquet output: snappy, zstd, lz4, gzip, brotli, none. Default: snappy.",
-        ),
-    ] = None  # fmt: skip
-    chunk: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", rich_help_panel=RUNNING, show_default=False,
-            help="Approximate number of cases per chunk. Default: some tens of MB.",
-        ),
-    ] = None  # fmt: skip
+    compression: Annotated[str | None, Option(
+        "--compression NAME",
+        "Compression of a Parquet output: snappy, zstd, lz4, gzip, brotli, none. Default: snappy.",
+        choices=COMPRESSIONS, panel=OUTPUT,
+    )] = None
+    chunk: Annotated[int | None, Option(
+        "--chunk N", "Approximate number of cases per chunk. Default: some tens of MB.", least=1, panel=RUNNING,
+    )] = None
 
     def file_options(self, csv: CsvOptions, threads: int | None, part_rows: int | None = None) -> FileOptions:
         """The options as `jtgpu.cases` takes them."""
@@ -166,20 +132,13 @@ class ClusterOptions:
     """Which cluster computes, and how the work is divided."""
 
     cluster: ClusterAddress = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", rich_help_panel=CLUSTER, show_default=False,
-            help="Number of workers on the cluster. Default: as many as fit.",
-        ),
-    ] = None  # fmt: skip
-    part_rows: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", rich_help_panel=CLUSTER, show_default=False,
-            help="Approximate number of cases that a worker processes at a time. Default: up to a million.",
-        ),
-    ] = None  # fmt: skip
+    workers: Annotated[int | None, Option(
+        "--workers N", "Number of workers on the cluster. Default: as many as fit.", least=1, panel=CLUSTER,
+    )] = None
+    part_rows: Annotated[int | None, Option(
+        "--part-rows N", "Approximate number of cases that a worker processes at a time. Default: up to a million.",
+        least=1, panel=CLUSTER,
+    )] = None
 
     def check(self, run: RunOptions) -> None:
         """Raise `typer.BadParameter` for options that exclude each other."""
@@ -206,23 +165,14 @@ EXAMPLES = (
 @command
 def batch(  # noqa: PLR0913 (a Typer command)
     file: File,
-    cases: Annotated[
-        str,
-        typer.Argument(
-            metavar="CASES",
-            help="CSV (plain, .gz, .zst) or Parquet file, one case per row; on a cluster also a folder, a glob pattern "
-            "or a URI.",
-        ),
-    ],
-    output: Annotated[
-        str,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="OUT",
-            help="Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.",
-        ),
-    ],
+    cases: Annotated[str, Option(
+        "CASES", "CSV (plain, .gz, .zst) or Parquet file, one case per row; on a cluster also a folder, a glob pattern "
+        "or a URI.",
+    )],
+    output: Annotated[str, Option(
+        "-o, --output OUT",
+        "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.",
+    )],
     *,
     query: TableQueryOptions,
     csv: CsvOptions,

@@ -1,8 +1,9 @@
-"""The Typer application. Each command is a module of this folder, imported when the command runs."""
+"""The Typer application. Each command is a function of a module of this folder, imported when the command runs."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from .coercion import coerce_plain_values
 
 QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
 
-# command (a function of the module of this name) -> its panel and line in `jtgpu --help`, the first of its docstring
+# command, a function of this name -> its panel and line in `jtgpu --help`, the first of its docstring
 COMMANDS = {
     "query": (QUERIES, "Compute posterior probabilities given evidence, and queries in text form."),
     "mpe": (QUERIES, "Find the most probable configuration given evidence, or the K most probable ones."),
@@ -36,6 +37,23 @@ COMMANDS = {
     "warmup": (SPEED, "Compile the loops of the CPU backend before the first query, for container images."),
     "tune": (SPEED, "Measure which engine or kernel configuration is fastest on this GPU."),
 }
+
+# modules of several commands; the others have the name of their command
+_MODULES = {
+    "mpe": "explain", "voi": "explain", "sensitivity": "explain", "convert": "export", "show": "export",
+    "screen": "preprocess", "whiten": "preprocess", "time": "speed", "tune": "speed", "warmup": "speed",
+}  # fmt: skip
+
+
+def module_of(name: str) -> Any:
+    """The module of a command, imported."""
+    return importlib.import_module(f".{_MODULES.get(name, name)}", __package__)
+
+
+def examples_of(name: str) -> list[str]:
+    """The examples of a command: those lines of its module that begin with it."""
+    return [line for line in getattr(module_of(name), "EXAMPLES", ()) if line.split()[1] == name]
+
 
 PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lists the options of planning
 
@@ -111,21 +129,22 @@ class CommandOnDemand(TyperCommand):
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         """Return the context of the command; it runs the command's function, not this placeholder's."""
-        module = importlib.import_module(f".{self.name}", __package__)
+        name = str(self.name)
+        function = getattr(module_of(name), name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-        alone.command(self.name, cls=_Command, epilog=_examples(module))(getattr(module, str(self.name)))
+        alone.command(name, cls=_Command, epilog=_epilog(name, function))(function)
         command = typer.main.get_command(alone)
-        args = _without_aliases(list(args), ALIASES.get(str(self.name), {}))
+        args = _without_aliases(list(args), ALIASES.get(name, {}))
         if extra.get("resilient_parsing") and args and args[-1].startswith("-"):
             args.pop()  # the option whose value the shell completes
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
-def _examples(module: Any) -> str | None:
-    """The examples of a command, one per line."""
-    found = getattr(module, "EXAMPLES", ())
-    lines = ["Examples:", *(f"  {line}" for line in found)] if found else []
-    if module.__name__.rpartition(".")[2] not in PLANNERS and {"PlanOptions", "SlicedPlanOptions"} & {*vars(module)}:
+def _epilog(name: str, function: Any) -> str | None:
+    """The examples of a command, one per line, and where the options of planning are."""
+    examples = examples_of(name)
+    lines = ["Examples:", *(f"  {line}" for line in examples)] if examples else []
+    if name not in PLANNERS and "order_seed" in inspect.signature(function).parameters:
         lines.append("Options of planning, such as --order, --memory-limit and --plan: jtgpu plan --help")
     return "\n\n".join(lines) or None
 

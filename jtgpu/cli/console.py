@@ -28,8 +28,8 @@ from ..errors import (
     TableTooLarge,
 )
 from ..util.text_table import printable as shown
+from . import INTERRUPTED, raise_on_interrupt
 from .options import expand_groups
-from .process import INTERRUPTED, raise_on_interrupt
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's spelling of options in messages, and that of the command line

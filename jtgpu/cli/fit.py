@@ -16,15 +16,15 @@ from ..errors import JtgpuError, OutputExists
 from ..formats import save_text, writer_of
 from ..formats.conversion import carry
 from ..model.network import BayesianNetwork
+from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
+from . import INTERRUPTED, terminable
 from .batch import ClusterOptions, CsvInput
-from .completion import complete_targets
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, read_network, split_names
-from .options import OUTPUT, File, Force, Json, Without, one_of
+from .options import OUTPUT, File, Force, Json, Without
 from .planning import RunOptions
-from .process import INTERRUPTED, terminable
 from .tables import status
 
 if TYPE_CHECKING:
@@ -42,79 +42,42 @@ Names = list[str] | None
 class DataOptions:
     """How the cases are read."""
 
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", rich_help_panel=DATA, show_default=False, help="Column of case weights."),
-    ] = None
-    missing: Annotated[
-        str,
-        typer.Option(
-            "--missing", "--incomplete", metavar="HOW", rich_help_panel=DATA,
-            callback=one_of("em", "error", "drop", "available"),
-            help="Rows with missing cells: em uses them exactly, error, drop, or available counts each table over its "
-            "complete rows.",
-        ),
-    ] = "em"  # fmt: skip
-    states: Annotated[
-        str | None,
-        typer.Option(
-            "--states", metavar="given|data", rich_help_panel=DATA, show_default=False,
-            callback=one_of("given", "data"),
-            help="States of the network, or those in the data, sorted. Default: given; data with --bins.",
-        ),
-    ] = None  # fmt: skip
-    bins: Annotated[
-        int | None,
-        typer.Option(
-            min=2, metavar="N", rich_help_panel=DATA, show_default=False,
-            help="Make N intervals of each column of more different numbers.",
-        ),
-    ] = None  # fmt: skip
-    chunk: Annotated[
-        int, typer.Option(min=1, metavar="N", rich_help_panel=DATA, help="Rows that are read at a time.")
-    ] = 100_000
+    weights: Annotated[str | None, Option("--weights COLUMN", "Column of case weights.", panel=DATA)] = None
+    missing: Annotated[str, Option(
+        "--missing, --incomplete HOW", "Rows with missing cells: em uses them exactly, error, drop, or available "
+        "counts each table over its complete rows.", choices=("em", "error", "drop", "available"), panel=DATA,
+    )] = "em"
+    states: Annotated[str | None, Option(
+        "--states given|data",
+        "States of the network, or those in the data, sorted. Default: given; data with --bins.",
+        choices=("given", "data"), panel=DATA,
+    )] = None
+    bins: Annotated[int | None, Option(
+        "--bins N", "Make N intervals of each column of more different numbers.", least=2, panel=DATA,
+    )] = None
+    chunk: Annotated[int, Option("--chunk N", "Rows that are read at a time.", least=1, panel=DATA)] = 100_000
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """What is estimated."""
 
-    prior: Annotated[
-        str,
-        typer.Option(
-            metavar="P", rich_help_panel=MODEL,
-            help="Added to each count: a number, bdeu:ESS, or net:ESS (the network's distribution). 0: maximum "
-            "likelihood.",
-        ),
-    ] = "1"  # fmt: skip
-    hidden: Annotated[
-        Names,
-        typer.Option(
-            "--hidden", metavar="NAME[=N]", rich_help_panel=MODEL, show_default=False,
-            help="Variable without a column, and its number of states. Repeatable.",
-        ),
-    ] = None  # fmt: skip
-    fixed: Annotated[
-        Names,
-        typer.Option(
-            "--fixed", metavar="A,B", rich_help_panel=MODEL, show_default=False, autocompletion=complete_targets,
-            help="Variables whose tables stay those of the network. Repeatable.",
-        ),
-    ] = None  # fmt: skip
-    tie: Annotated[
-        Names,
-        typer.Option(
-            "--tie", metavar="A,B", rich_help_panel=MODEL, show_default=False,
-            help="Variables that share one table. Repeatable.",
-        ),
-    ] = None  # fmt: skip
-    zeros: Annotated[
-        str,
-        typer.Option(
-            metavar="keep|free", rich_help_panel=MODEL, callback=one_of("keep", "free"),
-            help="With --start given: whether zeros of the network stay.",
-        ),
-    ] = "keep"  # fmt: skip
+    prior: Annotated[str, Option(
+        "--prior P",
+        "Added to each count: a number, bdeu:ESS, or net:ESS (the network's distribution). 0: maximum likelihood.",
+        panel=MODEL,
+    )] = "1"
+    hidden: Annotated[Names, Option(
+        "--hidden NAME[=N]", "Variable without a column, and its number of states. Repeatable.", panel=MODEL,
+    )] = None
+    fixed: Annotated[Names, Option(
+        "--fixed A,B", "Variables whose tables stay those of the network. Repeatable.", complete="targets", panel=MODEL,
+    )] = None
+    tie: Annotated[Names, Option("--tie A,B", "Variables that share one table. Repeatable.", panel=MODEL)] = None
+    zeros: Annotated[str, Option(
+        "--zeros keep|free", "With --start given: whether zeros of the network stay.", choices=("keep", "free"),
+        panel=MODEL,
+    )] = "keep"
 
     def keywords(self, variables: Sequence[str]) -> dict[str, Any]:
         """The keywords of `jtgpu.learn.fit`."""
@@ -138,38 +101,23 @@ class ModelOptions:
 class EmOptions:
     """How EM runs."""
 
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW", rich_help_panel=EM, callback=one_of("auto", "given", "counts", "uniform", "random"),
-            help="Where EM starts: auto (counts, random tables of hidden variables), given (the network), counts, "
-            "uniform, random.",
-        ),
-    ] = "auto"  # fmt: skip
-    restarts: Annotated[
-        int, typer.Option(min=1, metavar="N", rich_help_panel=EM, help="Number of starts; the best result counts.")
-    ] = 1
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", rich_help_panel=EM, help="Random seed.")] = 0
-    iterations: Annotated[
-        int, typer.Option(min=1, metavar="N", rich_help_panel=EM, help="Passes over the cases, at most.")
-    ] = 200
-    tolerance: Annotated[
-        float,
-        typer.Option(min=0.0, metavar="X", rich_help_panel=EM, help="Relative change of the objective that ends EM."),
-    ] = 1e-7
-    accelerate: Annotated[
-        bool, typer.Option("--accelerate/--no-accelerate", rich_help_panel=EM, help="Extrapolate where that helps.")
-    ] = True
-    step: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X", rich_help_panel=EM, show_default=False,
-            help="Stepwise EM: one pass, tables updated after each chunk; 0.5 < X <= 1.",
-        ),
-    ] = None  # fmt: skip
-    errors: Annotated[
-        bool, typer.Option("--errors", rich_help_panel=EM, help="Compute standard errors, for --report and --json.")
-    ] = False
+    start: Annotated[str, Option(
+        "--start HOW", "Where EM starts: auto (counts, random tables of hidden variables), given (the network), "
+        "counts, uniform, random.", choices=("auto", "given", "counts", "uniform", "random"), panel=EM,
+    )] = "auto"
+    restarts: Annotated[int, Option("--restarts N", "Number of starts; the best result counts.", least=1, panel=EM)] = 1
+    seed: Annotated[int, Option("--seed N", "Random seed.", least=0, panel=EM)] = 0
+    iterations: Annotated[int, Option("--iterations N", "Passes over the cases, at most.", least=1, panel=EM)] = 200
+    tolerance: Annotated[float, Option(
+        "--tolerance X", "Relative change of the objective that ends EM.", least=0.0, panel=EM,
+    )] = 1e-7
+    accelerate: Annotated[bool, Option(
+        "--accelerate/--no-accelerate", "Extrapolate where that helps.", panel=EM,
+    )] = True
+    step: Annotated[float | None, Option(
+        "--step X", "Stepwise EM: one pass, tables updated after each chunk; 0.5 < X <= 1.", panel=EM,
+    )] = None
+    errors: Annotated[bool, Option("--errors", "Compute standard errors, for --report and --json.", panel=EM)] = False
 
 
 def _number_or_text(text: str) -> float | str:
@@ -190,21 +138,10 @@ EXAMPLES = (
 @command
 def fit(  # noqa: PLR0913 (a Typer command)
     file: File,
-    cases: Annotated[
-        list[str],
-        typer.Argument(metavar="CASES...", help="CSV (plain, .gz, .zst) or Parquet files, or folders of them."),
-    ],
-    output: Annotated[
-        str,
-        typer.Option("-o", "--output", metavar="OUT", help="Network file to write; the suffix selects the format."),
-    ],
-    report: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", rich_help_panel=OUTPUT, show_default=False, help="Write a report as JSON."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", rich_help_panel=OUTPUT, help="Continue an interrupted run.")
-    ] = False,
+    cases: Annotated[list[str], Option("CASES...", "CSV (plain, .gz, .zst) or Parquet files, or folders of them.")],
+    output: Annotated[str, Option("-o, --output OUT", "Network file to write; the suffix selects the format.")],
+    report: Annotated[str | None, Option("--report PATH", "Write a report as JSON.", panel=OUTPUT)] = None,
+    resume: Annotated[bool, Option("--resume", "Continue an interrupted run.", panel=OUTPUT)] = False,
     force: Force = False,
     *,
     model: ModelOptions,

@@ -24,10 +24,10 @@ from ..formats.comments import Comments, find_comments
 from ..model.cpts import RowReport
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
+from ..util.arguments import Option
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
 from ..util.version import __version__
-from .completion import complete_networks
 from .console import command, print_json
 from .networks import warn_of_repairs
 from .options import FILE_HELP, Json
@@ -209,13 +209,10 @@ def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
 
 @command
 def info(
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help=FILE_HELP, autocompletion=complete_networks)
-    ] = None,
-    system: Annotated[
-        bool,
-        typer.Option("--system", help="Report versions, processors, GPUs, caches and missing packages instead."),
-    ] = False,
+    file: Annotated[str | None, Option("FILE", FILE_HELP, complete="networks")] = None,
+    system: Annotated[bool, Option(
+        "--system", "Report versions, processors, GPUs, caches and missing packages instead.",
+    )] = False,
     json: Json = False,
 ) -> None:
     """Inspect a network file and report anything repaired while reading.

@@ -18,6 +18,7 @@ from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.search.structure import Structure, structure
+from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput, CsvOptions
@@ -135,18 +136,10 @@ EXAMPLES = (
 
 T = TypeVar("T")
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="CSV or Parquet file: one column for each variable.")]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="PATH",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="Network file to write; the suffix selects the format.",
-    ),
-]
+Data = Annotated[str, Option("DATA", "CSV or Parquet file: one column for each variable.")]
+Output = Annotated[str | None, Option(
+    "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT,
+)]
 
 
 @command

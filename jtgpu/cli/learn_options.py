@@ -15,8 +15,9 @@ from ..learn.dags.scores.coded import MISSING_CHOICES
 from ..learn.dags.scores.rules import SCORES
 from ..learn.dags.search.structure import METHODS
 from ..model.network import BayesianNetwork
+from ..util.arguments import Option
 from .networks import check_output, read_network, split_names
-from .options import RUNNING, ClusterAddress, Devices, MemoryLimit, Progress, Threads, one_of
+from .options import RUNNING, ClusterAddress, Devices, MemoryLimit, Progress, Threads
 
 CONSTRAINTS, UNCERTAINTY = "Constraints", "Uncertainty: probabilities of the arcs"
 ALL_METHODS = tuple(dict.fromkeys(METHODS + POSTERIOR_METHODS))
@@ -54,51 +55,32 @@ def _threshold(text: str | None) -> str | None:
 class ModelOptions:
     """What is learned."""
 
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", callback=one_of(*ALL_METHODS),
-            help=f"Of the best graph: {', '.join(METHODS)}. Of probabilities: {', '.join(POSTERIOR_METHODS)}.",
-        ),
-    ] = "auto"  # fmt: skip
-    score: Annotated[
-        str, typer.Option(metavar="NAME", callback=one_of(*SCORES), help=f"One of {', '.join(SCORES)}.")
-    ] = "bdeu"
-    ess: Annotated[float, typer.Option(metavar="X", help="Equivalent sample size of bdeu and bds.")] = 1.0
-    prior: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", callback=one_of("uniform", "fair", "order"),
-            help="Prior weights of graphs: uniform, fair, or order (probabilities only).",
-        ),
-    ] = "uniform"  # fmt: skip
-    max_parents: Annotated[int, typer.Option(metavar="N", min=0, help="Most parents.")] = 4
-    candidates: Annotated[
-        str,
-        typer.Option(
-            metavar="N|all", callback=_candidates,
-            help="Candidate parents of each variable: more take longer. auto: 16, of chains 12, or as memory allows.",
-        ),
-    ] = "auto"  # fmt: skip
-    missing: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW", callback=one_of(*MISSING_CHOICES),
-            help="Rows with missing cells: error, drop, or available (with --score bic: each family by its known "
-            "rows).",
-        ),
-    ] = "error"  # fmt: skip
-    states: Annotated[
-        str,
-        typer.Option(
-            metavar="NET|data", help="Network file that declares the variables and states, or data: those that occur."
-        ),
-    ] = "data"
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of searches and chains.")] = 0
-    start: Annotated[
-        str | None,
-        typer.Option(metavar="NET", show_default=False, help="Network file with the graph to start from."),
-    ] = None
+    method: Annotated[str, Option(
+        "--method NAME", f"Of the best graph: {', '.join(METHODS)}. Of probabilities: {', '.join(POSTERIOR_METHODS)}.",
+        choices=ALL_METHODS,
+    )] = "auto"
+    score: Annotated[str, Option("--score NAME", f"One of {', '.join(SCORES)}.", choices=SCORES)] = "bdeu"
+    ess: Annotated[float, Option("--ess X", "Equivalent sample size of bdeu and bds.")] = 1.0
+    prior: Annotated[str, Option(
+        "--prior NAME", "Prior weights of graphs: uniform, fair, or order (probabilities only).",
+        choices=("uniform", "fair", "order"),
+    )] = "uniform"
+    max_parents: Annotated[int, Option("--max-parents N", "Most parents.", least=0)] = 4
+    candidates: Annotated[str, Option(
+        "--candidates N|all",
+        "Candidate parents of each variable: more take longer. auto: 16, of chains 12, or as memory allows.",
+        check=_candidates,
+    )] = "auto"
+    missing: Annotated[str, Option(
+        "--missing HOW",
+        "Rows with missing cells: error, drop, or available (with --score bic: each family by its known rows).",
+        choices=MISSING_CHOICES,
+    )] = "error"
+    states: Annotated[str, Option(
+        "--states NET|data", "Network file that declares the variables and states, or data: those that occur.",
+    )] = "data"
+    seed: Annotated[int, Option("--seed N", "Random seed of searches and chains.", least=0)] = 0
+    start: Annotated[str | None, Option("--start NET", "Network file with the graph to start from.")] = None
 
     def declared(self) -> BayesianNetwork | None:
         """The network that declares the states."""
@@ -125,38 +107,24 @@ def _network(file: str) -> BayesianNetwork:
 class ConstraintOptions:
     """Which graphs are possible."""
 
-    forbid: Annotated[
-        Texts,
-        typer.Option(
-            metavar="A,B", rich_help_panel=CONSTRAINTS, show_default=False,
-            help="The graph must not have the arc from A to B. Repeatable.",
-        ),
-    ] = None  # fmt: skip
-    require: Annotated[
-        Texts,
-        typer.Option(
-            metavar="A,B", rich_help_panel=CONSTRAINTS, show_default=False,
-            help="The graph must have the arc from A to B. Repeatable.",
-        ),
-    ] = None  # fmt: skip
-    tier: Annotated[
-        Texts,
-        typer.Option(
-            metavar="A,B,...", rich_help_panel=CONSTRAINTS, show_default=False,
-            help="Variables of a tier: no arc points from a later --tier to an earlier one. Repeatable.",
-        ),
-    ] = None  # fmt: skip
-    tiers: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=CONSTRAINTS, show_default=False,
-            help="Text file with a tier on each line: names separated by commas; # begins a comment.",
-        ),
-    ] = None  # fmt: skip
-    within_tiers: Annotated[
-        bool,
-        typer.Option(rich_help_panel=CONSTRAINTS, help="Whether arcs between variables of the same tier are possible."),
-    ] = True
+    forbid: Annotated[Texts, Option(
+        "--forbid A,B", "The graph must not have the arc from A to B. Repeatable.", panel=CONSTRAINTS,
+    )] = None
+    require: Annotated[Texts, Option(
+        "--require A,B", "The graph must have the arc from A to B. Repeatable.", panel=CONSTRAINTS,
+    )] = None
+    tier: Annotated[Texts, Option(
+        "--tier A,B,...", "Variables of a tier: no arc points from a later --tier to an earlier one. Repeatable.",
+        panel=CONSTRAINTS,
+    )] = None
+    tiers: Annotated[Path | None, Option(
+        "--tiers FILE", "Text file with a tier on each line: names separated by commas; # begins a comment.",
+        panel=CONSTRAINTS,
+    )] = None
+    within_tiers: Annotated[bool, Option(
+        "--within-tiers/--no-within-tiers", "Whether arcs between variables of the same tier are possible.",
+        panel=CONSTRAINTS,
+    )] = True
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
         """Keywords of `jtgpu.learn.structure` and `jtgpu.learn.posterior`."""
@@ -192,85 +160,45 @@ def _arcs(given: Sequence[str] | None, names: Sequence[str], option: str) -> lis
 class PosteriorOptions:
     """What to compute and write about the probabilities of arcs."""
 
-    edges: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="CSV", rich_help_panel=UNCERTAINTY, show_default=False,
-            help="File to write: the probability of every arc, link and path.",
-        ),
-    ] = None  # fmt: skip
-    draw: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", rich_help_panel=UNCERTAINTY, show_default=False,
-            help="File for a heat map of the probabilities of all arcs, .svg or .html.",
-        ),
-    ] = None  # fmt: skip
-    draw_network: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", rich_help_panel=UNCERTAINTY, show_default=False,
-            help="File for a picture of the network with the probabilities of its arcs, .svg or .html.",
-        ),
-    ] = None  # fmt: skip
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="NPZ", rich_help_panel=UNCERTAINTY, show_default=False,
-            help="File for the whole posterior, which jtgpu.learn.load reads.",
-        ),
-    ] = None  # fmt: skip
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P|map", callback=_threshold, rich_help_panel=UNCERTAINTY, show_default=False,
-            help="Network to write: that of the arcs with a probability above P, or map: of the best graph.",
-        ),
-    ] = None  # fmt: skip
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X", rich_help_panel=UNCERTAINTY, show_default=False,
-            help="Largest standard error of a probability, at which Markov chains stop. Default: 0.01.",
-        ),
-    ] = None  # fmt: skip
-    time: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", rich_help_panel=UNCERTAINTY, show_default=False, help="Time that Markov chains may run."
-        ),
-    ] = None
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, rich_help_panel=UNCERTAINTY, show_default=False, help="Most steps of a chain."
-        ),
-    ] = None
-    chains: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=4, rich_help_panel=UNCERTAINTY, show_default=False, help="Number of chains. Default: 8."
-        ),
-    ] = None
-    tempering: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|auto", callback=_tempering, rich_help_panel=UNCERTAINTY, show_default=False,
-            help="Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
-        ),
-    ] = None  # fmt: skip
+    edges: Annotated[Path | None, Option(
+        "--edges CSV", "File to write: the probability of every arc, link and path.", panel=UNCERTAINTY,
+    )] = None
+    draw: Annotated[Path | None, Option(
+        "--draw PATH", "File for a heat map of the probabilities of all arcs, .svg or .html.", panel=UNCERTAINTY,
+    )] = None
+    draw_network: Annotated[Path | None, Option(
+        "--draw-network PATH", "File for a picture of the network with the probabilities of its arcs, .svg or .html.",
+        panel=UNCERTAINTY,
+    )] = None
+    save: Annotated[Path | None, Option(
+        "--save NPZ", "File for the whole posterior, which jtgpu.learn.load reads.", panel=UNCERTAINTY,
+    )] = None
+    threshold: Annotated[str | None, Option(
+        "--threshold P|map",
+        "Network to write: that of the arcs with a probability above P, or map: of the best graph.", check=_threshold,
+        panel=UNCERTAINTY,
+    )] = None
+    tolerance: Annotated[float | None, Option(
+        "--tolerance X", "Largest standard error of a probability, at which Markov chains stop. Default: 0.01.",
+        panel=UNCERTAINTY,
+    )] = None
+    time: Annotated[float | None, Option(
+        "--time SECONDS", "Time that Markov chains may run.", panel=UNCERTAINTY,
+    )] = None
+    steps: Annotated[int | None, Option("--steps N", "Most steps of a chain.", least=1, panel=UNCERTAINTY)] = None
+    chains: Annotated[int | None, Option(
+        "--chains N", "Number of chains. Default: 8.", least=4, panel=UNCERTAINTY,
+    )] = None
+    tempering: Annotated[str | None, Option(
+        "--tempering N|auto",
+        "Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
+        check=_tempering, panel=UNCERTAINTY,
+    )] = None
     cluster: ClusterAddress = None
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", rich_help_panel=UNCERTAINTY, show_default=False,
-            help="File for the state of the chains, written every 30 seconds.",
-        ),
-    ] = None  # fmt: skip
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", rich_help_panel=UNCERTAINTY, help="Continue the run of --checkpoint."),
-    ] = False
+    checkpoint: Annotated[Path | None, Option(
+        "--checkpoint PATH", "File for the state of the chains, written every 30 seconds.", panel=UNCERTAINTY,
+    )] = None
+    resume: Annotated[bool, Option("--resume", "Continue the run of --checkpoint.", panel=UNCERTAINTY)] = False
 
     def is_wanted(self, model: ModelOptions) -> bool:
         """Whether probabilities are computed, not only the best graph."""
@@ -316,10 +244,7 @@ class PosteriorOptions:
 class RunOptions:
     """Where it is computed."""
 
-    backend: Annotated[
-        str,
-        typer.Option(metavar="NAME", rich_help_panel=RUNNING, callback=one_of("cpu", "gpu"), help="One of cpu, gpu."),
-    ] = "cpu"
+    backend: Annotated[str, Option("--backend NAME", "One of cpu, gpu.", choices=("cpu", "gpu"), panel=RUNNING)] = "cpu"
     threads: Threads = None
     devices: Devices = None
     memory_limit: MemoryLimit = None

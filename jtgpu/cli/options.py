@@ -1,25 +1,30 @@
-"""Options that several commands share. Each is spelt the same in all of them."""
+"""Options of commands: how a command is made of declared options, and the options that several commands share."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
 from ..backends import BACKENDS
 from ..errors import closest
+from ..util.arguments import Option
 from ..util.system import parse_bytes
-from .completion import complete_findings, complete_networks, complete_targets
-
-# Option groups: a dataclass whose fields are command-line options, as one parameter of a command.
+from .shell_request import SPLIT, match_findings, match_networks, match_variables, read_names
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# Panels of --help
+PLANNING, RUNNING, OUTPUT, CSV, CLUSTER = "Planning", "Computation", "Output", "CSV files", "Cluster"
+
+
+# Option groups: a dataclass whose fields are options, as one parameter of a command.
 
 @dataclass(frozen=True)
 class Without:
@@ -35,8 +40,8 @@ class Without:
 
 
 def expand_groups(command: Callable[P, R]) -> Callable[..., R]:
-    """A command that Typer can read: every parameter that is a group is replaced by the group's options."""
-    # command: A parameter whose type is a dataclass is a group. The fields of the dataclass carry Typer's annotations.
+    """A command that Typer can read: its options are Typer's, and those of groups take the place of the groups."""
+    # command: A parameter whose type is a dataclass is a group: the annotated fields of the dataclass are its options.
     # returns Takes the options one by one and calls `command` with the groups built from them.
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
@@ -44,17 +49,21 @@ def expand_groups(command: Callable[P, R]) -> Callable[..., R]:
     for name, parameter in inspect.signature(command).parameters.items():
         group, omitted = _as_group(hints[name])
         if group is None:
-            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(_parameter(name, hints[name], parameter.default))
             continue
         types = get_type_hints(group, include_extras=True)
-        offered = [f for f in fields(group) if f.name not in omitted]
+        offered = [f for f in fields(group) if f.name not in omitted and get_origin(types[f.name]) is Annotated]
         groups[name] = group, [f.name for f in offered]
-        parameters += [_parameter(f, types[f.name]) for f in offered]
+        parameters += [
+            _parameter(f.name, types[f.name], inspect.Parameter.empty if f.default is MISSING else f.default)
+            for f in offered
+        ]
 
     @functools.wraps(command)
     def run(**options: Any) -> R:
         for name, (group, members) in groups.items():
-            options[name] = group(**{member: options.pop(member) for member in members})
+            given = {member: options.pop(member) for member in members}
+            options[name] = group(**{member: value for member, value in given.items() if value is not None})
         return command(**options)  # type: ignore[call-arg]
 
     signature = inspect.Signature(parameters)
@@ -64,7 +73,7 @@ def expand_groups(command: Callable[P, R]) -> Callable[..., R]:
 
 
 def _as_group(hint: Any) -> tuple[Any, tuple[str, ...]]:
-    """The dataclass that a type hint names and the fields left out; None for an ordinary option."""
+    """The dataclass that a type hint names and the fields left out; None for a single option."""
     omitted: tuple[str, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *notes = get_args(hint)
@@ -72,13 +81,30 @@ def _as_group(hint: Any) -> tuple[Any, tuple[str, ...]]:
     return (hint, omitted) if is_dataclass(hint) else (None, ())
 
 
-def _parameter(field: Field[Any], annotation: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if field.default is MISSING else field.default
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    """The parameter that Typer reads."""
+    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    option = next((note for note in notes if isinstance(note, Option)), None)
+    if option is not None:
+        if Iterable in (get_origin(each) for each in get_args(kind)):  # of names, in Python
+            kind, default = list[str] | None, None
+        hint = Annotated[kind, _as_typer(option, default)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-# Panels of --help
-PLANNING, RUNNING, OUTPUT, CSV, CLUSTER = "Planning", "Computation", "Output", "CSV files", "Cluster"
+def _as_typer(option: Option, default: Any) -> Any:
+    """An option or, without flags, an argument as Typer declares it."""
+    complete = (lambda: list(option.choices)) if option.complete == "choices" else COMPLETE.get(option.complete)
+    more: dict[str, Any] = {
+        "help": option.help, "callback": one_of(*option.choices) if option.choices else option.check,
+        "min": option.least, "max": option.most, "autocompletion": complete, "rich_help_panel": option.panel,
+        "show_default": default is not None,
+    }  # fmt: skip
+    if not option.flags.startswith("-"):
+        return typer.Argument(metavar=option.flags, **more)
+    *first, last = option.flags.split(", ")
+    last, _, metavar = last.partition(" ")
+    return typer.Option(*first, last, metavar=metavar or None, **more)
 
 
 def one_of(*names: str) -> Callable[[str | None], str | None]:
@@ -91,6 +117,32 @@ def one_of(*names: str) -> Callable[[str | None], str | None]:
 
     return check
 
+
+# Completion by a shell, which ``jtgpu --install-completion`` installs. `shell_request` answers the requests for these
+# values before Typer is imported; Typer calls these functions where the command line has another form.
+
+def complete_networks(incomplete: str) -> list[str]:
+    """Bundled networks by name, network files and folders."""
+    return match_networks(incomplete)
+
+
+def complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Variables of the network on the command line."""
+    return match_variables(read_names(ctx.params.get("file")), incomplete)
+
+
+def complete_findings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Findings ``name=state`` of the network on the command line: names first, then the states of one variable."""
+    before = os.environ.get(SPLIT, "")
+    return [text[len(before) :] for text in match_findings(read_names(ctx.params.get("file")), before + incomplete)]
+
+
+COMPLETE: dict[str, Any] = {
+    "networks": complete_networks, "targets": complete_targets, "findings": complete_findings,
+}  # fmt: skip
+
+
+# Shared options. Each is spelt the same in all commands.
 
 def _check_bytes(size: str | None) -> str | None:
     if size is not None and size != "none":
@@ -109,195 +161,89 @@ def _check_devices(text: str | None) -> str | None:
     return text
 
 
-def _running(*names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=RUNNING, **more)
-
-
-def _planning(*names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=PLANNING, **more)
-
-
-def _output(*names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=OUTPUT, **more)
-
-
 FILE_HELP = (
     "Network file (.net, .bif, .xdsl, .uai, ...), optionally compressed (.gz, .xz), or the name of a bundled network "
     "such as asia."
 )
-File = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        help=FILE_HELP,
-        autocompletion=complete_networks,
-    ),
-]
-Evidence = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-e",
-        "--evidence",
-        metavar="NAME=STATE",
-        help="Observed state, by name or number; several states separated by commas: one of them. Repeatable.",
-        autocompletion=complete_findings,
-    ),
-]
-EvidenceFile = Annotated[
-    str | None,
-    typer.Option(
-        "--evidence-file",
-        metavar="PATH",
-        help="File with the evidence of one case: lines name=state, JSON, or UAI. -e adds to it.",
-        show_default=False,
-    ),
-]
-Targets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-t",
-        "--target",
-        metavar="NAME",
-        help="Variable to compute, or several separated by commas. Repeatable. Default: all.",
-        autocompletion=complete_targets,
-    ),
-]
+File = Annotated[str, Option("FILE", FILE_HELP, complete="networks")]
+Evidence = Annotated[list[str] | None, Option(
+    "-e, --evidence NAME=STATE",
+    "Observed state, by name or number; several states separated by commas: one of them. Repeatable.",
+    complete="findings",
+)]
+EvidenceFile = Annotated[str | None, Option(
+    "--evidence-file PATH", "File with the evidence of one case: lines name=state, JSON, or UAI. -e adds to it.",
+)]
+Targets = Annotated[list[str] | None, Option(
+    "-t, --target NAME", "Variable to compute, or several separated by commas. Repeatable. Default: all.",
+    complete="targets",
+)]
 
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--columns",
-        metavar="A,B,...",
-        show_default=False,
-        help="Columns to use; leave out those that number or name the rows. Repeatable. Default: all.",
-    ),
-]
+Columns = Annotated[list[str] | None, Option(
+    "--columns A,B,...", "Columns to use; exclude identifier columns. Repeatable. Default: all.",
+)]
 
 # Output
-Json = Annotated[bool, _output("--json", help="Print the result as JSON.")]
-Digits = Annotated[
-    int | None,
-    _output(
-        "--digits",
-        metavar="N",
-        min=1,
-        max=17,
-        help="Significant digits of numbers. Default: 6 on a terminal, all in a pipe or a file.",
-        show_default=False,
-    ),
-]
-Force = Annotated[bool, _output("-f", "--force", help="Replace an existing output.")]
-EscapeFormulas = Annotated[
-    bool,
-    _output(
-        "--escape-formulas",
-        help="Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, @ first), as "
-        "OWASP recommends.",
-    ),
-]
-Progress = Annotated[
-    bool | None,
-    _output(
-        "--progress/--no-progress", help="Show progress on stderr. Default: if it is a terminal.", show_default=False
-    ),
-]
+Json = Annotated[bool, Option("--json", "Print the result as JSON.", panel=OUTPUT)]
+Digits = Annotated[int | None, Option(
+    "--digits N", "Significant digits of numbers. Default: 6 on a terminal, all in a pipe or a file.", least=1, most=17,
+    panel=OUTPUT,
+)]
+Force = Annotated[bool, Option("-f, --force", "Replace an existing output.", panel=OUTPUT)]
+EscapeFormulas = Annotated[bool, Option(
+    "--escape-formulas", "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, "
+    "@ first), as OWASP recommends.", panel=OUTPUT,
+)]
+Progress = Annotated[bool | None, Option(
+    "--progress/--no-progress", "Show progress on stderr. Default: if it is a terminal.", panel=OUTPUT,
+)]
 
 # Computation
-Backend = Annotated[
-    str,
-    _running(
-        "--backend",
-        metavar="NAME",
-        callback=one_of("auto", *BACKENDS),
-        help=f"One of auto, {', '.join(BACKENDS)}.",
-        autocompletion=lambda: ["auto", *BACKENDS],
-    ),
-]
-Threads = Annotated[
-    int | None,
-    _running(
-        "--threads",
-        metavar="N",
-        min=1,
-        help="Number of CPU cores to use; selects the CPU unless --backend does. Default: all.",
-        show_default=False,
-    ),
-]
-Devices = Annotated[
-    str | None,
-    _running(
-        "--devices",
-        metavar="all|0,1",
-        callback=_check_devices,
-        help="GPUs to use; cases and slices are distributed among them. Default: one.",
-        show_default=False,
-    ),
-]
-ClusterAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="ADDRESS",
-        rich_help_panel=CLUSTER,
-        help="Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
-        show_default=False,
-    ),
-]
-Dtype = Annotated[
-    str,
-    _running(
-        "--dtype",
-        metavar="NAME",
-        callback=one_of("float64", "float32"),
-        help="GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
-        autocompletion=lambda: ["float64", "float32"],
-    ),
-]
+Backend = Annotated[str, Option(
+    "--backend NAME", f"One of auto, {', '.join(BACKENDS)}.", choices=("auto", *BACKENDS), complete="choices",
+    panel=RUNNING,
+)]
+Threads = Annotated[int | None, Option(
+    "--threads N", "Number of CPU cores to use; selects the CPU unless --backend does. Default: all.", least=1,
+    panel=RUNNING,
+)]
+Devices = Annotated[str | None, Option(
+    "--devices all|0,1", "GPUs to use; cases and slices are distributed among them. Default: one.",
+    check=_check_devices, panel=RUNNING,
+)]
+ClusterAddress = Annotated[str | None, Option(
+    "--cluster ADDRESS", "Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
+    panel=CLUSTER,
+)]
+Dtype = Annotated[str, Option(
+    "--dtype NAME", "GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
+    choices=("float64", "float32"), complete="choices", panel=RUNNING,
+)]
 
 # Planning
-Order = Annotated[
-    str,
-    _planning(
-        "--order",
-        metavar="HOW",
-        help="Elimination order: auto, best (searches for --order-time seconds and saves the order), saved (what best "
-        "saved), num (the .num file next to the network), the name of a greedy rule, or the path of a .num or .td "
-        "file.",
-    ),
-]
-PlanFile = Annotated[
-    str | None,
-    _planning("--plan", metavar="FILE", help="Use a plan that 'jtgpu plan -o FILE' saved for this network."),
-]
-TimeLimit = Annotated[
-    float | None, _planning("--order-time", metavar="S", min=0.0, help="Time limit of --order best in seconds.")
-]
-NoCache = Annotated[bool, _planning("--no-cache", help="Do not read or write saved elimination orders.")]
-OrderSeed = Annotated[int, _planning("--order-seed", metavar="N", min=0, help="Random seed of the order search.")]
-MemoryLimit = Annotated[
-    str | None,
-    _planning(
-        "--memory-limit",
-        metavar="SIZE",
-        callback=_check_bytes,
-        help="Memory that propagation may use: 8GiB, 500MB, or none for no limit. Default: 80 % of the free memory.",
-    ),
-]
-MaxTable = Annotated[
-    int | None,
-    _planning(
-        "--max-table",
-        metavar="N",
-        min=0,
-        help="Maximum number of entries in one table; 0 for no limit. Default: 100,000,000.",
-    ),
-]
-Slices = Annotated[
-    list[str] | None,
-    _planning(
-        "--slice",
-        metavar="VARIABLE",
-        help="Condition on this variable, one state at a time, for networks that do not fit in memory. Repeatable; "
-        "auto chooses the variables if any are needed.",
-    ),
-]
+Order = Annotated[str, Option(
+    "--order HOW", "Elimination order: auto, best (searches for --order-time seconds and saves the order), saved (what "
+    "best saved), num (the .num file next to the network), the name of a greedy rule, or the path of a .num or .td "
+    "file.", panel=PLANNING,
+)]
+PlanFile = Annotated[str | None, Option(
+    "--plan FILE", "Use a plan that 'jtgpu plan -o FILE' saved for this network.", panel=PLANNING,
+)]
+TimeLimit = Annotated[float | None, Option(
+    "--order-time S", "Time limit of --order best in seconds.", least=0.0, panel=PLANNING,
+)]
+NoCache = Annotated[bool, Option("--no-cache", "Do not read or write saved elimination orders.", panel=PLANNING)]
+OrderSeed = Annotated[int, Option("--order-seed N", "Random seed of the order search.", least=0, panel=PLANNING)]
+MemoryLimit = Annotated[str | None, Option(
+    "--memory-limit SIZE",
+    "Memory that propagation may use: 8GiB, 500MB, or none for no limit. Default: 80 % of the free memory.",
+    check=_check_bytes, panel=PLANNING,
+)]
+MaxTable = Annotated[int | None, Option(
+    "--max-table N", "Maximum number of entries in one table; 0 for no limit. Default: 100,000,000.", least=0,
+    panel=PLANNING,
+)]
+Slices = Annotated[list[str] | None, Option(
+    "--slice VARIABLE", "Condition on this variable, one state at a time, for networks that do not fit in memory. "
+    "Repeatable; auto chooses the variables if any are needed.", panel=PLANNING,
+)]

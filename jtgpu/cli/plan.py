@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import BackendUnavailable, FormatError
+from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, format_seconds, print_json
 from .networks import check_output, read_network
@@ -35,25 +36,14 @@ def plan(
     file: File,
     *,
     options: SlicedPlanOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="PATH",
-            rich_help_panel=OUTPUT,
-            help="Save the plan in this file, for the option --plan of all commands and jtgpu.NetworkPlan.load.",
-        ),
-    ] = None,
+    output: Annotated[Path | None, Option(
+        "-o, --output PATH",
+        "Save the plan in this file, for the option --plan of all commands and jtgpu.NetworkPlan.load.", panel=OUTPUT,
+    )] = None,
     force: Force = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            rich_help_panel=OUTPUT,
-            help="Plot cost against search time into this .png, .svg or .pdf file.",
-        ),
-    ] = None,
+    plot: Annotated[Path | None, Option(
+        "--plot PATH", "Plot cost against search time into this .png, .svg or .pdf file.", panel=OUTPUT,
+    )] = None,
     progress: Progress = None,
     json: Json = False,
 ) -> None:

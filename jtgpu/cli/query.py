@@ -16,6 +16,7 @@ from ..inference.queries.text import UNITS, Question
 from ..inference.results.marginals import Posterior, Posteriors
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
+from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json
 from .networks import case_of, findings_as_json, read_network, target_names
@@ -96,16 +97,11 @@ EXAMPLES = (
 @command
 def query(  # noqa: PLR0913 (a Typer command)
     file: File,
-    question: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUERY",
-            help='For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
-            '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also '
-            '"c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
-            show_default=False,
-        ),
-    ] = None,
+    question: Annotated[list[str] | None, Option(
+        "QUERY", 'For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
+        '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also "c={x, '
+        'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
+    )] = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
     target: Targets = None,

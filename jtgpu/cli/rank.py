@@ -10,6 +10,7 @@ import typer
 from ..cases.answer_table import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
+from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput, CsvOptions
 from .console import command, print_json
@@ -24,51 +25,31 @@ EXAMPLES = (
 )
 TABLES = (".csv", ".tsv", ".parquet")
 
-File = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        help="A network (its arcs), or a .csv, .tsv (.gz) or .parquet file with an edge in each row: columns from and "
-        "to, or else the first two.",
-    ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        "--weight", metavar="COLUMN", show_default=False, help="Column of a table with the lengths of the edges."
-    ),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(
-        "--samples", metavar="K", min=2, show_default=False, help="Estimate from K random sources instead of all."
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="PATH", rich_help_panel=OUTPUT, show_default=False,
-        help="Draw the network to an .svg or .html file, with circles of the size of the betweenness.",
-    ),
-]  # fmt: skip
+File = Annotated[str, Option(
+    "FILE", "A network (its arcs), or a .csv, .tsv (.gz) or .parquet file with an edge in each row: columns from and "
+    "to, or else the first two.",
+)]
+Weight = Annotated[str | None, Option("--weight COLUMN", "Column of a table with the lengths of the edges.")]
+Samples = Annotated[int | None, Option("--samples K", "Estimate from K random sources instead of all.", least=2)]
+Output = Annotated[Path | None, Option(
+    "-o, --output PATH", "Draw the network to an .svg or .html file, with circles of the size of the betweenness.",
+    panel=OUTPUT,
+)]
 
 
 @command
 def rank(  # noqa: PLR0913 (a Typer command)
     file: File,
-    edges: Annotated[bool, typer.Option("--edges", help="Rank edges instead of variables.")] = False,
-    skeleton: Annotated[bool, typer.Option("--skeleton", help="Ignore the direction of a network's arcs.")] = False,
-    directed: Annotated[bool, typer.Option("--directed", help="Edges of a table have a direction.")] = False,
+    edges: Annotated[bool, Option("--edges", "Rank edges instead of variables.")] = False,
+    skeleton: Annotated[bool, Option("--skeleton", "Ignore the direction of a network's arcs.")] = False,
+    directed: Annotated[bool, Option("--directed", "Edges of a table have a direction.")] = False,
     weight: Weight = None,
     samples: Samples = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random sources.")] = 0,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published", help="Time Wolonciej's GPU program (streams, neighbours, blocks) next to this one instead."
-        ),
-    ] = False,
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Rows to print.")] = 20,
+    seed: Annotated[int, Option("--seed N", "Seed of the random sources.", least=0)] = 0,
+    published: Annotated[bool, Option(
+        "--published", "Time Wolonciej's GPU program (streams, neighbours, blocks) next to this one instead.",
+    )] = False,
+    top: Annotated[int, Option("--top N", "Rows to print.", least=1)] = 20,
     threads: Threads = None,
     output: Output = None,
     force: Force = False,

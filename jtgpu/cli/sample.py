@@ -12,9 +12,9 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
-import typer
 
 from ..cases.query import escape_formula
+from ..util.arguments import Option
 from ..util.atomic_file import open_atomic
 from .console import command
 from .networks import case_of, check_output, findings_as_json, read_network
@@ -28,41 +28,24 @@ EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 10000
 
 CELLS = 1 << 22  # drawn and written at a time
 
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        show_default=False,
-        help="Random seed; the same seed gives the same samples. Default: random.",
-    ),
-]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="PATH",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-        help="Output file; append .gz to compress. Default: stdout.",
-    ),
-]
+Seed = Annotated[int | None, Option(
+    "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0,
+)]
+Output = Annotated[str | None, Option(
+    "-o, --output PATH", "Output file; append .gz to compress. Default: stdout.", panel=OUTPUT,
+)]
 
 
 @command
 def sample(  # noqa: PLR0913 (a Typer command)
     file: File,
-    n: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of samples.")],
+    n: Annotated[int, Option("N", "Number of samples.", least=0)],
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
     seed: Seed = None,
     output: Output = None,
     force: Force = False,
-    numbers: Annotated[
-        bool, typer.Option("--numbers", help="Write state numbers instead of names.", rich_help_panel=OUTPUT)
-    ] = False,
+    numbers: Annotated[bool, Option("--numbers", "Write state numbers instead of names.", panel=OUTPUT)] = False,
     escape_formulas: EscapeFormulas = False,
     *,
     plan: PlanOptions,

@@ -20,11 +20,11 @@ from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..serve.settings import Settings, is_loopback, url_of
+from ..util.arguments import Option
 from ..util.system import free_memory, parse_bytes
-from .completion import complete_networks
 from .console import command, print_json, warn
 from .networks import read_network
-from .options import Json, one_of
+from .options import Json
 from .planning import COMPILING, RunOptions, SlicedPlanOptions
 from .tables import status
 
@@ -41,51 +41,40 @@ def _option(panel: str, *names: str, **more: Any) -> Any:
 class AddressOptions:
     """Where the server listens."""
 
-    host: Annotated[
-        str, _option(ADDRESS, "--host", metavar="ADDRESS", help="Address to listen at. Other machines need a token.")
-    ] = "127.0.0.1"
-    port: Annotated[
-        int, _option(ADDRESS, "--port", metavar="N", min=0, max=65535, help="Port to listen at; 0: a free one.")
-    ] = 8080
-    open: Annotated[bool, _option(ADDRESS, "--open/--no-open", help="Open the page in a browser.")] = False
-    workers: Annotated[
-        int, _option(ADDRESS, "--workers", metavar="N", min=1, help="Processes that share the port.")
-    ] = 1
-    grace: Annotated[
-        float, _option(ADDRESS, "--grace", metavar="SECONDS", min=0, help="Time to finish requests at the end.")
-    ] = 10.0
+    host: Annotated[str, Option(
+        "--host ADDRESS", "Address to listen at. Other machines need a token.", panel=ADDRESS,
+    )] = "127.0.0.1"
+    port: Annotated[int, Option(
+        "--port N", "Port to listen at; 0: a free one.", least=0, most=65535, panel=ADDRESS,
+    )] = 8080
+    open: Annotated[bool, Option("--open/--no-open", "Open the page in a browser.", panel=ADDRESS)] = False
+    workers: Annotated[int, Option("--workers N", "Processes that share the port.", least=1, panel=ADDRESS)] = 1
+    grace: Annotated[float, Option(
+        "--grace SECONDS", "Time to finish requests at the end.", least=0, panel=ADDRESS,
+    )] = 10.0
 
 
 @dataclass(frozen=True)
 class AccessOptions:
     """Who has access, and to what."""
 
-    token: Annotated[
-        str | None,
-        _option(ACCESS, "--token", metavar="TEXT", help="Token of clients. Default for other machines: new."),
-    ] = None
-    token_file: Annotated[Path | None, _option(ACCESS, "--token-file", metavar="PATH", help="File with the token.")] = (
-        None
-    )
-    no_token: Annotated[
-        bool, _option(ACCESS, "--no-token", help="No token; refused where other machines reach the server.")
-    ] = False
-    allow_origin: Annotated[
-        list[str] | None,
-        _option(ACCESS, "--allow-origin", metavar="URL", help="Site whose pages may send requests. Repeatable."),
-    ] = None
-    allow_host: Annotated[
-        list[str] | None,
-        _option(ACCESS, "--allow-host", metavar="NAME", help="Name of this server in requests. Repeatable."),
-    ] = None
-    embed: Annotated[str, _option(ACCESS, "--embed", metavar="URL", help="Site that may show the page in a frame.")] = (
-        ""
-    )
-    api_only: Annotated[bool, _option(ACCESS, "--api-only", help="Serve no page.")] = False
-    page: Annotated[
-        Path | None, _option(ACCESS, "--page", metavar="PATH", help="JSON file of a form to show on the page.")
-    ] = None
-    read_only: Annotated[bool, _option(ACCESS, "--read-only", help="Accept no uploads.")] = False
+    token: Annotated[str | None, Option(
+        "--token TEXT", "Token of clients. Default for other machines: new.", panel=ACCESS,
+    )] = None
+    token_file: Annotated[Path | None, Option("--token-file PATH", "File with the token.", panel=ACCESS)] = None
+    no_token: Annotated[bool, Option(
+        "--no-token", "No token; refused where other machines reach the server.", panel=ACCESS,
+    )] = False
+    allow_origin: Annotated[list[str] | None, Option(
+        "--allow-origin URL", "Site whose pages may send requests. Repeatable.", panel=ACCESS,
+    )] = None
+    allow_host: Annotated[list[str] | None, Option(
+        "--allow-host NAME", "Name of this server in requests. Repeatable.", panel=ACCESS,
+    )] = None
+    embed: Annotated[str, Option("--embed URL", "Site that may show the page in a frame.", panel=ACCESS)] = ""
+    api_only: Annotated[bool, Option("--api-only", "Serve no page.", panel=ACCESS)] = False
+    page: Annotated[Path | None, Option("--page PATH", "JSON file of a form to show on the page.", panel=ACCESS)] = None
+    read_only: Annotated[bool, Option("--read-only", "Accept no uploads.", panel=ACCESS)] = False
 
     def keywords(self) -> dict[str, Any]:
         """The settings that these options make."""
@@ -116,45 +105,31 @@ class AccessOptions:
 class LimitOptions:
     """Limits of what a client requests."""
 
-    max_body: Annotated[str, _option(LIMITS, "--max-body", metavar="SIZE", help="Size of a request.")] = "8MiB"
-    max_upload: Annotated[str, _option(LIMITS, "--max-upload", metavar="SIZE", help="Size of a table of cases.")] = (
-        "256MiB"
-    )
-    max_cases: Annotated[int, _option(LIMITS, "--max-cases", metavar="N", min=1, help="Cases of one request.")] = (
-        Settings.max_cases
-    )
-    max_batch: Annotated[
-        int, _option(LIMITS, "--max-batch", metavar="N", min=1, help="Requests that are computed together.")
-    ] = Settings.max_batch
-    queue: Annotated[
-        int, _option(LIMITS, "--queue", metavar="N", min=1, help="Requests that may wait; more get a 503.")
-    ] = Settings.queue
-    timeout: Annotated[float, _option(LIMITS, "--timeout", metavar="SECONDS", help="Time that a query may take.")] = (
-        Settings.timeout
-    )
-    body_timeout: Annotated[
-        float,
-        _option(LIMITS, "--body-timeout", metavar="SECONDS", help="Time for a body, or for 16 KiB a second of it."),
-    ] = Settings.body_timeout
-    exact: Annotated[
-        bool,
-        _option(
-            LIMITS,
-            "--exact",
-            help="Compute one by one, with last digits that do not depend on other requests.",
-        ),
-    ] = False
-    log: Annotated[
-        str,
-        _option(
-            LIMITS,
-            "--log",
-            metavar="FORM",
-            callback=one_of("none", "text", "json"),
-            help="A line for each request on stderr: none, text or json.",
-        ),
-    ] = "none"
-    log_evidence: Annotated[bool, _option(LIMITS, "--log-evidence", help="Include requests in these lines.")] = False
+    max_body: Annotated[str, Option("--max-body SIZE", "Size of a request.", panel=LIMITS)] = "8MiB"
+    max_upload: Annotated[str, Option("--max-upload SIZE", "Size of a table of cases.", panel=LIMITS)] = "256MiB"
+    max_cases: Annotated[int, Option(
+        "--max-cases N", "Cases of one request.", least=1, panel=LIMITS,
+    )] = Settings.max_cases
+    max_batch: Annotated[int, Option(
+        "--max-batch N", "Requests that are computed together.", least=1, panel=LIMITS,
+    )] = Settings.max_batch
+    queue: Annotated[int, Option(
+        "--queue N", "Requests that may wait; more get a 503.", least=1, panel=LIMITS,
+    )] = Settings.queue
+    timeout: Annotated[float, Option(
+        "--timeout SECONDS", "Time that a query may take.", panel=LIMITS,
+    )] = Settings.timeout
+    body_timeout: Annotated[float, Option(
+        "--body-timeout SECONDS", "Time for a body, or for 16 KiB a second of it.", panel=LIMITS,
+    )] = Settings.body_timeout
+    exact: Annotated[bool, Option(
+        "--exact", "Compute one by one, with last digits that do not depend on other requests.", panel=LIMITS,
+    )] = False
+    log: Annotated[str, Option(
+        "--log FORM", "A line for each request on stderr: none, text or json.", choices=("none", "text", "json"),
+        panel=LIMITS,
+    )] = "none"
+    log_evidence: Annotated[bool, Option("--log-evidence", "Include requests in these lines.", panel=LIMITS)] = False
 
     def keywords(self) -> dict[str, Any]:
         """The settings that these options make."""
@@ -176,19 +151,11 @@ MEMORY_SHARE = 0.8  # of the free memory
 
 @command
 def serve(  # noqa: PLR0913 (a Typer command)
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NET...",
-            help="Network files or names of bundled networks; each is served under the name of its file.",
-            autocompletion=complete_networks,
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--name", metavar="NAME=FILE", help="A network under another name. Repeatable."),
-    ] = None,
+    files: Annotated[list[str] | None, Option(
+        "NET...", "Network files or names of bundled networks; each is served under the name of its file.",
+        complete="networks",
+    )] = None,
+    name: Annotated[list[str] | None, Option("--name NAME=FILE", "A network under another name. Repeatable.")] = None,
     *,
     address: AddressOptions,
     access: AccessOptions,

@@ -19,6 +19,7 @@ from ..errors import TableTooLarge, closest
 from ..formats import read_evidence_cases, read_query, save_text
 from ..inference.competition import TASKS, Limits, solve_text
 from ..model.discrete import DiscreteModel
+from ..util.arguments import Option
 from ..util.system import peak_memory
 from ..util.text_table import printable as shown
 from .console import command, print_json
@@ -37,43 +38,26 @@ EXAMPLES = ("jtgpu solve model.uai evidence.evid MAR", "jtgpu solve -f model.uai
 class TaskFiles:
     """The files of a task, by their letters."""
 
-    model: Annotated[str | None, typer.Option("-f", "--model", metavar="FILE", help="Model file.")] = None
-    evidence: Annotated[
-        str | None, typer.Option("-e", "--evidence", metavar="FILE", help="Evidence file. Default: no evidence.")
-    ] = None
-    query: Annotated[
-        str | None, typer.Option("-q", "--query", metavar="FILE", help="Query file: the variables of MMAP.")
-    ] = None
-    task: Annotated[str | None, typer.Option("-t", "--task", metavar="TASK", help=f"{', '.join(TASKS)}.")] = None
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Solution file, replaced if it exists; - for stdout. Default: ./MODEL.TASK.",
-        ),
-    ] = None
+    model: Annotated[str | None, Option("-f, --model FILE", "Model file.")] = None
+    evidence: Annotated[str | None, Option("-e, --evidence FILE", "Evidence file. Default: no evidence.")] = None
+    query: Annotated[str | None, Option("-q, --query FILE", "Query file: the variables of MMAP.")] = None
+    task: Annotated[str | None, Option("-t, --task TASK", f"{', '.join(TASKS)}.")] = None
+    output: Annotated[str | None, Option(
+        "-o, --output FILE", "Solution file, replaced if it exists; - for stdout. Default: ./MODEL.TASK.",
+    )] = None
 
 
 @command
 def solve(
-    given: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MODEL [EVIDENCE [QUERY]] TASK",
-            help=f"Files and the task: {', '.join(TASKS)}. Each can be given as an option instead.",
-            show_default=False,
-        ),
-    ] = None,
+    given: Annotated[list[str] | None, Option(
+        "MODEL [EVIDENCE [QUERY]] TASK",
+        f"Files and the task: {', '.join(TASKS)}. Each can be given as an option instead.",
+    )] = None,
     *,
     files: TaskFiles,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            "--order", metavar="HOW", help="Elimination order, as for the other commands.", rich_help_panel=PLANNING
-        ),
-    ] = None,
+    order: Annotated[str | None, Option(
+        "--order HOW", "Elimination order, as for the other commands.", panel=PLANNING,
+    )] = None,
     plan: Annotated[PlanOptions, Without("order", "time_limit")],
     backend: Backend = "auto",
     progress: Progress = None,

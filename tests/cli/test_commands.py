@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 
 import pytest
 from typer.testing import CliRunner
 
 from jtgpu.cli import app
-from jtgpu.cli.commands import COMMANDS
+from jtgpu.cli.commands import COMMANDS, module_of
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_of_commands_repeats_the_first_line_of_the_docstring(name: str) -> None:
-    function = getattr(importlib.import_module(f"jtgpu.cli.{name}"), name)
+    function = getattr(module_of(name), name)
     assert (inspect.getdoc(function) or "").splitlines()[0] == COMMANDS[name][1]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -16,8 +15,8 @@ import typer
 
 import jtgpu
 from jtgpu.cli import shell_request as network_names
-from jtgpu.cli.commands import COMMANDS
-from jtgpu.cli.completion import complete_findings, complete_networks, complete_targets
+from jtgpu.cli.commands import COMMANDS, module_of
+from jtgpu.cli.options import complete_findings, complete_networks, complete_targets
 from jtgpu.cli.shell_request import ARGUMENT, OPTIONS, join_findings
 from jtgpu.formats.bundled import bundled_files
 from tests.cli.commands import ASIA, process
@@ -84,7 +83,7 @@ def test_requests_know_the_options_that_commands_declare() -> None:
     declared: dict[str, dict[str, str]] = {}
     for name in COMMANDS:
         app = typer.Typer()
-        app.command(name)(getattr(importlib.import_module(f"jtgpu.cli.{name}"), name))
+        app.command(name)(getattr(module_of(name), name))
         options: dict[str, str] = {}
         first, *others = typer.main.get_command(app).params
         for parameter in [first, *others]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shlex
@@ -15,7 +14,7 @@ import typer
 
 import jtgpu
 from jtgpu.cli import app
-from jtgpu.cli.commands import ALIASES, COMMANDS
+from jtgpu.cli.commands import ALIASES, COMMANDS, examples_of
 from tests.cli.commands import ASIA, REFERENCE, run
 
 OTHER = [name for name in COMMANDS if name != "solve"]  # its letters are those of the UAI competitions
@@ -74,7 +73,7 @@ def test_the_exit_codes_are_in_the_help_and_in_the_documentation() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_valid(name: str) -> None:
-    examples = importlib.import_module(f"jtgpu.cli.{name}").EXAMPLES
+    examples = examples_of(name)
     assert examples
     shown = re.sub(r"\s+", " ", run(name, "--help").stdout)
     for line in examples:

@@ -9,7 +9,7 @@ import pytest
 from jtgpu.cli import tables
 from tests.cli.commands import ASIA, REFERENCE, run
 
-MODULES = ("tables", "mpe", "query", "voi", "sensitivity")
+MODULES = ("tables", "query", "explain")
 
 
 @pytest.fixture

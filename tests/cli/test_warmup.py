@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from jtgpu.cli import app, warmup
+from jtgpu.cli import app, speed
 from jtgpu.util.warmup import Warmup
 
 
@@ -26,7 +26,7 @@ def test_it_says_what_was_done(done: Warmup, text: str, monkeypatch: pytest.Monk
         progress("1 of 1")
         return done
 
-    monkeypatch.setattr(warmup, "compile_loops", compile_loops)
+    monkeypatch.setattr(speed, "compile_loops", compile_loops)
     shown = CliRunner().invoke(app, ["warmup"])
     assert shown.exit_code == 0
     assert text in shown.stdout

@@ -1,0 +1,349 @@
+"""``jtgpu time``, ``tune`` and ``warmup``: times of networks, the fastest configuration, loops compiled in advance."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import strftime
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from ..errors import BackendUnavailable, JtgpuError, format_bytes
+from ..formats.bundled import benchmark_files, stem
+from ..timing import NetworkTiming, time_network, warm_up
+from ..util.arguments import Option, reporting
+from ..util.system import cpu_name, peak_memory
+from ..util.text_table import printable as shown
+from ..util.warmup import compile_loops
+from . import INTERRUPTED
+from .console import command, exit_code, format_seconds, print_error, print_json
+from .networks import network_files, read_network
+from .options import OUTPUT, Json, Progress, Without
+from .planning import PlanOptions, RunOptions
+from .tables import print_report, status
+
+if TYPE_CHECKING:
+    from ..backends.published.timetable import TimeTable
+    from ..util.options import BackendName
+
+EXAMPLES = (
+    "jtgpu time nets --runs 10 --json > times.json",
+    "jtgpu time munin1 --observed 10 --threads 1",
+    "jtgpu tune munin1",
+    "jtgpu tune --save",
+    "jtgpu warmup",
+)
+
+
+@dataclass(frozen=True)
+class TableOutput:
+    """How ``jtgpu time`` prints and saves its table."""
+
+    json: Json = False
+    as_csv: Annotated[bool, Option("--csv", "Print comma-separated values.", panel=OUTPUT)] = False
+    save: Annotated[Path | None, Option(
+        "--save DIR", "With --backend indexed: save times.json, .csv and .rst in this folder.", panel=OUTPUT,
+    )] = None
+    plot: Annotated[Path | None, Option(
+        "--plot DIR", "With --backend indexed: draw the published figures in this folder.", panel=OUTPUT,
+    )] = None
+
+    def check(self, backend: str) -> None:
+        """Reject options that exclude each other."""
+        if self.json and self.as_csv:
+            raise typer.BadParameter("--json and --csv exclude each other")
+        if (self.save is not None or self.plot is not None) and backend != "indexed":
+            raise typer.BadParameter("--save and --plot require --backend indexed")
+
+    def write(self, table: TimeTable) -> None:
+        """Save, draw and print the published table."""
+        # raises BackendUnavailable: For figures without matplotlib.
+        if self.save is not None:
+            self.save.mkdir(parents=True, exist_ok=True)
+            for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):
+                (self.save / f"times.{suffix}").write_text(text, encoding="utf-8")
+        if self.plot is not None:
+            try:
+                from ..backends.published.measure import draw
+            except ImportError as error:
+                raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
+            draw(table, self.plot)
+        if self.json:
+            print_json(table.as_dict())
+        elif self.as_csv:
+            print(table.to_csv(), end="")
+        else:
+            _print_published(table)
+
+
+def measure_published_table(
+    files: Sequence[str], options: PlanOptions, runs: int, step: Callable[[str], None]
+) -> TimeTable:
+    """Measure the published table of times, one column per network."""
+    # raises BackendUnavailable: Without a GPU.
+    from ..backends.published.measure import measure
+    from ..backends.published.timetable import TimeTable
+    from ..device.context import open_device
+    from ..plans.compiler import model_factors
+
+    device = open_device()
+    columns = []
+    for i, file in enumerate(files):
+        at = f"{stem(file)} ({i + 1} of {len(files)})"
+        step(f"{at}: reading and planning")
+        net = read_network(file)
+        plan = options.make(net, file).plan
+        factors = [f.table for f in model_factors(net)]
+
+        def report(what: str, at: str = at) -> None:
+            step(f"{at}: {what}")
+
+        columns.append(measure(stem(file), plan, factors, runs=runs, step=report))
+    machine = {
+        "device": device.name,
+        "driver": device.driver,
+        "cpu": cpu_name(),
+        "date": strftime("%Y-%m-%d"),
+        "order": options.order,
+        "runs": runs,
+    }
+    return TimeTable(columns, machine)
+
+
+def _print_published(table: TimeTable) -> None:
+    head, *rows = table.rows()
+    print_report(head, rows, "l" + "r" * (len(head) - 1))
+    print(
+        "\nmilliseconds here (published, GTX 680), speedup; " + ", ".join(f"{k} {v}" for k, v in table.machine.items())
+    )
+
+
+@command
+def time(
+    files: Annotated[list[str] | None, Option(
+        "FILE|FOLDER", "Network files, or folders of them. Default: the seven networks of the published table.",
+    )] = None,
+    runs: Annotated[int, Option("--runs N", "Timed propagations, after one that is not timed.", least=1)] = 5,
+    observed: Annotated[float, Option(
+        "--observed PERCENT", "Share of the variables to observe.", least=0.0, most=100.0,
+    )] = 0.0,
+    seed: Annotated[int, Option("--seed N", "Random seed of the observations.", least=0)] = 0,
+    *,
+    plan: PlanOptions,
+    run: Annotated[RunOptions, Without("dtype", "devices")],
+    output: TableOutput,
+) -> None:
+    """Time reading, planning, compiling and propagating.
+
+    One propagation takes one case and computes the posteriors of all variables. A network that fails is reported on
+    stderr and the others continue; the exit code is that of the first failure.
+
+    With --backend indexed, measure every row of the published table of times and print it next to the published
+    figures.
+    """
+    output.check(run.backend)
+    names = network_files(files) if files else [str(p) for p in benchmark_files()]
+    if run.backend == "indexed":
+        if observed:
+            raise typer.BadParameter("the published table is measured without evidence")
+        with status("opening the device", run.progress) as step:
+            table = measure_published_table(names, plan, runs, step)
+        output.write(table)
+        return
+    timings = _measure(names, plan, run, _Runs(runs, observed / 100, seed))
+    if output.json:
+        print_json(timings.as_dict())
+    elif output.as_csv:
+        print_csv(timings.done)
+    elif timings.done:
+        print_times(timings.done)
+    if timings.interrupted:
+        print(f"jtgpu: interrupted after {len(timings.done)} of {len(names)} networks", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if timings.failed:
+        raise typer.Exit(exit_code(timings.failed[0][1]))
+
+
+@dataclass
+class _Timings:
+    """Times of several networks, and the networks that failed."""
+
+    done: list[NetworkTiming] = field(default_factory=list)
+    failed: list[tuple[str, JtgpuError | MemoryError]] = field(default_factory=list)
+    interrupted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "networks": [t.as_dict() for t in self.done],
+            "failed": [{"file": n, "error": type(e).__name__, "message": str(e)} for n, e in self.failed],
+            "peak_memory": peak_memory(),
+        }
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """How the propagations are timed."""
+
+    runs: int
+    evidence_share: float
+    seed: int
+
+
+def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, runs: _Runs) -> _Timings:
+    """Time one network after the other; Ctrl-C keeps the times measured so far."""
+    found = _Timings()
+    options = plan.keywords()
+    options |= asdict(runs) | {"order_seed": options.pop("seed"), "compile_options": run.threads_option()}
+    if plan.saved is not None and len(names) != 1:
+        raise typer.BadParameter("a saved plan belongs to one network", param_hint="--plan")
+    with status("compiling CPU kernels (takes longer the first time on a machine)", run.progress) as now:
+        backend = cast("BackendName", run.backend)
+        warm_up(backend)
+        for i, name in enumerate(names):
+            step = _step_of(now, f"{stem(name)} ({i + 1} of {len(names)})")
+            try:
+                order = plan.order if plan.saved is None else plan.how(read_network(name), name)
+                found.done.append(time_network(name, order=order, backend=backend, step=step, **options))
+            except (JtgpuError, MemoryError) as error:
+                print_error(error)
+                found.failed.append((name, error))
+            except KeyboardInterrupt:
+                found.interrupted = True
+                break
+    return found
+
+
+def _step_of(now: Callable[[str], None], network: str) -> Callable[[str], None]:
+    return lambda what: now(f"{network}: {what}")
+
+
+def print_times(done: list[NetworkTiming]) -> None:
+    """Print one row per network, and below the table what all rows have in common."""
+    head = ("network", "cliques", "largest", "total", "read", "plan", "compile", "first", "propagate", "spread")
+    rows = []
+    for t in done:
+        seconds = (t.read, t.plan, t.compile, t.first, t.propagate.median)
+        spread = f"{format_seconds(t.propagate.low)} - {format_seconds(t.propagate.high)}"
+        sizes = (t.cliques, t.largest, t.entries)
+        rows.append((t.network, *(f"{n:,}" for n in sizes), *map(format_seconds, seconds), spread))
+    print_report(head, rows, "l" + "r" * (len(head) - 1))
+    t = done[0]
+    most = max(x.observed for x in done)
+    runs = f"{t.propagate.runs} run{'s' if t.propagate.runs != 1 else ''}"
+    print(f"\nlargest, total: entries of the largest clique and of all; propagate: median, spread: quartiles of {runs}")
+    print(
+        shown(f"backend {t.backend} on {t.device}; {_orders(done)}; ")
+        + (f"up to {most} variables observed; " if most else "")
+        + f"peak memory {format_bytes(peak_memory())}"
+    )
+
+
+def _orders(done: list[NetworkTiming]) -> str:
+    """The elimination orders of all rows; order files by name if they differ."""
+    orders = list(dict.fromkeys(t.order for t in done))
+    return f"order{'s' if len(orders) > 1 else ''} {', '.join(orders)}"
+
+
+def print_csv(done: list[NetworkTiming]) -> None:
+    """Print one row per network, with times in seconds."""
+    rows: list[dict[str, Any]] = []
+    for t in done:
+        row = t.as_dict()
+        spread = row.pop("propagate")
+        rows.append(row | {f"propagate_{k}": v for k, v in spread.items()})
+    if not rows:
+        return
+    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+@command
+def tune(
+    file: Annotated[str | None, Option(
+        "FILE", "Network file: find the fastest engine for its single cases and save the result.", complete="networks",
+    )] = None,
+    *,
+    plan: Annotated[PlanOptions, Without("memory_limit")],
+    save: Annotated[bool, Option("--save", "Without a network: save the result, for thresholds='tuned'.")] = False,
+    launches: Annotated[int, Option(
+        "--launches N", "Kernel launches per table size and configuration.", least=1,
+    )] = 100,
+    device: Annotated[int | None, Option("--device N", "CUDA device number. Default: the fastest.", least=0)] = None,
+    progress: Progress = None,
+    json: Json = False,
+) -> None:
+    """Measure which engine or kernel configuration is fastest on this GPU.
+
+    With a network, time every engine and configuration of the backend "gpu" that can run its single cases. The
+    fastest is saved; from then on, every process uses it for this plan on GPUs of this model.
+
+    Without a network, time the kernels of the backend "indexed" for every table size and block size, as its
+    authors (Gottoli and Pettenuzzo, 2014) did, and print the best rules.
+    """
+    if file is not None:
+        _tune_network(file, plan, device, progress, json)
+        return
+    from ..backends.published import tuning
+    from ..backends.published.rules import Row
+
+    with status("measuring", progress) as now:
+        found = tuning.tune(device, launches=launches, progress=now)
+    saved = str(tuning.save(found)) if save else None
+    if json:
+        rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in found.rows]
+        print_json({"device": found.device, "rules": found.rules, "saved": saved, "rows": rows})
+        return
+    best: dict[tuple[str, int, int], Row] = {}
+    for row in found.rows:
+        key = (row.operation, row.n, row.m)
+        if key not in best or row.seconds < best[key].seconds:
+            best[key] = row
+    lines = [
+        (operation, f"{n:,}", f"{m:,}", str(row.choice), format_seconds(row.seconds))
+        for (operation, n, m), row in best.items()
+    ]
+    print_report(("operation", "n", "m", "best choice", "time"), lines, "lrrrr")
+    print(f"\n{found.device}: " + ", ".join(f"{k}={v}" for k, v in found.rules.items()))
+    if saved:
+        print(f"saved to {saved}")
+
+
+def _tune_network(file: str, plan: PlanOptions, device: int | None, progress: bool | None, json: bool) -> None:
+    made = plan.make(read_network(file), file, RunOptions(backend="gpu"))
+    with status("measuring", progress) as now, reporting(now):
+        name, tried = made.tune(device)
+    able = [t for t in tried if t.microseconds < math.inf]
+    if json:
+        rows = [{"config": str(t.config), "microseconds": t.microseconds, **asdict(t.config)} for t in able]
+        print_json({"device": name, "best": str(able[0].config), "configs": rows})
+        return
+    lines = [(str(t.config), format_seconds(t.microseconds * 1e-6)) for t in able]
+    print_report(("configuration", "time"), lines, "lr")
+    print(f"\n{name}: single cases use {able[0].config} from now on")
+
+
+@command
+def warmup(*, progress: Progress = None, json: Json = False) -> None:
+    """Compile the loops of the CPU backend before the first query, for container images.
+
+    A wheel for this Python and processor contains them, and nothing is done. Otherwise they are compiled on all cores,
+    in a minute or two, and cached in JTGPU_CACHE_DIR, the package's folder or the user's cache folder. Run it on the
+    kind of processor, and with the environment variables, that later processes have.
+    """
+    with status("compiling", progress) as now:
+        done = compile_loops(now)
+    if json:
+        print_json(done._asdict())
+    elif not done.reason:
+        print(f"Nothing to do: the loops are part of this installation ({done.place}).")
+    elif done.compiled:
+        print(f"Compiled {done.compiled} loops in {format_seconds(done.seconds)}; cached in {done.place}.")
+        print(f"The extension module is not used: {done.reason}.")
+    else:
+        print(f"Nothing to do: all loops are cached in {done.place}.")
