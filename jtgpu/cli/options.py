@@ -118,8 +118,8 @@ def one_of(*names: str) -> Callable[[str | None], str | None]:
     return check
 
 
-# Completion by a shell, which ``jtgpu --install-completion`` installs. `shell_request` answers the requests for these
-# values before Typer is imported; Typer calls these functions where the command line has another form.
+# Completion by a shell, which ``jtgpu --install-completion`` installs. `shell_request` completes these
+# before Typer is imported; Typer calls these functions where the command line has another form.
 
 def complete_networks(incomplete: str) -> list[str]:
     """Bundled networks by name, network files and folders."""

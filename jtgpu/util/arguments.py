@@ -237,7 +237,9 @@ def options_of(record: type) -> dict[str, tuple[Any, Option]]:
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is Annotated:
             kind, *notes = get_args(hint)
-            declared |= {name: (kind, note) for note in notes if isinstance(note, Option)}
+            option = next((note for note in notes if isinstance(note, Option)), None)
+            if option is not None:
+                declared[name] = kind, option
     return declared
 
 
