@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import reprlib
 from collections.abc import Iterable
+from itertools import islice
 
 MAX_MESSAGE = 4000  # characters of a message; names and values from files may be megabytes long
 MAX_WORD = 100  # characters of a word for which similar ones are searched
@@ -144,11 +145,20 @@ def closest(word: str, known: Iterable[str], n: int = 3) -> str:
     if len(word) > MAX_WORD:
         return ""
     known = [k for k in known if len(k) <= 2 * MAX_WORD]
-    found = difflib.get_close_matches(word, known, n=n, cutoff=0.6)
-    if not found:
+    similar = difflib.get_close_matches(word, known, n=n, cutoff=0.6)
+    if not similar:
         folded = {k.casefold(): k for k in known}
-        found = [folded[f] for f in difflib.get_close_matches(word.casefold(), list(folded), n=n, cutoff=0.6)]
-    return f"; did you mean {' or '.join(repr(f) for f in found)}?" if found else ""
+        similar = [folded[f] for f in difflib.get_close_matches(word.casefold(), list(folded), n=n, cutoff=0.6)]
+    return f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`closest` for names from files, whose number and length are unbounded.
+
+    Comparison takes time quadratic in a name's length, so only a limited number of short names are considered.
+    """
+    short = [k for k in islice(known, 5000) if abs(len(k) - len(word)) < 20]
+    return closest(word, short) if len(word) <= 60 else ""
 
 
 class _Repr(reprlib.Repr):

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from jtgpu.errors import JtgpuError  # noqa: E402
-from jtgpu.formats import bif, hugin, hugin_writer  # noqa: E402
+from jtgpu.formats import bif, hugin, hugin_values  # noqa: E402
 from jtgpu.formats.files import read_bytes, write_bytes  # noqa: E402
 from jtgpu.formats.text import decode  # noqa: E402
 
@@ -114,7 +114,7 @@ def make(name: str, packed: bytes) -> Made:
         f"Written by tools/make_nets.py from {name}.bif.gz of {RELEASE}; the numbers are as they are there."
     )
     parents = draft.parents()
-    out = hugin_writer.dump_tables(draft.states, parents, draft.tables, name=name, comment=comment)
+    out = hugin_values.dump_tables(draft.states, parents, draft.tables, name=name, comment=comment)
     if hugin.parse(out, f"{name}.net") != draft.finish():
         raise SystemExit(f"{name}: the written file does not read back as the BIF file does")
     sizes = [table.size for table in draft.tables.values()]

@@ -1,4 +1,4 @@
-"""BIF, the text form (JavaBayes' 0.15 and bnlearn's dialect): reader.
+"""BIF, the text form (JavaBayes' 0.15 and bnlearn's dialect): reader and writer.
 
 * ``,`` and ``|`` are white space; ``//`` and ``/* */`` are comments; names may be in double quotes; words between
   blocks are ignored.
@@ -12,29 +12,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FormatError
-from ..model.cpts import normalize_rows
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .bif_rows import Filled, Rows, written
-from .draft import Draft, Family, parser_of
-from .text import Source, Tokens, number, quote, unquote
+from .bif_rows import Rows, written
+from .block_reader import BlockReader, skipped, token_pattern
+from .draft import Draft, parsers_of
+from .number_cursor import bayesian, inexact, strings
+from .text import Source, number, quote, unquote
 
 EXACT = "jtgpu_rows = exact"
 
-_SKIP = r"(?:[ \t\r\n\f\v,|]++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+"
-_TOKEN = re.compile(
-    _SKIP + r'(?:(?P<word>(?:[^\s{}()\[\];,|"/]|/(?![/*]))++)|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")'
-    r"|(?P<mark>[{}()\[\];])|(?P<end>\Z)|(?P<other>.))",
-    re.DOTALL,
-)
+_SKIP = skipped(blanks=",|")
+_TOKEN = token_pattern(_SKIP, r"\[\];", blanks=",|")
 _START = re.compile(_SKIP + r"(?:network\b[^{};]*+\{|variable\s++(?:\"[^\"]*+\"|[^\s{\"]++)\s*+\{|probability\s*+\()")
 # Properties may contain anything, even URLs with //; semicolons in strings do not end them.
 _STRING = re.compile(r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"')
@@ -52,28 +48,17 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a BIF network, with the numbers as written."""
-    draft = _Reader(Source(text, source)).file()
-    draft.shape()
-    return draft
-
-
-parse = parser_of(parse_draft)
-
-
 def _frozen(kept: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(values) for key, values in kept.items()}
 
 
-class _Reader:
+class _Reader(BlockReader):
     """Reads a file in two passes: the variables, then the tables, which need the states' names."""
 
+    kind = "variable"
+
     def __init__(self, source: Source):
-        self.source = source
-        self.tokens = Tokens(source, _TOKEN)
-        self.draft = Draft(source, "BIF")
-        self.filled = Filled()
+        super().__init__(source, _TOKEN, "BIF")
 
     def file(self) -> Draft:
         tokens, draft = self.tokens, self.draft
@@ -101,27 +86,20 @@ class _Reader:
         for v in draft.states:
             if v not in draft.families:
                 raise self.source.error(draft.declared[v], f"the variable {v!r} has no probability block")
+        draft.shape()
         return draft
-
-    def name(self, what: str) -> str:
-        tokens = self.tokens
-        if tokens.kind == "string":
-            return unquote(tokens.take())
-        if tokens.kind != "word":
-            tokens.fail(what)
-        return tokens.take()
 
     def property(self, kept: dict[str, Any]) -> None:
         """``property anything;``: the text up to the semicolon, unquoted if it is one string."""
         tokens, text = self.tokens, self.source.text
-        found = _PROPERTY.match(text, tokens.end)
-        if found is None:
+        match = _PROPERTY.match(text, tokens.end)
+        if match is None:
             tokens.jump(len(text))
             tokens.fail("';' at the end of the property")
-        value = found[1].strip()
+        value = match[1].strip()
         quoted = _STRING.fullmatch(value) is not None
         kept.setdefault("property", []).append(unquote(value) if quoted else value)
-        tokens.jump(found.end())
+        tokens.jump(match.end())
 
     def network(self) -> None:
         tokens, kept = self.tokens, {k: list(x) for k, x in self.draft.attributes["net"].items()}
@@ -139,10 +117,7 @@ class _Reader:
     def variable(self) -> None:
         tokens, draft = self.tokens, self.draft
         tokens.advance()
-        start = tokens.start
-        name = self.name("the variable's name")
-        if name in draft.states:
-            raise self.source.error(start, f"the variable {name!r} is declared a second time")
+        name, start = self.new_name()
         tokens.expect("{", f"to begin the variable {name!r}")
         kept: dict[str, Any] = {}
         states: tuple[str, ...] | None = None
@@ -151,7 +126,7 @@ class _Reader:
                 self.property(kept)
             elif tokens.at("type") and states is None:
                 tokens.advance()
-                states = self.type(name)
+                states = self.states(name, ("discrete",), (), ";")
             else:
                 tokens.fail(f"{'type, ' if states is None else ''}'property', or '}}' at the end of {name!r}")
         tokens.advance()
@@ -160,32 +135,6 @@ class _Reader:
         draft.states[name], draft.declared[name] = states, start
         if kept:
             draft.attributes["node"][name] = _frozen(kept)
-
-    def type(self, name: str) -> tuple[str, ...]:
-        tokens = self.tokens
-        if not tokens.at("discrete"):
-            tokens.fail(f"'discrete': the type of {name!r} is not supported")
-        tokens.advance()
-        n_states = -1
-        count_at = tokens.start
-        if tokens.at("["):
-            tokens.advance()
-            count_at = tokens.start
-            if tokens.kind != "word" or not tokens.text.isascii() or not tokens.text.isdigit() or len(tokens.text) > 9:
-                tokens.fail("the number of states")
-            n_states = int(tokens.take())
-            tokens.expect("]", "after the number of states")
-        tokens.expect("{", "before the states")
-        states = []
-        while not tokens.at("}"):
-            states.append(self.name("a state, or '}'"))
-        tokens.advance()
-        tokens.expect(";", "after the states")
-        if n_states not in (-1, len(states)):
-            raise self.source.error(count_at, f"found {len(states)} states of {name!r}, expected {n_states}")
-        if not states:
-            raise self.source.error(count_at, f"the variable {name!r} has no states")
-        return tuple(states)
 
     # Tables ---------------------------------------------------------------------------------------------------
 
@@ -200,8 +149,8 @@ class _Reader:
             tokens.jump(end + 1)
             return end
         for mark, pattern in (("{", _HEAD), ("}", _BODY)):
-            found = pattern.match(text, tokens.end)
-            tokens.jump(found.end() if found else tokens.end)
+            match = pattern.match(text, tokens.end)
+            tokens.jump(match.end() if match else tokens.end)
             if not tokens.at(mark):
                 tokens.fail(f"'{mark}' of the probability block of line {self.source.place(start)[0]}")
         end = tokens.start
@@ -210,26 +159,19 @@ class _Reader:
 
     def table(self, end: int) -> None:
         tokens, draft = self.tokens, self.draft
-        tokens.advance()
-        tokens.expect("(", "after 'probability'")
-        at = tokens.start
-        family = Family(self.name("a variable's name"), [], at, data_at=at)
-        while not tokens.at(")"):
-            start = tokens.start
-            family.parents.append((self.name("')', or a parent's name"), start))
-        tokens.advance()
-        if family.child in draft.families:
-            raise self.source.error(at, f"found a second probability block of {family.child!r}, expected one")
-        draft.check_names(family)
+        family = self.family()
         tokens.expect("{", f"to begin the table of {family.child!r}")
         kept: dict[str, Any] = {}
-        Rows(tokens, draft, family, self.name, lambda: self.property(kept), self.filled).block(end)
+        Rows(self, family, lambda: self.property(kept)).block(end)
         if EXACT in kept.get("property", ()):
             family.exact = True
             kept["property"].remove(EXACT)
         draft.families[family.child] = family
         if kept.get("property"):
             draft.attributes["potential"][family.child] = _frozen(kept)
+
+
+parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())
 
 
 # The writer, whose files read back equal, bit for bit.
@@ -242,21 +184,20 @@ class _Reader:
 def dumps(net: DiscreteModel) -> str:
     """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties."""
     # raises FormatError: If the model is not a Bayesian network, or the format cannot represent a property.
-    if not isinstance(net, BayesianNetwork):
-        raise FormatError(f"a BIF file holds a Bayesian network, not a {type(net).__name__}")
+    net = bayesian(net, "a BIF file")
     lines = [f"network {written(net.name or 'unknown')} {{", *_properties(net, "net", None), "}"]
     for v in net.variables:
         labels = net.states(v)
         lines.append(f"variable {written(v)} {{")
         lines.append(f"  type discrete [ {len(labels)} ] {{ {', '.join(map(written, labels))} }};")
         lines += [*_properties(net, "node", v), "}"]
+    exact = inexact(net)
     for v in net.variables:
         parents = net.parents(v)
         given = f" | {', '.join(map(written, parents))}" if parents else ""
         lines.append(f"probability ( {written(v)}{given} ) {{")
         lines += _rows(net.cpt(v), [net.states(p) for p in parents])
-        again, _ = normalize_rows({v: net.cpt(v)})
-        if not np.array_equal(again[v], net.cpt(v)):
+        if v in exact:
             lines.append(f"  property {EXACT};")
         lines += [*_properties(net, "potential", v), "}"]
     return "\n".join([*lines, ""])
@@ -274,13 +215,8 @@ def _rows(table: NDArray[np.float64], parents: Sequence[Sequence[str]]) -> Itera
 
 
 def _properties(net: BayesianNetwork, kind: str, variable: str | None) -> Iterator[str]:
-    """What a BIF file said before: the attribute ``property``, a tuple of strings; other attributes have no place."""
-    kept: Mapping[str, Any] = net.attributes.get(kind, {})
-    if variable is not None:
-        kept = kept.get(variable, {})
-    values = kept.get("property", ())
-    for value in (values,) if isinstance(values, str) else values:
-        yield f"  property {_property(str(value))};"
+    """The attribute ``property`` as lines; the format has no place for other attributes."""
+    return (f"  property {_property(value)};" for value in strings(net.attributes, kind, variable))
 
 
 def _property(value: str) -> str:

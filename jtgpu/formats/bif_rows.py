@@ -1,8 +1,8 @@
-"""The tables of BIF files: rows with labels, ``table``, ``default``; for the rest of the format see `reader`.
+"""The tables of BIF files: rows with labels, ``table``, ``default``; `jtgpu.formats.bif` reads the rest.
 
 There are three parsers for the rows of a block, each for what the previous one cannot read: of many rows at once, if
-all rows are plain and in one of the two usual orders; of one row at a time; of one token at a time, which handles
-comments and finds the position of every error.
+all rows are plain and the last or the first parent is fastest; of one row at a time; of one token at a time, which
+handles comments and finds the position of every error.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError, shown
-from .draft import Draft, Family
-from .similar import near
-from .text import Tokens, floats, quote, unquote
+from ..errors import ParseError, near, shown
+from .block_reader import BlockReader, numbers_until
+from .draft import Family
+from .text import floats, quote, unquote
 
 # A slash may be part of a word unless another slash or a star follows.
 _WORD = re.compile(r"(?:[^\s{}()\[\];,|\"/]|/(?![/*]|\Z))+")
@@ -33,13 +32,6 @@ MAX_FILL = 1 << 24  # numbers that all `default` entries of a file may imply
 PART = 1 << 16  # characters of rows parsed at a time
 
 
-@dataclass
-class Filled:
-    """Count of the numbers that `default` entries of a file imply."""
-
-    n: int = 0
-
-
 def written(name: str) -> str:
     """A name as written in a file: a plain word if possible, otherwise in double quotes."""
     return name if _WORD.fullmatch(name) else quote(name)
@@ -47,24 +39,12 @@ def written(name: str) -> str:
 
 class Rows:
     """The entries of one probability block."""
-    # tokens: The cursor of the file
-    # draft: Provides the states of the variables
-    # family: Receives its numbers
-    # name: Reads the name at the cursor; its argument is what the error message expects
-    # keep_property: Reads the property at the cursor
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        draft: Draft,
-        family: Family,
-        name: Callable[[str], str],
-        keep_property: Callable[[], None],
-        filled: Filled,
-    ):
-        self.tokens, self.source, self.family = tokens, tokens.source, family
-        self.name, self.keep_property, self.filled = name, keep_property, filled
-        states = draft.states
+    # keep_property: reads the property at the cursor
+    def __init__(self, reader: BlockReader, family: Family, keep_property: Callable[[], None]):
+        self.reader, self.tokens, self.source, self.family = reader, reader.tokens, reader.source, family
+        self.keep_property = keep_property
+        states = reader.draft.states
         self.width = len(states[family.child])
         self.parents = [(p, states[p]) for p, _ in family.parents]
         self.cards = [len(labels) for _, labels in self.parents]
@@ -118,13 +98,13 @@ class Rows:
         tokens.advance()
         self.assemble(end)
 
-    def count_error(self, at: int, found: int, expected: int) -> ParseError:
-        return self.source.error(at, f"found {found} numbers for {self.family.child!r}, expected {expected}")
+    def count_error(self, at: int, n: int, expected: int) -> ParseError:
+        return self.source.error(at, f"found {n} numbers for {self.family.child!r}, expected {expected}")
 
     # Fast parsers ---------------------------------------------------------------------------------------------
 
     def all_at_once(self, begin: int, end: int) -> bool:
-        """Read the whole block if it consists of rows in one of the two usual orders; False, without effect, if not."""
+        """Read the whole block if its rows are plain and in one of the two orders; False, without effect, if not."""
         text = self.source.text
         # a number takes at least two characters; limits the memory that a short file can claim
         if 2 * self.n_rows * self.width > end - begin or any(None in d.values() for d in self.steps):
@@ -200,8 +180,8 @@ class Rows:
         rows: list[int] = []
         starts: list[int] = []
         match = _ROW.match
-        while found := match(text, begin):
-            key, numbers = found.groups()
+        while plain := match(text, begin):
+            key, numbers = plain.groups()
             if numbers.count(",") != n_commas:
                 break
             fields = key.split(",") if '"' not in key else _labels(key)
@@ -217,9 +197,9 @@ class Rows:
             if row < 0:
                 break
             rows.append(row)
-            starts.append(found.start(1) - 1)
+            starts.append(plain.start(1) - 1)
             parts.append(numbers)
-            begin = found.end()
+            begin = plain.end()
         if not parts:
             return
         values = _one_each(",".join(parts), len(rows) * self.width)
@@ -241,7 +221,7 @@ class Rows:
         row = 0
         for (p, labels), known in zip(self.parents, self.steps, strict=True):
             at = tokens.start
-            label = self.name(f"a state of the parent {p!r}")
+            label = self.reader.name(f"a state of the parent {p!r}")
             if label not in known:
                 raise self.source.error(
                     at, f"found {shown(label)}, expected a state of the parent {p!r}{near(label, labels)}"
@@ -262,8 +242,8 @@ class Rows:
     def numbers(self) -> NDArray[np.float64]:
         """Read the numbers after the current token, and move past the ``;``."""
         tokens = self.tokens
-        found = _NUMBERS.match(self.source.text, tokens.end)
-        end = found.end() if found else tokens.end
+        match = _NUMBERS.match(self.source.text, tokens.end)
+        end = match.end() if match else tokens.end
         values = floats(self.source.text[tokens.end : end].replace(",", " "))
         if values is not None:
             tokens.jump(end)
@@ -273,15 +253,9 @@ class Rows:
         else:
             tokens.advance()
             values = np.zeros(0)
-        more = []  # comments between the numbers, or an error
-        while not tokens.at(";"):
-            one = floats(tokens.text) if tokens.kind == "word" else None
-            if one is None:
-                tokens.fail("a number, or ';'")
-            more.append(one)
-            tokens.advance()
+        more = numbers_until(tokens, ";")  # comments between the numbers, or an error
         tokens.advance()
-        return np.concatenate([values, *more])
+        return np.concatenate([values, more])
 
     def assemble(self, end: int) -> None:
         """Assemble the table from the rows of the block."""
@@ -314,8 +288,8 @@ class Rows:
                 f"{n_missing} of {self.n_rows} rows of {family.child!r} are missing, the first for "
                 f"{self.key(row)}, and there is no 'default'",
             )
-        self.filled.n += n_missing * width
-        if self.filled.n > MAX_FILL:
+        self.reader.n_filled += n_missing * width
+        if self.reader.n_filled > MAX_FILL:
             raise self.source.error(end, f"the 'default' of {family.child!r} would fill {n_missing * width} numbers")
         table = np.empty((self.n_rows, width))
         if self.default is not None:
@@ -353,9 +327,9 @@ def _labels(key: str) -> list[str]:
     """A row's labels, some of them in double quotes; none where they are not written plainly."""
     labels, at = [], 0
     while at < len(key):
-        found = _LABEL.match(key, at)
-        if found is None:
+        label = _LABEL.match(key, at)
+        if label is None:
             return []
-        labels.append(unquote(found[1]) if found[1] else found[2].rstrip())
-        at = found.end()
+        labels.append(unquote(label[1]) if label[1] else label[2].rstrip())
+        at = label.end()
     return labels

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError, shown
+from ..errors import ParseError, near, shown
 from .draft import Draft, Family
-from .similar import near
 
 # CPTs given by fewer numbers: noisy-OR, noisy-MAX and deterministic nodes.
 #

@@ -14,12 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NetworkError, ParseError
+from ..errors import NetworkError, ParseError, near
 from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ..model.discrete import MAX_AXES
 from ..model.network import BayesianNetwork
 from ..util.options import ZeroRows
-from .similar import near
 from .text import Source, shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
@@ -253,10 +252,13 @@ class Parse(Protocol):
         # raises ParseError: With line and column.
 
 
-def parser_of(parse_draft: Callable[[str, str], Draft]) -> Parse:
-    """The ``parse`` of a format whose reader returns drafts."""
+def parsers_of(read: Callable[[str, str], Draft]) -> tuple[Callable[..., Draft], Parse]:
+    """``parse_draft`` and ``parse`` of a format, from the function that reads a text with the name of its source."""
+
+    def parse_draft(text: str, source: str = "<text>") -> Draft:
+        return read(text, source)
 
     def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
-        return parse_draft(text, source).finish(zero_rows)
+        return read(text, source).finish(zero_rows)
 
-    return parse
+    return parse_draft, parse

@@ -1,4 +1,4 @@
-"""DSL, the text format of GeNIe and SMILE before XDSL: reader.
+"""DSL, the text format of GeNIe and SMILE before XDSL: reader and writer.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
 * ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.canonical_nodes`).
@@ -13,34 +13,22 @@ Refused, with their names: nodes of all other types.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..errors import shown
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
 from .canonical_nodes import Expander
-from .draft import Draft, Family, parser_of
-from .text import Source, Tokens, floats, unquote
+from .draft import Draft, Family, parsers_of
+from .dsl_values import SKIP, TOKEN, Value, ValueReader
+from .number_cursor import bayesian, identifiers, inexact, strings, whole_numbers
+from .text import Source, nth_word, number, quote
 from .xdsl import SIZE, rename, reorder
 
 PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
-MAX_DEPTH = 100
 
-_SKIP = r"(?:[ \t\r\n\f\v]++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/|/\#[^#]*+(?:\#(?!/)[^#]*+)*+\#/)*+"
-_TOKEN = re.compile(
-    _SKIP + r'(?:(?P<word>(?:[^\s{}()=;,"/]|/(?![/*#]))++)|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")'
-    r"|(?P<mark>[{}()=;,])|(?P<end>\Z)|(?P<other>.))",
-    re.DOTALL,
-)
-_START = re.compile(_SKIP + r"net\s++(?:[^\s{}()=;,\"]++|\"[^\"]*+\")\s*+\{")
-_NUMERIC = ("PROBABILITIES", "STRENGTHS")
-_BLOCKS = ("DEFINITION", "HEADER", "POSITION", "SCREEN", "USER_PROPERTIES")  # the blocks that are read
-_LISTS = ("NAMESTATES", "PARENTS", "RESULTINGSTATES")  # the lists of names that are read
-_CLOSING = {"{": "}", "(": ")"}
+_START = re.compile(SKIP + r"net\s++(?:[^\s{}()=;,\"]++|\"[^\"]*+\")\s*+\{")
 _REFUSED = {
     "LIST": "decision node",
     "TABLE": "utility node",
@@ -57,44 +45,9 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a DSL file, with the numbers as written."""
-    draft = _Reader(Source(text, source)).file()
-    draft.shape()
-    return draft
-
-
-parse = parser_of(parse_draft)
-
-
-@dataclass
-class _Value:
-    """What stands behind an ``=``, or a block without one."""
-
-    at: int
-    text: str | None = None  # of a word or a string
-    items: list[tuple[str, int]] | None = None  # of a list, with their offsets
-    numbers: NDArray[np.float64] | None = None  # of a list of numbers
-    end: int = 0  # offset of its ')'
-    inner: dict[str, _Value] = field(default_factory=dict)
-    is_block: bool = False
-
-    def get(self, *path: str) -> _Value | None:
-        found: _Value | None = self
-        for key in path:
-            found = found.inner.get(key) if found else None
-        return found
-
-    def word(self, *path: str) -> str | None:
-        found = self.get(*path)
-        return found.text if found else None
-
-
-class _Reader:
+class _Reader(ValueReader):
     def __init__(self, source: Source):
-        self.source = source
-        self.tokens = Tokens(source, _TOKEN)
-        self.draft = Draft(source, "DSL")
+        super().__init__(source)
         self.expander = Expander(self.draft)
         self.new: dict[str, str] = {}  # original names of variables
 
@@ -112,157 +65,13 @@ class _Reader:
         final = [self.new.get(v, v) for v in draft.states]
         if len(set(final)) == len(final) and self.new:
             rename(draft, self.new)
+        draft.shape()
         return draft
-
-    def name(self, what: str) -> str:
-        tokens = self.tokens
-        if tokens.kind == "string":
-            return unquote(tokens.take())
-        if tokens.kind != "word":
-            tokens.fail(what)
-        return tokens.take()
-
-    # Grammar --------------------------------------------------------------------------------------------------
-
-    def body(self, depth: int, has_nodes: bool = False) -> _Value:
-        """``{ ... }`` of a network or a submodel, which have nodes, of a node or of a value: statements and blocks."""
-        tokens = self.tokens
-        self.check_depth(depth)
-        value = _Value(tokens.start, is_block=True)
-        tokens.expect("{")
-        while not tokens.at("}"):
-            at = tokens.start
-            key = self.name("a statement, or '}'")
-            block = True  # after a block the ';' is optional
-            if tokens.at("="):
-                tokens.advance()
-                value.inner[key] = self.value(key, depth)
-                block = value.inner[key].is_block
-            elif tokens.kind not in ("word", "string"):
-                tokens.fail(f"'=' after {shown(key)} of line {self.source.place(at)[0]}")
-            elif has_nodes and key == "node":
-                self.node(depth)
-            else:
-                self.named_block(key, at, depth, value if has_nodes else None)
-            if tokens.at(";"):
-                tokens.advance()
-            elif not tokens.at("}") and not block:
-                tokens.fail(f"';' after {shown(key)}")
-        tokens.advance()
-        return value
-
-    def named_block(self, key: str, at: int, depth: int, outer: _Value | None) -> None:
-        """A ``submodel X { ... }`` of `outer`, or another block with a name, which is skipped."""
-        tokens = self.tokens
-        name = self.name(f"the name of {shown(key)}")
-        if outer is not None and key == "submodel":
-            inner = self.body(depth + 1, has_nodes=True).inner
-            outer.inner.update({k: v for k, v in inner.items() if k not in outer.inner})
-            return
-        if not tokens.at("{"):
-            tokens.fail("'{'")
-        self.skip(depth)
-        if outer is not None:
-            self.draft.note(at, f"skipped the block {shown(f'{key} {name}')}")
-
-    def skip(self, depth: int) -> None:
-        """Move past a block whose contents are not used; only its braces and parentheses have to match."""
-        tokens = self.tokens
-        closing: list[str] = []
-        while True:
-            if tokens.kind in ("end", "other"):
-                tokens.fail(repr(closing[-1]))
-            if tokens.kind == "mark":
-                if tokens.text in _CLOSING:
-                    closing.append(_CLOSING[tokens.text])
-                    self.check_depth(depth + len(closing))
-                elif tokens.text in "})":
-                    if tokens.text != closing[-1]:
-                        tokens.fail(repr(closing[-1]))
-                    closing.pop()
-            tokens.advance()
-            if not closing:
-                return
-
-    def check_depth(self, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise self.source.error(self.tokens.start, f"found blocks nested deeper than {MAX_DEPTH}, expected '}}'")
-
-    def value(self, key: str, depth: int) -> _Value:
-        tokens = self.tokens
-        if tokens.at("{"):
-            if key in _BLOCKS:
-                return self.body(depth + 1)
-            value = _Value(tokens.start, is_block=True)
-            self.skip(depth + 1)
-            return value
-        if not tokens.at("("):
-            value = _Value(tokens.start)
-            value.text = self.name(f"the value of {shown(key)}")
-            return value
-        value = _Value(tokens.end)
-        if key in _NUMERIC:
-            return self.numbers(value)
-        if key in _LISTS:
-            return self.list(value)
-        self.skip(depth)
-        return value
-
-    def list(self, value: _Value) -> _Value:
-        tokens = self.tokens
-        tokens.advance()
-        items = []
-        while not tokens.at(")"):
-            items.append((tokens.start, self.name("a name, or ')'")))
-            if tokens.at(","):
-                tokens.advance()
-        tokens.advance()
-        value.items = [(text, at) for at, text in items]
-        return value
-
-    def numbers(self, value: _Value) -> _Value:
-        tokens, text, begin = self.tokens, self.source.text, self.tokens.end
-        end = text.find(")", begin)
-        values = floats(text, begin, end, ",") if end >= 0 else None
-        if values is None:  # comments between the numbers, or an error
-            tokens.advance()
-            found = []
-            while not tokens.at(")"):
-                if not tokens.at(","):
-                    one = floats(tokens.text) if tokens.kind == "word" else None
-                    if one is None:
-                        tokens.fail("a number, or ')'")
-                    found.append(one)
-                tokens.advance()
-            values = np.concatenate(found) if found else np.zeros(0)
-            end = tokens.start
-        else:
-            tokens.jump(end)
-        tokens.advance()
-        value.numbers, value.end = values, end
-        return value
-
-    def locate(self, value: _Value, position: int) -> int:
-        return next(islice(self.places(value), position, None), value.at)
-
-    def places(self, value: _Value) -> Iterator[int]:
-        """Offsets of the numbers of a list."""
-        at = value.at
-        while at < value.end:
-            found = _TOKEN.match(self.source.text, at, value.end)
-            if found is None or found.lastgroup in (None, "end"):
-                return
-            at = found.end()
-            if found.lastgroup == "word":
-                yield found.start("word")
 
     # Nodes ----------------------------------------------------------------------------------------------------
 
     def node(self, depth: int) -> None:
-        draft, at = self.draft, self.tokens.start
-        child = self.name("the node's name")
-        if child in draft.states:
-            raise self.source.error(at, f"the node {child!r} is declared a second time")
+        draft, (child, at) = self.draft, self.new_name()
         block = self.body(depth + 1)
         kind = (block.word("TYPE") or "CPT").upper()
         if kind not in ("CPT", "TRUTHTABLE", "NOISY_MAX"):
@@ -280,7 +89,7 @@ class _Reader:
         self.table(family, kind, block)
         self.keep(child, block, family)
 
-    def table(self, family: Family, kind: str, block: _Value) -> None:
+    def table(self, family: Family, kind: str, block: Value) -> None:
         child, at = family.child, family.at
         numbers = block.get("DEFINITION", "PROBABILITIES")
         if kind == "TRUTHTABLE":
@@ -299,9 +108,9 @@ class _Reader:
             )  # fmt: skip
             return
         family.numbers, family.data_at = numbers.numbers, numbers.at
-        family.locate = lambda position: self.locate(numbers, position)
+        family.locate = lambda position: nth_word(self.source, TOKEN, numbers.at, numbers.end, position)
 
-    def keep(self, child: str, block: _Value, family: Family) -> None:
+    def keep(self, child: str, block: Value, family: Family) -> None:
         kept: dict[str, Any] = {}
         label, comment = block.word("HEADER", "NAME"), block.word("HEADER", "COMMENT")
         if label and label != child:
@@ -339,7 +148,7 @@ class _Reader:
         if of_table:
             self.draft.attributes["potential"][child] = {"property": tuple(of_table)}
 
-    def about(self, net: _Value) -> None:
+    def about(self, net: Value) -> None:
         """The attributes of the network."""
         about = self.draft.attributes["net"]
         label, comment = net.word("HEADER", "NAME"), net.word("HEADER", "COMMENT")
@@ -365,3 +174,99 @@ class _Reader:
 
 def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())
+
+
+# The writer, whose files read back equal, bit for bit.
+#
+# The format allows identifiers only and requires parents before their children: names are converted to identifiers,
+# nodes are sorted, and user properties that begin with `PREFIX` contain the original names and the original order.
+
+def dumps(net: DiscreteModel) -> str:
+    """The text of a DSL file with `net`; it reads back equal, bit for bit."""
+    # raises FormatError: If the model is not a Bayesian network.
+    return "\n".join([*_lines(bayesian(net, "a DSL file")), ""])
+
+
+def _lines(net: BayesianNetwork) -> Iterator[str]:
+    ids = dict(zip(net.variables, identifiers(net.variables, "node_"), strict=True))
+    order = net.topological_order()
+    name = identifiers([net.name], "Network")[0]
+    about = net.attributes.get("net", {})
+    yield f"net {name}"
+    yield "{"
+    label = about.get("label")
+    yield from _block("HEADER", [("ID", name), ("NAME", quote(label if isinstance(label, str) else net.name or name)),
+                                 *_comment(about)], 1)  # fmt: skip
+    user = list(_properties(about, "NET"))
+    if name != net.name:
+        user.append((f"{PREFIX}NETWORK", quote(net.name)))
+    if order != net.variables:
+        user.append((f"{PREFIX}ORDER", quote(" ".join(ids[v] for v in net.variables))))
+    yield from _block("USER_PROPERTIES", user, 1)
+    exact = inexact(net)
+    for v in order:
+        yield ""
+        yield from _node(net, v, ids, v in exact)
+    yield "};"
+
+
+def _node(net: BayesianNetwork, v: str, ids: Mapping[str, str], exact: bool) -> Iterator[str]:
+    kept: Mapping[str, Any] = net.attributes.get("node", {}).get(v, {})
+    states = identifiers(net.states(v), "State_")
+    label = kept.get("label")
+    yield f"\tnode {ids[v]}"
+    yield "\t{"
+    yield "\t\tTYPE = CPT;"
+    header = [("ID", ids[v]), ("NAME", quote(label if isinstance(label, str) else v)), *_comment(kept)]
+    yield from _block("HEADER", header, 2)
+    position = whole_numbers(kept.get("position"), 2)
+    if position:
+        size = whole_numbers(kept.get("size"), 2) or SIZE
+        yield "\t\tSCREEN ="
+        yield "\t\t{"
+        numbers = zip(("CENTER_X", "CENTER_Y", "WIDTH", "HEIGHT"), map(str, (*position, *size)), strict=True)
+        yield from _block("POSITION", list(numbers), 3)
+        yield "\t\t};"
+    user = list(_properties(kept, "NODE"))
+    if ids[v] != v:
+        user.append((f"{PREFIX}NAME", quote(f"{ids[v]}={v}")))
+    user += [
+        (f"{PREFIX}STATE_{i}", quote(f"{made}={true}"))
+        for i, (made, true) in enumerate(zip(states, net.states(v), strict=True))
+        if made != true
+    ]
+    if exact:
+        user.append((f"{PREFIX}ROWS", quote("exact")))
+    user += _properties(net.attributes.get("potential", {}).get(v, {}), "TABLE", named=False)
+    yield from _block("USER_PROPERTIES", user, 2)
+    yield f"\t\tPARENTS = ({', '.join(ids[p] for p in net.parents(v))});"
+    numbers_of = ", ".join(map(number, net.cpt(v).ravel().tolist()))
+    yield from _block("DEFINITION", [("NAMESTATES", f"({', '.join(states)})"), ("PROBABILITIES", f"({numbers_of})")], 2)
+    yield "\t};"
+
+
+def _block(name: str, statements: Sequence[tuple[str, str]], depth: int) -> Iterator[str]:
+    if statements:
+        tabs = "\t" * depth
+        yield f"{tabs}{name} ="
+        yield f"{tabs}{{"
+        yield from (f"{tabs}\t{key} = {value};" for key, value in statements)
+        yield f"{tabs}}};"
+
+
+def _comment(kept: Mapping[str, Any]) -> list[tuple[str, str]]:
+    comment = kept.get("comment")
+    return [("COMMENT", quote(comment))] if isinstance(comment, str) else []
+
+
+def _properties(kept: Mapping[str, Any], where: str, *, named: bool = True) -> Iterator[tuple[str, str]]:
+    """Properties as pairs of key and value; those without a key get their number as key."""
+    seen: set[str] = set()
+    for i, text in enumerate(strings(kept)):
+        key, equals, value = text.partition(" = ")
+        plain = named and equals and identifiers([key], "p") == [key] and not key.startswith(PREFIX) and key not in seen
+        seen.add(key)
+        yield (key, quote(value)) if plain else (f"{PREFIX}{where}_{i}", quote(text))

@@ -14,11 +14,10 @@ import re
 
 import numpy as np
 
-from ..errors import FormatError, shown
+from ..errors import shown
 from ..model.discrete import DiscreteModel
-from ..model.network import BayesianNetwork
-from .draft import Draft, Family, parser_of
-from .number_cursor import NumberCursor, inexact, reject_transposed, state_names
+from .draft import Draft, Family, parsers_of
+from .number_cursor import NumberCursor, bayesian, inexact, reject_transposed, state_names
 from .text import BLANKS, Source
 from .uai import number_lines
 
@@ -34,14 +33,6 @@ _LINE = re.compile(rf"[^\r\n{BLANKS}][^\r\n]*+")
 def sniff(text: str) -> bool:
     """Does the text begin as an Ergo network does: numbers, and then the name of the first section?"""
     return text[:1] in f"0123456789{BLANKS}" and _START.match(text) is not None
-
-
-def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of an Ergo network, with the numbers as written."""
-    return _Reader(Source(text, source)).draft()
-
-
-parse = parser_of(parse_draft)
 
 
 class _Reader:
@@ -155,6 +146,9 @@ class _Reader:
 # Writing ------------------------------------------------------------------------------------------------------
 
 
+parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).draft())
+
+
 def dumps(net: DiscreteModel) -> str:
     """The text of an Ergo file with a Bayesian network; its numbers read back bit for bit.
 
@@ -162,8 +156,7 @@ def dumps(net: DiscreteModel) -> str:
     lines. Attributes are lost.
     """
     # raises FormatError: If the model is not a Bayesian network.
-    if not isinstance(net, BayesianNetwork):
-        raise FormatError(f"an Ergo file holds a Bayesian network, not a {type(net).__name__}")
+    net = bayesian(net, "an Ergo file")
     cards = net.cardinality.tolist()
     lines = [str(len(net)), " ".join(map(str, cards))]
     for scope, _ in net.factors:

@@ -10,10 +10,9 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ..errors import FileError, FormatError, MissingFileError, format_bytes
+from ..errors import FileError, FormatError, MissingFileError, format_bytes, near
 from ..util import atomic_file
 from ..util.system import free_memory
-from .similar import near
 
 # The encoding that an XML file declares; checked for files of every format, without the XML reader.
 

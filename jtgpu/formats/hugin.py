@@ -18,26 +18,15 @@ with a model and no numbers, potentials of several children.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from ..errors import ParseError, shown
-from .draft import Draft, Family, parser_of
-from .text import Source, Tokens, floats, unquote
+from ..errors import shown
+from .draft import Draft, Family, parsers_of
+from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, note_depth, read_data, scalar
+from .text import Source, Tokens, unquote
 
-_SKIP = r"(?:[ \t\r\n\f\v]++|%[^\r\n]*+)*+"
-_NUMBER = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.])"
-_NAME = r"[\w.]++"  # real files have nodes called 808, and dots inside names
-TOKEN = re.compile(
-    _SKIP + rf"(?:(?P<number>{_NUMBER})|(?P<name>{_NAME})"
-    r'|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<mark>[{}()=;:|,])|(?P<end>\Z)|(?P<other>.))',
-    re.DOTALL,
-)
-_DATA = re.compile(r'(?:[^;%"{}]++|%[^\r\n]*+)*+')  # from after the '=' to the ';'
-_COMMENT = re.compile(r"%[^\r\n]*+")
 # The most frequent attributes, matched in one step: a string, integers in parentheses, a list of strings.
 _BLANKS = r"[ \t\r\n\f\v]*+"
 _PLAIN_VALUE = re.compile(
@@ -46,9 +35,8 @@ _PLAIN_VALUE = re.compile(
 )
 _PLAIN_LIST = re.compile(rf'{_BLANKS}={_BLANKS}\((?P<strings>(?:{_BLANKS}"[^"\\]*+")++){_BLANKS}\){_BLANKS};')
 _PLAIN_STRING = re.compile(r'"([^"]*+)"')
-_DATA_TOKEN = re.compile(_SKIP + r"(?:(?P<mark>[()])|(?P<word>[^\s()%]++)|(?P<end>\Z)|(?P<other>.))", re.DOTALL)
 _START = re.compile(
-    _SKIP + r"(?:net\s*+[{%]|class\s++[\w.]++\s*+[{%]|potential\s*+\(|(?:(?:continuous|discrete)\s++)?+"
+    SKIP + r"(?:net\s*+[{%]|class\s++[\w.]++\s*+[{%]|potential\s*+\(|(?:(?:continuous|discrete)\s++)?+"
     r"(?:node|decision|utility|function)\s++[\w.]++\s*+[{%])"
 )
 
@@ -63,30 +51,9 @@ _REFUSED = {
 _BLOCKS = ("net", "class", "node", "continuous", "discrete", "potential", *_REFUSED)
 
 
-class Verbatim(str):
-    """An attribute's value that stands in the file as it is: an identifier, or an expression."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"Verbatim({str.__repr__(self)})"
-
-
 def sniff(text: str) -> bool:
     """Whether a text begins like a Hugin network."""
     return _START.match(text) is not None
-
-
-def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a Hugin network, with the numbers as written."""
-    draft = _Reader(Source(text, source)).file()
-    draft.shape()
-    for family in draft.families.values():
-        _note_depth(draft, family)
-    return draft
-
-
-parse = parser_of(parse_draft)
 
 
 class _Reader:
@@ -110,6 +77,9 @@ class _Reader:
         name = draft.attributes["net"].get("name")
         if isinstance(name, str) and not isinstance(name, Verbatim):
             draft.name = name
+        draft.shape()
+        for family in draft.families.values():
+            note_depth(draft, family)
         return draft
 
     # Blocks ---------------------------------------------------------------------------------------------------
@@ -191,11 +161,11 @@ class _Reader:
         if name in draft.states:
             raise self.source.error(start, f"the node {name!r} is declared a second time")
         kept: dict[str, Any] = {}
-        found: list[tuple[str, ...]] = []
-        self.attributes(kept, f"node {name!r}", {"states": lambda: found.append(self.states())})
-        if not found:
+        lists: list[tuple[str, ...]] = []
+        self.attributes(kept, f"node {name!r}", {"states": lambda: lists.append(self.states())})
+        if not lists:
             raise self.source.error(start, f"the node {name!r} has no states")
-        draft.states[name], draft.declared[name] = found[0], start
+        draft.states[name], draft.declared[name] = lists[0], start
         if kept:
             draft.attributes["node"][name] = kept
 
@@ -220,7 +190,7 @@ class _Reader:
                 family.parents.append((self.name("')' or the name of a parent"), start))
         tokens.advance()
         kept: dict[str, Any] = {}
-        self.attributes(kept, f"the potential of {child!r}", {"data": lambda: self.data(family)})
+        self.attributes(kept, f"the potential of {child!r}", {"data": lambda: read_data(tokens, family)})
         if family.numbers is None and kept.get("model_data", ()) != ():
             raise self.source.error(
                 at,
@@ -267,10 +237,10 @@ class _Reader:
         seen.add(name)
         if name in special:
             special[name]()
-        elif found := _PLAIN_VALUE.match(self.source.text, start + len(name)):
-            string = found["string"]
-            kept[name] = tuple(map(int, found["numbers"].split())) if string is None else string
-            tokens.jump(found.end())
+        elif plain := _PLAIN_VALUE.match(self.source.text, start + len(name)):
+            string = plain["string"]
+            kept[name] = tuple(map(int, plain["numbers"].split())) if string is None else string
+            tokens.jump(plain.end())
             return
         else:
             tokens.advance()
@@ -293,23 +263,23 @@ class _Reader:
         if not parts:
             tokens.fail("a value")
         if len(parts) == 1:
-            return _scalar(*parts[0])
+            return scalar(*parts[0])
         inner = parts[1:-1]
-        if parts[0] == ("mark", "(") and parts[-1] == ("mark", ")") and all(k in _SCALARS for k, _ in inner):
-            return tuple(_scalar(*part) for part in inner)
+        if parts[0] == ("mark", "(") and parts[-1] == ("mark", ")") and all(k in SCALARS for k, _ in inner):
+            return tuple(scalar(*part) for part in inner)
         return Verbatim(self.source.text[first:last])
 
     def states(self) -> tuple[str, ...]:
         """The list of states: quoted, or bare words and numbers."""
         tokens = self.tokens
-        if found := _PLAIN_LIST.match(self.source.text, tokens.start):
-            tokens.jump(found.end() - 1)
-            return tuple(_PLAIN_STRING.findall(found["strings"]))
+        if plain := _PLAIN_LIST.match(self.source.text, tokens.start):
+            tokens.jump(plain.end() - 1)
+            return tuple(_PLAIN_STRING.findall(plain["strings"]))
         tokens.advance()
         start = tokens.expect("(", "before the states")
         states = []
         while not tokens.at(")"):
-            if tokens.kind not in _SCALARS:
+            if tokens.kind not in SCALARS:
                 tokens.fail("a state in double quotes, or ')'")
             states.append(unquote(tokens.text) if tokens.kind == "string" else tokens.text)
             tokens.advance()
@@ -318,99 +288,5 @@ class _Reader:
             raise self.source.error(start, "found an empty list of states, expected one state at least")
         return tuple(states)
 
-    def data(self, family: Family) -> None:
-        """Read the numbers of a potential at once; one by one only to locate errors."""
-        text, begin = self.source.text, self.tokens.end
-        end, body = self.data_text(begin)
-        numbers = floats(text, begin, end, "()") if body is None else floats(body, blanks="()")
-        if numbers is None:
-            raise self.bad_data(family.child, begin, end)
-        self.tokens.jump(end)
-        if not self.tokens.at(";"):
-            self.tokens.fail("';' at the end of the data")
-        n_open, n_close = ((text.count(c, begin, end) if body is None else body.count(c)) for c in "()")
-        if n_open != n_close:
-            raise self.unbalanced(begin, end)
-        family.numbers, family.n_open = numbers, n_open
-        family.data_at = next((at for _, _, at in self.data_tokens(begin, end)), begin)
-        family.locate = lambda position: self.locate(begin, end, position)
 
-    def data_text(self, begin: int) -> tuple[int, str | None]:
-        """End of the data that begin here, and the data without comments; None if there are no comments."""
-        text = self.source.text
-        end = text.find(";", begin)
-        while end >= 0:  # skip a semicolon in a comment
-            line = max(text.rfind("\n", begin, end), text.rfind("\r", begin, end), begin)
-            if text.find("%", line, end) < 0:
-                break
-            end = text.find(";", end + 1)
-        if end < 0 or any(text.find(c, begin, end) >= 0 for c in '"{}\r'):
-            # no ';', or characters that may only occur in comments: use the exact pattern
-            found = _DATA.match(text, begin)
-            end = found.end() if found else begin
-            return end, _COMMENT.sub("", text[begin:end])
-        if text.find("%", begin, end) < 0:
-            return end, None
-        first, *others = text[begin:end].split("%")
-        return end, "\n".join([first, *(part.partition("\n")[2] for part in others)])
-
-    def data_tokens(self, begin: int, end: int) -> Iterator[tuple[str, str, int]]:
-        """Kind, text and offset of every token of a potential's data."""
-        while begin < end:
-            found = _DATA_TOKEN.match(self.source.text, begin, end)
-            if found is None or found.lastgroup is None or found.lastgroup == "end":
-                return
-            yield found.lastgroup, found[found.lastgroup], found.start(found.lastgroup)
-            begin = found.end()
-
-    def locate(self, begin: int, end: int, position: int) -> int:
-        words = (at for kind, _, at in self.data_tokens(begin, end) if kind == "word")
-        return next(islice(words, position, None), begin)
-
-    def bad_data(self, child: str, begin: int, end: int) -> ParseError:
-        for kind, text, at in self.data_tokens(begin, end):
-            if kind != "mark" and floats(text) is None:
-                if text == "normal":
-                    return self.source.error(
-                        at, f"found a normal distribution for {child!r}; continuous nodes are not supported"
-                    )
-                return self.source.error(at, f"found {shown(text)}, expected a number, '(', ')' or ';'")
-        return self.source.error(begin, f"the data of {child!r} contain something that is not a number")
-
-    def unbalanced(self, begin: int, end: int) -> ParseError:
-        depth = 0
-        for _, text, at in self.data_tokens(begin, end):
-            depth += (text == "(") - (text == ")")
-            if depth < 0:
-                return self.source.error(at, "found ')', expected ';': more ')' than '(' before it")
-        return self.source.error(end, f"found the end of the data, expected {depth} more ')'")
-
-
-_SCALARS = ("string", "number", "name")
-
-
-def _scalar(kind: str, text: str) -> Any:
-    if kind == "string":
-        return unquote(text)
-    if kind == "number":
-        if len(text) < 16 and text.lstrip("+-").isdigit():
-            return int(text)
-        number = float(text)
-        return number if math.isfinite(number) else Verbatim(text)
-    return Verbatim(text)
-
-
-def _note_depth(draft: Draft, family: Family) -> None:
-    """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
-    if family.numbers is None:
-        return
-    expected, rows = 1, 1
-    for p, _ in family.parents:
-        rows *= len(draft.states[p])
-        expected += rows
-    if family.n_open != expected:
-        draft.note(
-            family.data_at,
-            f"the data of {family.child!r} have {family.n_open} pairs of parentheses where its "
-            f"{len(family.parents)} parents make {expected}; read by the order of the numbers",
-        )
+parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError, shown
+from ..errors import FormatError, ParseError, shown
 from ..model.cpts import ROW_TOLERANCE, normalize_rows
-from ..model.discrete import MAX_STATES
+from ..model.discrete import MAX_STATES, DiscreteModel
 from ..model.network import BayesianNetwork
 from .text import BLANKS, Source, bulk, floats, token_offsets
 
@@ -165,14 +165,25 @@ def reject_transposed(numbers: NumberCursor, first: int, table: NDArray[np.float
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 
+def bayesian(net: DiscreteModel, what: str) -> BayesianNetwork:
+    """`net`, if it is a Bayesian network; else a `FormatError` that says what a file of this format holds."""
+    if not isinstance(net, BayesianNetwork):
+        raise FormatError(f"{what} holds a Bayesian network, not a {type(net).__name__}")
+    return net
+
+
+def strings(attributes: Mapping[str, Any], *keys: str | None) -> list[str]:
+    """The attribute ``property`` of what `keys` lead to, as other formats keep it."""
+    for key in keys:
+        attributes = attributes if key is None else attributes.get(key, {})
+    values = attributes.get("property", ())
+    return [str(x) for x in ((values,) if isinstance(values, str) else values)]
+
+
 def inexact(net: BayesianNetwork) -> frozenset[str]:
     """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
-    found = set()
-    for v in net.variables:
-        again, _ = normalize_rows({v: net.cpt(v)})
-        if not np.array_equal(again[v], net.cpt(v)):
-            found.add(v)
-    return frozenset(found)
+    again, _ = normalize_rows({v: net.cpt(v) for v in net.variables})
+    return frozenset(v for v in net.variables if not np.array_equal(again[v], net.cpt(v)))
 
 
 def identifiers(names: Iterable[str], fallback: str) -> list[str]:

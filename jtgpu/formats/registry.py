@@ -25,8 +25,8 @@ class Format:
 
     def sniff(self, text: str) -> bool:
         """Whether a text begins like this format."""
-        found: bool = _module(self.reader).sniff(text)
-        return found
+        begins: bool = _module(self.reader).sniff(text)
+        return begins
 
     def parse(self, text: str, source: str = "<text>", **options: Any) -> DiscreteModel:
         """Parse a text; raises `ParseError`."""
@@ -47,12 +47,12 @@ def _module(name: str) -> Any:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_writer", (".oobn",)),
+    Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_values", (".oobn",)),
     Format("BIF", (".bif",), "bif", "bif"),
     Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
     Format("XDSL", (".xdsl",), "xdsl", "xdsl"),
-    Format("DSL", (".dsl",), "dsl", "dsl_writer"),
-    Format("DSC", (".dsc",), "dsc", "dsc_writer"),
+    Format("DSL", (".dsl",), "dsl", "dsl"),
+    Format("DSC", (".dsc",), "dsc", "dsc"),
     Format("UAI", (".uai",), "uai", "uai"),
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),

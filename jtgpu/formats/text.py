@@ -245,6 +245,21 @@ class Tokens:
         raise self.source.error(self.start, f"found {self.found()}, expected {expected}")
 
 
+def nth_word(source: Source, pattern: re.Pattern[str], begin: int, end: int, n: int) -> int:
+    """Offset of word n of a range, for the position of an error; `begin` if there are fewer."""
+    at = begin
+    while at < end:
+        token = pattern.match(source.text, at, end)
+        if token is None or token.lastgroup in (None, "end"):
+            break
+        at = token.end()
+        if token.lastgroup == "word":
+            if n == 0:
+                return token.start("word")
+            n -= 1
+    return begin
+
+
 _NUMERIC = re.compile(rf"[0-9eE+\-.{BLANKS}]*+")
 SHORT = 4096  # characters up to which `float` is faster than `bulk`
 

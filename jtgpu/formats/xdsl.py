@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import FormatError, shown
+from ..errors import shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .canonical_nodes import REFUSED, Expander
-from .draft import Draft, Family, parser_of
-from .number_cursor import identifiers, inexact, whole_numbers
+from .draft import Draft, Family, parsers_of
+from .number_cursor import bayesian, identifiers, inexact, strings, whole_numbers
 from .text import number
 from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
 
@@ -49,16 +49,6 @@ def sniff(text: str) -> bool:
     return root_name(text) == "smile"
 
 
-def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of an XDSL file, with the numbers as written."""
-    draft = _Reader(XmlSource(text, source)).file()
-    draft.shape()
-    return draft
-
-
-parse = parser_of(parse_draft)
-
-
 class _Reader:
     def __init__(self, source: XmlSource):
         self.source = source
@@ -79,6 +69,7 @@ class _Reader:
         self.extensions(root)
         self.expander.run()
         self.names()
+        draft.shape()
         return draft
 
     def record(self, element: Element, locator: Locator, path: tuple[str, ...]) -> None:
@@ -155,10 +146,10 @@ class _Reader:
             kept["position"] = (left + (right - left) // 2, top + (bottom - top) // 2)
             if (right - left, bottom - top) != SIZE:
                 kept["size"] = (right - left, bottom - top)
-        for part, usual in LOOKS.items():
-            found = element.one(part)
-            look = tuple(f"{k}={v}" for k, v in found.attributes.items()) if found else ()
-            if look not in ((), usual):
+        for part, default in LOOKS.items():
+            given = element.one(part)
+            look = tuple(f"{k}={v}" for k, v in given.attributes.items()) if given else ()
+            if look not in ((), default):
                 kept[f"genie_{part}"] = look
         if comment := element.one("comment"):
             kept["comment"] = comment.text
@@ -237,13 +228,14 @@ def rename(draft: Draft, new: dict[str, str]) -> None:
     draft.attributes["node"] = {v: x for v, x in draft.attributes["node"].items() if x}
 
 
+parse_draft, parse = parsers_of(lambda text, source: _Reader(XmlSource(text, source)).file())
+
+
 def dumps(net: DiscreteModel) -> str:
     """The text of an XDSL file with `net`; it reads back equal, bit for bit."""
     # raises FormatError: If the model is not a Bayesian network, or a name contains control characters, which XML
     #     cannot represent.
-    if not isinstance(net, BayesianNetwork):
-        raise FormatError(f"an XDSL file holds a Bayesian network, not a {type(net).__name__}")
-    return "\n".join([*_Writer(net).lines(), ""])
+    return "\n".join([*_Writer(bayesian(net, "an XDSL file")).lines(), ""])
 
 
 class _Writer:
@@ -262,7 +254,7 @@ class _Writer:
             yield from self.node(v)
         yield "\t</nodes>"
         yield "\t<extensions>"
-        yield f'\t\t<genie version="1.0" app="jtgpu" name="{_value(self.label(), "the name")}">'
+        yield f'\t\t<genie version="1.0" app="jtgpu" name="{escaped(self.label(), "the name")}">'
         for v in self.order:
             yield from self.looks(v)
         yield "\t\t</genie>"
@@ -275,8 +267,8 @@ class _Writer:
         return str(label) if isinstance(label, str) else self.net.name or self.name
 
     def kept(self, kind: str, v: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.net.attributes.get(kind, {}).get(v, {})
-        return found
+        attributes: Mapping[str, Any] = self.net.attributes.get(kind, {}).get(v, {})
+        return attributes
 
     def node(self, v: str) -> Iterator[str]:
         yield f'\t\t<cpt id="{self.ids[v]}">'
@@ -288,7 +280,7 @@ class _Writer:
         yield f"\t\t\t<probabilities>{' '.join(map(number, self.net.cpt(v).ravel().tolist()))}</probabilities>"
         for key, value in _properties(self.kept("node", v)):
             text = escaped(value, f"the property {key!r}")
-            yield f'\t\t\t<property id="{_value(key, "the property")}"{attribute(value)}>{text}</property>'
+            yield f'\t\t\t<property id="{escaped(key, "the property")}"{attribute(value)}>{text}</property>'
         yield "\t\t</cpt>"
 
     def looks(self, v: str) -> Iterator[str]:
@@ -298,10 +290,10 @@ class _Writer:
         yield f'\t\t\t<node id="{self.ids[v]}">'
         yield f"\t\t\t\t<name{attribute(label)}>{escaped(label, 'the name')}</name>"
         position = whole_numbers(kept.get("position"), 2)
-        for part, usual in LOOKS.items():
-            found = kept.get(f"genie_{part}", usual if position else ())
-            pairs = [str(x).partition("=") for x in ((found,) if isinstance(found, str) else found)]
-            written = [f'{k}="{_value(x, k)}"' for k, _, x in pairs if k.isascii() and k.isalpha()]
+        for part, default in LOOKS.items():
+            look = kept.get(f"genie_{part}", default if position else ())
+            pairs = [str(x).partition("=") for x in ((look,) if isinstance(look, str) else look)]
+            written = [f'{k}="{escaped(x, k)}"' for k, _, x in pairs if k.isascii() and k.isalpha()]
             if written:
                 yield f"\t\t\t\t<{part} {' '.join(written)} />"
         if position:
@@ -314,21 +306,21 @@ class _Writer:
         yield "\t\t\t</node>"
 
     def mine(self) -> Iterator[str]:
-        """What the format has no place for; nothing where it has."""
+        """Properties stored as a jtgpu extension; empty if the format supports them."""
         net, ids = self.net, self.ids
         exact = inexact(net)
-        name = f' name="{_value(net.name, "the name")}"' if net.name != self.name else ""
+        name = f' name="{escaped(net.name, "the name")}"' if net.name != self.name else ""
         order = f' order="{" ".join(ids[v] for v in net.variables)}"' if self.order != net.variables else ""
-        inner = [f"\t\t\t{_text('property', p)}" for p in _strings(net.attributes.get("net", {}))]
+        inner = [f"\t\t\t{_text('property', p)}" for p in strings(net.attributes.get("net", {}))]
         for v in net.variables:
-            new = f' name="{_value(v, "the name")}"' if ids[v] != v else ""
+            new = f' name="{escaped(v, "the name")}"' if ids[v] != v else ""
             rows = ' rows="exact"' if v in exact else ""
             parts = [
                 f"\t\t\t\t{_text('state', label, made)}"
                 for made, label in zip(self.states[v], net.states(v), strict=True)
                 if made != label
             ]
-            parts += [f"\t\t\t\t{_text('property', p)}" for p in _strings(self.kept("potential", v))]
+            parts += [f"\t\t\t\t{_text('property', p)}" for p in strings(self.kept("potential", v))]
             if new or rows or parts:
                 inner += [f'\t\t\t<node id="{ids[v]}"{new}{rows}>', *parts, "\t\t\t</node>"]
         if name or order or inner:
@@ -337,23 +329,13 @@ class _Writer:
             yield f"\t\t</{MINE}>"
 
 
-def _value(text: str, what: str) -> str:
-    return escaped(text, what)
-
-
 def _text(element: str, text: str, identity: str = "") -> str:
     identity = f' id="{identity}"' if identity else ""
     return f"<{element}{identity}{attribute(text)}>{escaped(text, element)}</{element}>"
 
 
-def _strings(kept: Mapping[str, Any]) -> list[str]:
-    """Properties as other formats keep them."""
-    values = kept.get("property", ())
-    return [str(x) for x in ((values,) if isinstance(values, str) else values)]
-
-
 def _properties(kept: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and text of every property; what has no key goes under the number it has."""
-    for i, text in enumerate(_strings(kept)):
+    for i, text in enumerate(strings(kept)):
         key, equals, value = text.partition(" = ")
         yield (key, value) if equals and identifiers([key], "p") == [key] else (f"{UNNAMED}{i}", text)

@@ -17,8 +17,7 @@ from xml.parsers import expat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FormatError, ParseError, shown
-from .similar import near
+from ..errors import FormatError, ParseError, near, shown
 from .text import Source, floats
 
 MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply

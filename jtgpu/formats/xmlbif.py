@@ -5,16 +5,15 @@ No document type declaration is written: pyAgrum's reader fails on it, and no re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from ..errors import FormatError, shown
+from ..errors import near, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .bif import EXACT
-from .draft import Draft, Family, parser_of
-from .number_cursor import inexact
-from .similar import near
+from .draft import Draft, Family, parsers_of
+from .number_cursor import bayesian, inexact, strings
 from .text import number
 from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
 
@@ -30,16 +29,6 @@ from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name
 def sniff(text: str) -> bool:
     """Whether a text begins like an XMLBIF file."""
     return root_name(text).upper() == "BIF"
-
-
-def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of an XMLBIF file, with the numbers as written."""
-    draft = _Reader(XmlSource(text, source)).file()
-    draft.shape()
-    return draft
-
-
-parse = parser_of(parse_draft)
 
 
 class _Reader:
@@ -67,6 +56,7 @@ class _Reader:
         for v, at in draft.declared.items():
             if v not in draft.families:
                 raise self.source.error(at, f"the variable {v!r} has no <DEFINITION>")
+        draft.shape()
         return draft
 
     def record(self, element: Element, locator: Locator, path: tuple[str, ...]) -> None:
@@ -80,20 +70,19 @@ class _Reader:
 
     def name_of(self, element: Element, child: str) -> tuple[str, int]:
         """Text and offset of the one child of a name."""
-        found = element.all(child)
-        if len(found) != 1:
-            at = found[1].at if found else element.at
+        children = element.all(child)
+        if len(children) != 1:
+            at = children[1].at if children else element.at
+            several = "; tables of several variables are not supported" if child == "FOR" and children else ""
             raise self.source.error(
-                at, f"found {len(found) or 'no'} <{child}> in <{element.name}>, expected one" + (
-                    "; tables of several variables are not supported" if child == "FOR" and found else ""
-                )
-            )  # fmt: skip
-        return found[0].text, found[0].at
+                at, f"found {len(children) or 'no'} <{child}> in <{element.name}>, expected one{several}"
+            )
+        return children[0].text, children[0].at
 
     def properties(self, element: Element, kept: dict[str, Any]) -> None:
-        found = tuple(p.text for p in element.all("PROPERTY"))
-        if found:
-            kept["property"] = found
+        texts = tuple(p.text for p in element.all("PROPERTY"))
+        if texts:
+            kept["property"] = texts
 
     def variable(self, element: Element) -> None:
         draft = self.draft
@@ -140,18 +129,20 @@ class _Reader:
 
     @staticmethod
     def instead(element: Element) -> str:
-        """What stands in a definition that has no table."""
+        """A phrase for an element that stands where the table is missing."""
         known = ("FOR", "GIVEN", "PROPERTY", "TABLE")
         odd = next((c.name for c in element.children if c.name not in known), None)
         return "" if odd is None else f"; <{odd}> is not known{near(odd, known)}"
+
+
+parse_draft, parse = parsers_of(lambda text, source: _Reader(XmlSource(text, source)).file())
 
 
 def dumps(net: DiscreteModel) -> str:
     """The text of an XMLBIF file with `net`; it reads back equal, bit for bit, including its properties."""
     # raises FormatError: If the model is not a Bayesian network, or a name contains control characters, which XML
     #     cannot represent.
-    if not isinstance(net, BayesianNetwork):
-        raise FormatError(f"an XMLBIF file holds a Bayesian network, not a {type(net).__name__}")
+    net = bayesian(net, "an XMLBIF file")
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", _element("NAME", net.name)]
     lines += _properties(net, "net", None)
     for v in net.variables:
@@ -175,9 +166,4 @@ def _element(name: str, text: str) -> str:
 
 
 def _properties(net: BayesianNetwork, kind: str, variable: str | None) -> Iterator[str]:
-    kept: Mapping[str, Any] = net.attributes.get(kind, {})
-    if variable is not None:
-        kept = kept.get(variable, {})
-    values = kept.get("property", ())
-    for value in (values,) if isinstance(values, str) else values:
-        yield _element("PROPERTY", str(value))
+    return (_element("PROPERTY", value) for value in strings(net.attributes, kind, variable))

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import dsc, read
-from jtgpu.formats.dsc import parse, sniff
-from jtgpu.formats.dsc_writer import dumps
+from jtgpu.formats import dsc_rows, read
+from jtgpu.formats.dsc import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks
@@ -106,7 +105,7 @@ def test_mistakes_have_a_place(text: str, message: str) -> None:
 
 
 def test_defaults_fill_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dsc, "MAX_EXPANDED", 3)
+    monkeypatch.setattr(dsc_rows, "MAX_EXPANDED", 3)
     with pytest.raises(ParseError, match="would fill 4 numbers"):
         parse(HEAD + A + B + P_A + "probability ( b | a ) { default : 1, 1; }")
 

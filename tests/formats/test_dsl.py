@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import hugin, read, write
-from jtgpu.formats.dsl import parse, sniff
-from jtgpu.formats.dsl_writer import dumps
+from jtgpu.formats.dsl import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks

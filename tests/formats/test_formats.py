@@ -38,7 +38,7 @@ from jtgpu.formats import (
     uai,
     write,
 )
-from jtgpu.formats.hugin_writer import dumps
+from jtgpu.formats.hugin_values import dumps
 from jtgpu.formats.text import Source, decode, floats, quote, unquote
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import hugin, read, write
 from jtgpu.formats.hugin import Verbatim, parse
-from jtgpu.formats.hugin_writer import dumps
+from jtgpu.formats.hugin_values import dumps
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT

@@ -1,0 +1,265 @@
+"""Hugin ``.net``: tokens, attribute values and numbers of potentials, and the writer; `jtgpu.formats.hugin` reads.
+
+Files that are written read back equal, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError, ParseError, shown
+from ..model.discrete import DiscreteModel
+from .draft import Draft, Family
+from .number_cursor import bayesian, inexact
+from .text import Source, Tokens, floats, nth_word, number, quote, unquote
+
+SKIP = r"(?:[ \t\r\n\f\v]++|%[^\r\n]*+)*+"
+_NUMBER = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.])"
+_NAME = r"[\w.]++"  # real files have nodes called 808, and dots inside names
+TOKEN = re.compile(
+    SKIP + rf"(?:(?P<number>{_NUMBER})|(?P<name>{_NAME})"
+    r'|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<mark>[{}()=;:|,])|(?P<end>\Z)|(?P<other>.))',
+    re.DOTALL,
+)
+_DATA = re.compile(r'(?:[^;%"{}]++|%[^\r\n]*+)*+')  # from after the '=' to the ';'
+_COMMENT = re.compile(r"%[^\r\n]*+")
+_DATA_TOKEN = re.compile(SKIP + r"(?:(?P<mark>[()])|(?P<word>[^\s()%]++)|(?P<end>\Z)|(?P<other>.))", re.DOTALL)
+SCALARS = ("string", "number", "name")  # kinds of token that are values
+
+
+class Verbatim(str):
+    """An attribute's value that stands in the file as it is: an identifier, or an expression."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Verbatim({str.__repr__(self)})"
+
+
+def scalar(kind: str, text: str) -> Any:
+    if kind == "string":
+        return unquote(text)
+    if kind == "number":
+        if len(text) < 16 and text.lstrip("+-").isdigit():
+            return int(text)
+        number = float(text)
+        return number if math.isfinite(number) else Verbatim(text)
+    return Verbatim(text)
+
+
+# The numbers of a potential.
+
+def read_data(tokens: Tokens, family: Family) -> None:
+    """Read the numbers of a potential at once; one by one only to locate errors."""
+    source, text, begin = tokens.source, tokens.source.text, tokens.end
+    end, body = _data_text(text, begin)
+    numbers = floats(text, begin, end, "()") if body is None else floats(body, blanks="()")
+    if numbers is None:
+        raise _bad_data(source, family.child, begin, end)
+    tokens.jump(end)
+    if not tokens.at(";"):
+        tokens.fail("';' at the end of the data")
+    n_open, n_close = ((text.count(c, begin, end) if body is None else body.count(c)) for c in "()")
+    if n_open != n_close:
+        raise _unbalanced(source, begin, end)
+    family.numbers, family.n_open = numbers, n_open
+    family.data_at = next((at for _, _, at in _data_tokens(text, begin, end)), begin)
+    family.locate = lambda position: nth_word(source, _DATA_TOKEN, begin, end, position)
+
+
+def _data_text(text: str, begin: int) -> tuple[int, str | None]:
+    """End of the data that begin here, and the data without comments; None if there are no comments."""
+    end = text.find(";", begin)
+    while end >= 0:  # skip a semicolon in a comment
+        line = max(text.rfind("\n", begin, end), text.rfind("\r", begin, end), begin)
+        if text.find("%", line, end) < 0:
+            break
+        end = text.find(";", end + 1)
+    if end < 0 or any(text.find(c, begin, end) >= 0 for c in '"{}\r'):
+        # no ';', or characters that may only occur in comments: use the exact pattern
+        match = _DATA.match(text, begin)
+        end = match.end() if match else begin
+        return end, _COMMENT.sub("", text[begin:end])
+    if text.find("%", begin, end) < 0:
+        return end, None
+    first, *others = text[begin:end].split("%")
+    return end, "\n".join([first, *(part.partition("\n")[2] for part in others)])
+
+
+def _data_tokens(text: str, begin: int, end: int) -> Iterator[tuple[str, str, int]]:
+    """Kind, text and offset of every token of a potential's data."""
+    while begin < end:
+        token = _DATA_TOKEN.match(text, begin, end)
+        if token is None or token.lastgroup is None or token.lastgroup == "end":
+            return
+        yield token.lastgroup, token[token.lastgroup], token.start(token.lastgroup)
+        begin = token.end()
+
+
+def _bad_data(source: Source, child: str, begin: int, end: int) -> ParseError:
+    for kind, text, at in _data_tokens(source.text, begin, end):
+        if kind != "mark" and floats(text) is None:
+            if text == "normal":
+                return source.error(
+                    at, f"found a normal distribution for {child!r}; continuous nodes are not supported"
+                )
+            return source.error(at, f"found {shown(text)}, expected a number, '(', ')' or ';'")
+    return source.error(begin, f"the data of {child!r} contain something that is not a number")
+
+
+def _unbalanced(source: Source, begin: int, end: int) -> ParseError:
+    depth = 0
+    for _, text, at in _data_tokens(source.text, begin, end):
+        depth += (text == "(") - (text == ")")
+        if depth < 0:
+            return source.error(at, "found ')', expected ';': more ')' than '(' before it")
+    return source.error(end, f"found the end of the data, expected {depth} more ')'")
+
+
+def note_depth(draft: Draft, family: Family) -> None:
+    """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
+    if family.numbers is None:
+        return
+    expected, rows = 1, 1
+    for p, _ in family.parents:
+        rows *= len(draft.states[p])
+        expected += rows
+    if family.n_open != expected:
+        draft.note(
+            family.data_at,
+            f"the data of {family.child!r} have {family.n_open} pairs of parentheses where its "
+            f"{len(family.parents)} parents make {expected}; read by the order of the numbers",
+        )
+
+
+# The writer.
+
+def dumps(net: DiscreteModel) -> str:
+    """The text of a Hugin file with `net`; it reads back equal, bit for bit, including its attributes."""
+    # raises FormatError: If the format cannot represent a variable or an attribute, or the model is not a Bayesian
+    #     network.
+    net = bayesian(net, "a Hugin .net file")
+    cpts = {v: net.cpt(v) for v in net.variables}
+    states = {v: net.states(v) for v in net.variables}
+    parents = {v: net.parents(v) for v in net.variables}
+    return dump_tables(states, parents, cpts, name=net.name, attributes=net.attributes, exact=inexact(net))
+
+
+def dump_tables(
+    states: Mapping[str, Sequence[str]],
+    parents: Mapping[str, Sequence[str]],
+    tables: Mapping[str, NDArray[np.float64]],
+    *,
+    name: str = "",
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
+    exact: Collection[str] = (),
+    comment: str = "",
+) -> str:
+    """The text of a Hugin file with tables that need not be normalised (`dumps` is for networks)."""
+    # states, parents, tables, name, attributes: As `jtgpu.model.network.BayesianNetwork` takes them
+    # exact: collection of str: Variables whose rows a reader has to leave as they are
+    # comment: Lines for the top of the file
+    attributes = attributes or {}
+    for v in states:
+        if not _is_token(v, "name", "number") or v[0] in "+-":
+            raise FormatError(
+                f"the variable {v!r} cannot be written to a Hugin .net file: a name there is made of letters, digits, "
+                "'_' and '.'"
+            )
+    lines = [f"% {line}".rstrip() for line in comment.splitlines()]
+    about = dict(attributes.get("net", {}))
+    if name:
+        about = {"name": name} | about | {"name": name}
+    else:
+        about.pop("name", None)
+    lines += ["net", "{", *_attribute_lines(about, "the network"), "}", ""]
+    of_nodes = attributes.get("node", {})
+    for v, labels in states.items():
+        first = {k: of_nodes.get(v, {})[k] for k in ("label", "position") if k in of_nodes.get(v, {})}
+        rest = {k: x for k, x in of_nodes.get(v, {}).items() if k not in first and k != "states"}
+        lines += [f"node {v}", "{", *_attribute_lines(first, v)]
+        lines += [f"    states = ({' '.join(map(quote, labels))});", *_attribute_lines(rest, v), "}", ""]
+    shown_states = {v: [f"{v}={quote(label)[1:-1]}" for label in labels] for v, labels in states.items()}
+    of_potentials = attributes.get("potential", {})
+    for v in states:
+        before = parents.get(v, ())
+        head = f"{v} | {' '.join(before)}" if before else v
+        rest = {k: x for k, x in of_potentials.get(v, {}).items() if k not in ("data", "jtgpu_rows")}
+        if v in exact:
+            rest["jtgpu_rows"] = "exact"
+        lines += [f"potential ({head})", "{", *_data_lines(tables[v], [shown_states[p] for p in before])]
+        lines += [*_attribute_lines(rest, v), "}", ""]
+    return "\n".join(lines)
+
+
+def _data_lines(table: NDArray[np.float64], parents: Sequence[Sequence[str]]) -> Iterator[str]:
+    """``data = (...);`` with one row a line, and the parents' states behind it for people."""
+    last = [len(labels) - 1 for labels in parents]
+    rows = table.reshape(-1, table.shape[-1]).tolist()
+    depth = len(parents)
+    for i, (at, row) in enumerate(zip(product(*(range(n + 1) for n in last)), rows, strict=True)):
+        n_open = n_close = 1  # of the row itself, and of every axis that begins or ends with it
+        while n_open <= depth and at[depth - n_open] == 0:
+            n_open += 1
+        while n_close <= depth and at[depth - n_close] == last[depth - n_close]:
+            n_close += 1
+        start = "    data = " if i == 0 else "           "
+        numbers = " ".join(map(number, row))
+        line = f"{start}{' ' * (depth + 1 - n_open)}{'(' * n_open}{numbers}{')' * n_close}"
+        if i == len(rows) - 1:
+            line += ";"
+        yield f"{line}  %  {'  '.join([labels[s] for labels, s in zip(parents, at, strict=True)])}" if parents else line
+
+
+def _attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:
+    for key, value in attributes.items():
+        if not _is_token(key, "name"):
+            raise FormatError(
+                f"the attribute {key!r} of {owner!r} cannot be written to a Hugin .net file: not an identifier"
+            )
+        text = _value(value)
+        if text is None:
+            raise FormatError(f"the attribute {key!r} of {owner!r} cannot be written to a Hugin .net file: {value!r}")
+        yield f"    {key} = {text};"
+
+
+def _is_token(text: str, *kinds: str) -> bool:
+    """Whether a whole text is one token of some kinds."""
+    token = TOKEN.match(text)
+    return token is not None and token.lastgroup in kinds and token.span(token.lastgroup) == (0, len(text))
+
+
+def _value(value: Any) -> str | None:
+    if isinstance(value, Verbatim):
+        return str(value) if _is_verbatim(value) else None
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value)) if math.isfinite(value) else None
+    if isinstance(value, (tuple, list)):
+        parts = [None if isinstance(part, (tuple, list)) else _value(part) for part in value]
+        return None if None in parts else f"({' '.join(part for part in parts if part is not None)})"
+    return None
+
+
+def _is_verbatim(text: str) -> bool:
+    """Would the text, followed by ``;``, be read back as one value and as the same one?"""
+    tokens = Tokens(Source(text), TOKEN)
+    last = 0
+    while tokens.kind != "end":
+        if tokens.at(";", "{", "}", '"'):
+            return False
+        last = tokens.end
+        tokens.advance()
+    return 0 < last == len(text) and not text[0].isspace()
