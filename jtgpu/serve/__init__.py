@@ -13,14 +13,13 @@ from ..errors import JtgpuError
 
 if TYPE_CHECKING:
     from .app import App
-    from .on_ray import deployment
     from .server import Server, bind, make_app, run, serve
-    from .workers import run_workers
+    from .workers import deployment, run_workers
 
 __all__ = ["App", "Server", "bind", "deployment", "make_app", "run", "run_workers", "serve"]
 
 _WHERE = {
-    "App": "app", "deployment": "on_ray", "Server": "server", "bind": "server", "make_app": "server", "run": "server",
+    "App": "app", "deployment": "workers", "Server": "server", "bind": "server", "make_app": "server", "run": "server",
     "run_workers": "workers", "serve": "server",
 }  # fmt: skip
 

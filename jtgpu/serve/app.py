@@ -26,12 +26,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import described
-from .asking import COMPRESSED, QuestionEndpoints
 from .metrics import Gauge, Metrics, Values
 from .networks import Hosted
 from .page_module import read_form
 from .requests import PROBLEM, Refusal, Trace, kind_of, problem
-from .routes import not_found, page_routes, routes, state_routes
+from .routes import COMPRESSED, QuestionEndpoints, not_found, page_routes, routes, state_routes
 from .settings import Guard, Head, Settings, headers_of
 from .tables import Tables
 
@@ -116,10 +115,11 @@ class App:
             form = read_form(self.settings.page, {n: t.model for n, t in trees.items()}) if self.settings.page else None
             found += page_routes(form)
         self._router = Router(found, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
-        self._stack: ASGIApp = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
+        self._others = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
+        self._stack: ASGIApp = self._answer
         if self.settings.allow_origins:
             self._stack = CORSMiddleware(
-                self._stack, self.settings.allow_origins, ("GET", "POST", "DELETE"), ("authorization", "content-type")
+                self._answer, self.settings.allow_origins, ("GET", "POST", "DELETE"), ("authorization", "content-type")
             )
 
     # Life -----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class App:
             await send(message)
 
         try:
-            await self._respond(scope, receive, send_with_headers)
+            await self._respond(scope, receive, send_with_headers, trace)
         except ClientDisconnect:
             trace.status = 499
         except Exception as error:
@@ -227,14 +227,17 @@ class App:
         self._saving = None
         self._metrics.save()
 
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request and answer it: without starlette where it is one for posteriors."""
-        path = get_route_path(scope)  # the path that the router sees: what is checked here is what it serves
-        headers = headers_of(scope)
-        await self._check(path, headers, scope)
-        is_plain = scope["method"] == "POST" and not (self.settings.allow_origins and b"origin" in headers)
-        if not (is_plain and await self._questions.quick(path, scope, receive, send, headers)):
-            await self._stack(scope, receive, send)
+    async def _respond(self, scope: Scope, receive: Receive, send: Send, trace: Trace) -> None:
+        """Check a request and answer it."""
+        trace.path = get_route_path(scope)  # the path that the router sees: what is checked here is what it serves
+        trace.headers = headers_of(scope)
+        await self._check(trace.path, trace.headers, scope)
+        await self._stack(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a question, or any other request by starlette's router."""
+        if not await self._questions.respond(scope, receive, send):
+            await self._others(scope, receive, send)
 
     async def _check(self, path: str, headers: Head, scope: Scope) -> None:
         """Raise `Refusal` for a client without access; wait until the networks are warm."""

@@ -22,7 +22,7 @@ import numpy as np
 from ..backends.base import Evidence
 from ..errors import BackendUnavailable, ImpossibleEvidence
 from ..inference.tree import JunctionTree
-from .questions.cases import spans, states_and_weights
+from .registry import Rates, spans, states_and_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,23 +34,6 @@ FASTER = 0.9  # share of a single case's time: a batch of one case that takes le
 SLOWER = 4.0  # times the time of its cases one by one: above, larger batches are not measured
 SMALL = 8  # findings and targets of a small request, at most
 FINDINGS, TARGETS = 4, 3  # of the small requests that are measured
-
-
-class Rates(NamedTuple):
-    """Seconds of posteriors of all variables, or of a few targets, as measured at start."""
-
-    single: float  # one case on its own
-    # batch, case: A batch of n cases takes ``batch + n * case``
-    batch: float
-    case: float
-    threshold: int  # cases from which a batch is faster; 1: always, single cases included
-    # Those of requests with few findings and targets. In a large network few variables matter to one of them, but most
-    #     matter to a batch. Default: the same.
-    small: Rates | None = None
-
-    def seconds(self, n: int) -> float:
-        """Estimated seconds of n cases."""
-        return n * self.single if n < self.threshold else self.batch + n * self.case
 
 
 def measure(tree: JunctionTree, seed: int = 0) -> Rates:
@@ -250,9 +233,9 @@ class Batcher:
         begun = time.perf_counter()
         n = len(items)
         try:
-            together = self._together(items)
-            answers = iter(self._batch(together) if together else ())
-            shared = set(map(id, together))
+            in_batch = self._batchable(items)
+            answers = iter(self._batch(in_batch) if in_batch else ())
+            shared = set(map(id, in_batch))
             found = [next(answers) if id(item) in shared else self._single(item) for item in items]
         except BaseException as error:  # every client has to get an answer
             found = [error] * n
@@ -265,7 +248,7 @@ class Batcher:
             for f, item in zip(found, items, strict=True)
         ]
 
-    def _together(self, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
+    def _batchable(self, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
         """The requests that are answered by one batch; the others are answered one by one."""
         rates = self.rates
         if self._exact:

@@ -12,20 +12,22 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ..cases.query import model_fingerprint
-from ..draw.drawing import Graph, graph_of
+from ..draw.drawing import Graph, graph_of, hub, neighbourhood
 from ..errors import ArgumentError, BackendUnavailable, EvidenceError, JtgpuError, closest
 from ..formats.conversion import carry
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .batching import Batcher, Rates, measure
-from .page_module import positions
+from .batching import Batcher, measure
+from .page_module import MAX_NODES, map_layout, overview, positions
 from .questions import QUESTIONS
-from .questions.bodies import BODIES
-from .questions.cases import Form, spans, with_labels
+from .registry import Distribution, Form, Rates, spans, with_labels
+from .requests import JSON, Refusal, flag, number, unless_gone
 from .settings import Settings
 
 
@@ -134,6 +136,7 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
 
 T = TypeVar("T")
 _log = logging.getLogger("jtgpu.serve")
+MOST = 150  # variables of a layout
 SLOW = 0.5  # seconds of a case from which questions are not tried at start
 
 
@@ -148,7 +151,7 @@ class Hosted:
         self.name, self.tree, self.settings = name, tree, settings
         ptr = [int(i) for i in tree.plan.posterior_ptr]
         self._cells = [slice(a, b) for a, b in pairwise(ptr)]
-        self.decoders = {question: msgspec.json.Decoder(body) for question, body in BODIES.items()}
+        self.decoders: dict[str, Any] = {name: msgspec.json.Decoder(q.body) for name, q in QUESTIONS.items()}
         self.digest = digest(tree)
         self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
         self.batcher = Batcher(tree, self.rates, settings.max_batch, settings.exact, self.use_cpu)
@@ -169,9 +172,20 @@ class Hosted:
                 raise
         self.description = description(self.name, self.tree)
         if self.rates.single < SLOW:
-            for question, body in _examples(self.tree).items():
+            self._try_questions()
+
+    def _try_questions(self) -> None:
+        """Answer a question of each kind, about the first and the last variable."""
+        names = self.tree.model.variables
+        if not names:
+            return
+        first, last, seen = names[0], names[-1], {}
+        with suppress(JtgpuError):
+            seen = {first: self.tree.posterior(first).probabilities.argmax().item()} if first != last else {}
+        for question in QUESTIONS.values():
+            if question.trial is not None:
                 with suppress(JtgpuError):  # a sliced plan and a Markov network do not answer all questions
-                    QUESTIONS[question](self.tree, msgspec.convert(body, BODIES[question]), Form())
+                    msgspec.convert(question.trial(first, last, seen), question.body).answer(self.tree, Form())
 
     def use_cpu(self, error: BaseException) -> bool:
         """Answer on the CPU from now on if a GPU failed."""
@@ -192,14 +206,12 @@ class Hosted:
             self.rates = self.batcher.rates = rates
         return True
 
-    def named(
-        self, flat: list[float], targets: Sequence[int] | None, form: Form
-    ) -> dict[str, list[float] | dict[str, float]]:
+    def named(self, flat: list[float], targets: Sequence[int] | None, form: Form) -> dict[str, Distribution]:
         """Posteriors by variable, from those of the targets one after another."""
         if targets is None and not form.labels:
             return dict(zip(self.tree.model.variables, map(flat.__getitem__, self._cells), strict=True))
         model = self.tree.model
-        found: dict[str, list[float] | dict[str, float]] = {}
+        found: dict[str, Distribution] = {}
         for v, at in spans(model, targets).items():
             found[model.variables[v]] = with_labels(model, v, flat[at]) if form.labels else flat[at]
         return found
@@ -242,23 +254,54 @@ class Hosted:
             self._own.close()
 
 
-def _examples(tree: JunctionTree) -> dict[str, Any]:
-    """A question of each kind, about the first variables."""
+# ``GET .../layout``: positions for a drawing.
+
+async def layout(request: Request, hosted: Hosted) -> Response:
+    """Positions for a drawing."""
+    compute = _requested(request, hosted)
+    future = hosted.submit(lambda: msgspec.json.encode(compute()))
+    body = await unless_gone(request.receive, future, hosted.settings.timeout)
+    return Response(body, media_type=JSON)
+
+
+def _requested(request: Request, hosted: Hosted) -> Any:
+    """A function that computes the positions that the query string describes."""
+    tree = hosted.tree
     model = tree.model
-    if not len(model):
-        return {}
-    first, last = model.variables[0], model.variables[-1]
-    target, evidence = last, {}
-    with suppress(JtgpuError):
-        evidence = {first: tree.posterior(first).probabilities.argmax().item()} if first != last else {}
-    return {
-        "mpe": {"evidence": evidence},
-        "map": {"variables": [target], "evidence": evidence},
-        "voi": {"target": target, "evidence": evidence},
-        "mi": {"target": target, "evidence": evidence},
-        "sensitivity": {"target": [target, 0], "evidence": evidence},
-        "importance": {"target": target, "evidence": evidence},
-        "conflict": {"evidence": evidence},
-        "joint": {"variables": [first, last] if first != last else [first]},
-        "sample": {"n": 2, "seed": 0, "evidence": evidence},
-    }
+    if flag(request, "overview"):
+        return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
+    nodes = _nodes(request, hosted, graph_of(model))
+    key = None if nodes is None else tuple(nodes)
+    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes))
+
+
+def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:
+    """Numbers of the variables to place, ascending; None: all."""
+    model = hosted.tree.model
+    most = number(request, "most", MOST, 1, MAX_NODES) or MOST
+    hops = number(request, "hops", 2, 0, 1000) or 0
+    given = ",".join(request.query_params.getlist("nodes"))
+    if given:
+        words = given.split(",")
+        if not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
+            raise Refusal("invalid-argument", "nodes must be numbers of variables, separated by commas", field="nodes")
+        nodes = sorted({model.index(int(w)) for w in words})
+        if len(nodes) > MAX_NODES:
+            raise Refusal("invalid-argument", f"a layout has at most {MAX_NODES:,} variables", field="nodes")
+        return nodes
+    around = request.query_params.getlist("around")
+    if not len(model) or (not around and len(model) <= most):
+        return None
+    start = [*dict.fromkeys(v for name in around for v in _named(hosted, name))]
+    return neighbourhood(graph, start or [hub(graph)], hops, most)
+
+
+def _named(hosted: Hosted, name: str) -> list[int]:
+    """The variable of a name, or of several that commas separate."""
+    model = hosted.tree.model
+    try:
+        return [model.index(name)]
+    except JtgpuError:
+        if "," not in name:
+            raise
+    return [model.index(part) for part in name.split(",")]

@@ -9,59 +9,33 @@ from typing import Any
 import msgspec
 
 from ..util.version import __version__
-from .questions.bodies import BODIES, REPLIES
+from .questions import QUESTIONS
 from .requests import KINDS
 
 REF = "#/components/schemas/{name}"
-_SUMMARIES = {
-    "posteriors": "Posterior probabilities of all variables or some, of one case or of many.",
-    "mpe": "The most probable configurations of all variables.",
-    "map": "The most probable configurations of some variables.",
-    "voi": "Which variable to observe next to learn about a target.",
-    "mi": "Mutual information of a target and other variables.",
-    "sensitivity": "The parameters that P(target | evidence) depends on most.",
-    "importance": "The effect of each finding on a target.",
-    "conflict": "The conflict measure of the findings.",
-    "joint": "The joint posterior of some variables.",
-    "sample": "Exact samples of all variables.",
-    "ask": "A question as text, such as P(lung | xray=yes).",
-}
-_EXAMPLES: dict[str, dict[str, Any]] = {
-    "posteriors": {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]},
-    "mpe": {"evidence": {"xray": "yes"}, "k": 3},
-    "map": {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
-    "voi": {"target": "lung", "evidence": {"xray": "yes"}},
-    "mi": {"target": "lung"},
-    "sensitivity": {"target": ["lung", "yes"], "evidence": {"xray": "yes"}, "n": 10},
-    "importance": {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}},
-    "conflict": {"evidence": {"xray": "yes", "smoke": "no"}},
-    "joint": {"variables": ["lung", "bronc"]},
-    "sample": {"n": 3, "seed": 1},
-    "ask": {"question": "P(lung | xray=yes)"},
-}
 
 
 @cache
 def openapi() -> bytes:
     """The description, as JSON."""
-    kinds = [*BODIES.values(), *REPLIES.values()]
+    questions = QUESTIONS.values()
+    kinds = [*(q.body for q in questions), *(q.reply for q in questions)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     _close_tuples(components)
-    body_of = dict(zip(BODIES, schemas, strict=False))
-    reply_of = dict(zip(REPLIES, schemas[len(BODIES) :], strict=True))
     components["Problem"] = _PROBLEM
     paths = dict(_GET)
-    for question in BODIES:
-        paths[f"/v1/networks/{{network}}/{question}"] = {
+    n = len(questions)
+    for (name, q), body, reply in zip(QUESTIONS.items(), schemas[:n], schemas[n:], strict=True):
+        paths[f"/v1/networks/{{network}}{q.path}"] = {
             "post": {
-                "operationId": question,
-                "summary": _SUMMARIES[question],
+                "operationId": name,
+                "summary": q.summary,
                 "parameters": [_NETWORK, _DIGITS, _LABELS],
                 "requestBody": {
                     "required": True,
-                    "content": {"application/json": {"schema": body_of[question], "example": _EXAMPLES[question]}},
+                    "content": {"application/json": {"schema": body, "example": q.example}},
                 },
-                "responses": _responses(reply_of[question]),
+                "responses": _responses(reply),
             }
         }
     found = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -196,6 +196,8 @@ class Trace:
     status: int = 0  # of the response; 0 if there is none yet
     cases: int = 0  # of the batch it was part of
     body: bytes = b""
+    path: str = ""  # that the router sees
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)  # by their names in lower case
 
 
 def trace_of(request: Request) -> Trace:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +16,149 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from ..draw.drawing import Graph, graph_of, hub, neighbourhood
-from ..errors import JtgpuError
+from ..inference.evidence import read_findings
+from ..inference.queries.posteriors import targets_of
 from ..util.version import __version__
 from . import networks
-from .asking import QuestionEndpoints
-from .networks import Hosted
+from .networks import Hosted, layout
 from .openapi import docs_page, openapi
 from .page_module import FOLDER as PAGE
-from .page_module import MAX_NODES, map_layout, overview, page_module
+from .page_module import page_module
+from .posteriors import Posteriors
 from .questions import QUESTIONS
-from .requests import JSON, Refusal, flag, json_response, number, trace_of, unless_gone
+from .registry import Form, admit, rounded
+from .requests import JSON, Refusal, Trace, flag, json_response, number, read_body, trace_of, unless_gone
+from .settings import Head, Settings, check_type
 from .tables import Tables
 
 if TYPE_CHECKING:
     from .metrics import Metrics
 
-# What ``GET /v1/networks/{network}/...`` returns: the description of a network, CPTs, files and positions.
-
-MOST = 150  # variables of a layout
+COMPRESSED = 2048  # bytes of a body from which it is compressed
+LOCAL = ("127.0.0.1", "::1")
 _encode = msgspec.json.Encoder().encode
+_PLAIN = Form()
+
+
+class QuestionEndpoints:
+    """``POST /v1/networks/NAME/mpe`` and all others of `QUESTIONS`.
+
+    They have no use for starlette's routes, requests, responses and middleware, which take longer than the answer of a
+    small network does.
+    """
+
+    def __init__(self, networks: Mapping[str, Hosted], settings: Settings, metrics: Metrics):
+        self._networks, self._settings, self._metrics = networks, settings, metrics
+        self._of_path = {
+            f"/v1/networks/{network}{question.path}": (hosted, name)
+            for network, hosted in networks.items()
+            for name, question in QUESTIONS.items()
+        }
+
+    def refuse_if_full(self) -> None:
+        """Raise `Refusal` if too many requests are waiting."""
+        waiting = sum(h.waiting for h in self._networks.values())
+        if waiting >= self._settings.queue:
+            raise Refusal("busy", f"{waiting:,} requests are waiting; try again later")
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a question; false for any other request."""
+        trace: Trace = scope["jtgpu"]
+        if scope["method"] != "POST" or trace.path not in self._of_path:
+            return False
+        hosted, trace.question = self._of_path[trace.path]
+        trace.network = hosted.name
+        check_type(trace.headers, (JSON,))
+        trace.body = await read_body(receive, trace.headers.get(b"content-length", b""), self._settings.max_body)
+        body: Any = hosted.decoders[trace.question].decode(trace.body or b"{}")
+        self.refuse_if_full()
+        form = _form(scope)
+        if isinstance(body, Posteriors) and body.is_single:
+            reply = await self._posteriors(hosted, body, form, receive, trace)
+        else:
+            reply = await self._computed(hosted, body, form, receive, trace)
+        fields = [(b"content-type", JSON.encode())]
+        if len(reply) >= COMPRESSED:
+            fields.append((b"vary", b"Accept-Encoding"))
+            if _pays(scope, trace.headers) and _accepts_gzip(trace.headers.get(b"accept-encoding", b"")):
+                reply = gzip.compress(reply, 1, mtime=0)
+                fields.append((b"content-encoding", b"gzip"))
+        fields.append((b"content-length", b"%d" % len(reply)))
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        await send({"type": "http.response.body", "body": reply})
+        return True
+
+    async def _computed(self, hosted: Hosted, body: Any, form: Form, receive: Receive, trace: Trace) -> bytes:
+        """The reply to a question that has the second thread for itself, as JSON."""
+        settings = self._settings
+        cases = body.cases if isinstance(body, Posteriors) else None
+        n = 1 if cases is None else len(cases)
+        if n > settings.max_cases:
+            raise Refusal(
+                "too-many-cases", f"{n:,} cases are more than {settings.max_cases:,}; use table",
+                needed=n, limit=settings.max_cases,
+            )  # fmt: skip
+        arrived = time.perf_counter()
+
+        def compute() -> bytes:
+            begun = time.perf_counter()
+            admit(hosted.tree, hosted.rates, body, settings.timeout)
+            reply = body.answer(hosted.tree, form)
+            reply["ms"] = _milliseconds(begun - arrived, time.perf_counter() - begun)
+            return _encode(rounded(reply, form.digits))
+
+        reply = await unless_gone(receive, hosted.submit(compute), settings.timeout)
+        trace.cases = n
+        self._metrics.record_cases(n, n)
+        return reply
+
+    async def _posteriors(self, hosted: Hosted, body: Posteriors, form: Form, receive: Receive, trace: Trace) -> bytes:
+        """Posteriors of one case, computed with those of other requests, as JSON."""
+        model = hosted.tree.model
+        case = read_findings(model, body.evidence or {}, body.likelihood)
+        targets = None if body.targets is None else targets_of(model, body.targets)
+        future = hosted.batcher.submit(case, targets)
+        if hosted.batcher.is_inline:
+            answered = await future
+        else:
+            answered = await unless_gone(receive, future, self._settings.timeout)
+        trace.cases = answered.cases
+        self._metrics.record_cases(1, answered.cases)
+        reply: dict[str, Any] = {
+            "log_evidence": answered.log_evidence,
+            "posteriors": hosted.named(answered.flat, targets, form),
+            "ms": _milliseconds(answered.queued, answered.computed),
+        }
+        return _encode(reply if form.digits is None else rounded(reply, form.digits))
+
+
+def _pays(scope: Scope, headers: Head) -> bool:
+    """Whether compression saves time: not for a client on this machine, unless that is a proxy."""
+    client = scope.get("client")
+    return not client or client[0] not in LOCAL or b"x-forwarded-for" in headers
+
+
+def _accepts_gzip(accepted: bytes) -> bool:
+    """Whether the header Accept-Encoding has gzip, with a quality that is not zero."""
+    for part in accepted.lower().split(b","):
+        name, _, quality = part.partition(b";")
+        if name.strip() == b"gzip":
+            return quality.strip().rstrip(b"0") not in (b"q=", b"q=0.", b"q=.")
+    return False
+
+
+def _milliseconds(queued: float, computed: float) -> dict[str, float]:
+    return {"queued": round(1000 * queued, 3), "computed": round(1000 * computed, 3)}
+
+
+def _form(scope: Scope) -> Form:
+    if not scope.get("query_string"):
+        return _PLAIN
+    request = Request(scope)
+    return Form(flag(request, "labels"), number(request, "digits", None, 1, 17))
+
+
+# What ``GET /v1/networks/{network}/...`` returns.
 
 
 async def describe(request: Request, hosted: Hosted) -> Response:
@@ -64,61 +189,11 @@ async def file(request: Request, hosted: Hosted) -> Response:
     return Response(text.encode("utf-8", "replace"), headers=headers, media_type="text/plain")
 
 
-async def layout(request: Request, hosted: Hosted) -> Response:
-    """Positions for a drawing."""
-    compute = _requested(request, hosted)
-    body = await unless_gone(request.receive, hosted.submit(lambda: _encode(compute())), hosted.settings.timeout)
-    return Response(body, media_type=JSON)
-
-
-def _requested(request: Request, hosted: Hosted) -> Any:
-    """A function that computes the positions that the query string describes."""
-    tree = hosted.tree
-    model = tree.model
-    if flag(request, "overview"):
-        return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
-    nodes = _nodes(request, hosted, graph_of(model))
-    key = None if nodes is None else tuple(nodes)
-    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes))
-
-
-def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:
-    """Numbers of the variables to place, ascending; None: all."""
-    model = hosted.tree.model
-    most = number(request, "most", MOST, 1, MAX_NODES) or MOST
-    hops = number(request, "hops", 2, 0, 1000) or 0
-    given = ",".join(request.query_params.getlist("nodes"))
-    if given:
-        words = given.split(",")
-        if not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
-            raise Refusal("invalid-argument", "nodes must be numbers of variables, separated by commas", field="nodes")
-        nodes = sorted({model.index(int(w)) for w in words})
-        if len(nodes) > MAX_NODES:
-            raise Refusal("invalid-argument", f"a layout has at most {MAX_NODES:,} variables", field="nodes")
-        return nodes
-    around = request.query_params.getlist("around")
-    if not len(model) or (not around and len(model) <= most):
-        return None
-    start = [*dict.fromkeys(v for name in around for v in _named(hosted, name))]
-    return neighbourhood(graph, start or [hub(graph)], hops, most)
-
-
-def _named(hosted: Hosted, name: str) -> list[int]:
-    """The variable of a name, or of several that commas separate."""
-    model = hosted.tree.model
-    try:
-        return [model.index(name)]
-    except JtgpuError:
-        if "," not in name:
-            raise
-    return [model.index(part) for part in name.split(",")]
-
-
 Handler = Callable[[Request, Hosted], Awaitable[Response]]
 
 
 def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables: Tables) -> list[BaseRoute]:
-    """The routes of the API; the first ones are those with most requests."""
+    """The routes of the API but those of questions."""
 
     async def table(request: Request, hosted: Hosted) -> Response:
         questions.refuse_if_full()
@@ -130,12 +205,13 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
         return json_response({"networks": found, "version": __version__, "questions": [*QUESTIONS]})
 
     network = "/v1/networks/{network}"
-    handlers: dict[str, Handler] = dict.fromkeys(QUESTIONS, questions.question)
-    handlers |= {"table": table, "columns": tables.columns}
     found: list[BaseRoute] = [
-        Route(f"{network}/{question}", _of_network(networks, question, handler), methods=["POST"])
-        for question, handler in handlers.items()
-    ]
+        # of networks that do not exist: `QuestionEndpoints.respond` has answered the others
+        *(Route(network + q.path, _of_network(networks, name, describe), methods=["POST"])
+          for name, q in QUESTIONS.items()),
+        Route(f"{network}/table", _of_network(networks, "table", table), methods=["POST"]),
+        Route(f"{network}/columns", _of_network(networks, "columns", tables.columns), methods=["POST"]),
+    ]  # fmt: skip
     for path, handler in (("", describe), ("/cpt/{variable:path}", cpt), ("/file", file), ("/layout", layout)):
         found.append(Route(f"{network}{path}", _of_network(networks, handler.__name__, handler)))
     job = tables.serve_job

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from ..errors import ArgumentError
@@ -233,9 +232,9 @@ def _scheme(headers: Head, scope: Scope) -> str:
     return str(scope.get("scheme", "http"))
 
 
-def check_type(headers: Headers, allowed: Collection[str]) -> str:
+def check_type(headers: Head, allowed: Collection[str]) -> str:
     """The media type of a body; raises `Refusal` unless it is one of the allowed ones."""
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
     if kind not in allowed:
         raise Refusal(
             "unsupported-media-type",

@@ -90,7 +90,7 @@ class Tables:
         """The media type of an upload; raises `Refusal` if there must be none."""
         if self._settings.read_only:
             raise Refusal("read-only", "this server accepts no uploads (--read-only)")
-        return check_type(request.headers, UPLOADS)
+        return check_type(trace_of(request).headers, UPLOADS)
 
     async def _save(self, request: Request, path: Path) -> int:
         """Write the body to a file; its size."""

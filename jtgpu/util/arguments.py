@@ -245,7 +245,7 @@ def options_of(record: type) -> dict[str, tuple[Any, Option]]:
 
 def check_options(record: Any) -> None:
     """Raise `ArgumentError` for a field of a record that its option does not accept."""
-    for name, (kind, option) in options_of(type(record)).items():
+    for name, (kind, option) in options_of(type(record)).items():  # type: ignore[arg-type]
         value = getattr(record, name)
         if kind is bool:
             flag(name, value)

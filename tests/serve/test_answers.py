@@ -12,7 +12,6 @@ import jtgpu
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.questions import QUESTIONS, answer
-from jtgpu.serve.questions.bodies import REPLIES
 from tests.serve.client import Client, posts, together
 
 SEEN = {"xray": "yes", "smoke": ["yes", "no"]}
@@ -185,14 +184,14 @@ def test_the_answers_have_the_documented_types(asia: JunctionTree) -> None:
         "importance": {"target": "lung", "evidence": {"xray": "yes"}}, "conflict": {"evidence": {"xray": "yes"}},
         "joint": {"variables": ["lung", "bronc"]}, "sample": {"n": 2}, "ask": {"question": "P(lung)"},
     }  # fmt: skip
-    assert set(bodies) == set(QUESTIONS) == set(REPLIES)
+    assert set(bodies) == set(QUESTIONS)
     for question, body in bodies.items():
         found = answer(asia, question, body)
-        msgspec.convert(found, REPLIES[question], strict=True)
+        msgspec.convert(found, QUESTIONS[question].reply, strict=True)
 
 
 def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> None:
-    from jtgpu.serve.batching import Rates
+    from jtgpu.serve.registry import Rates
 
     cases = [{"evidence": {v: i % len(alarm.model.states(v))}} for i, v in enumerate(alarm.model.variables)]
     found = []
@@ -217,7 +216,8 @@ def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> Non
 def test_small_requests_join_a_batch_only_if_that_is_faster_for_them(
     alarm: JunctionTree, monkeypatch: pytest.MonkeyPatch, small: int | None, expected: list[int]
 ) -> None:
-    from jtgpu.serve.batching import Batcher, Rates
+    from jtgpu.serve.batching import Batcher
+    from jtgpu.serve.registry import Rates
 
     app = App({"alarm": alarm})
     app.warm()

@@ -14,7 +14,8 @@ import pytest
 from jtgpu.errors import EvidenceError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.batching import INLINE, Rates
+from jtgpu.serve.batching import INLINE
+from jtgpu.serve.registry import Rates
 from tests.serve.client import LOCAL, Client, posts, together
 from tests.support.examples import slow
 

@@ -133,7 +133,7 @@ def test_limits(asia: JunctionTree) -> None:
 
 
 def test_questions_that_would_take_too_long_are_refused_before(asia: JunctionTree) -> None:
-    from jtgpu.serve.batching import Rates
+    from jtgpu.serve.registry import Rates
 
     app = App({"asia": asia}, timeout=2)
     client = Client(app)
@@ -154,7 +154,7 @@ def test_unexpected_errors_have_a_number_and_no_traceback(
         raise ZeroDivisionError("secret")
 
     app = App({"asia": asia})
-    monkeypatch.setitem(QUESTIONS, "mpe", broken)
+    monkeypatch.setattr(QUESTIONS["mpe"].body, "answer", broken)
     found = Client(app).ask("asia", "mpe", {}, 500)
     assert "secret" not in json.dumps(found)
     assert found["id"] in caplog.text

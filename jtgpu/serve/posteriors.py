@@ -1,0 +1,196 @@
+"""Posteriors of one case or of many, where one bad case harms no other; joint posteriors, and samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+from ..backends.base import Evidence
+from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
+from ..inference.evidence import read_findings
+from ..inference.queries.posteriors import as_list, targets_of
+from ..inference.tree import JunctionTree
+from ..util.arguments import whole_number
+from .registry import (
+    Case,
+    Distribution,
+    Form,
+    Rates,
+    Reply,
+    Variable,
+    by_state,
+    check_size,
+    question,
+    rate,
+    spans,
+    states_and_weights,
+    with_labels,
+)
+from .requests import problem
+
+CHUNK = 4096  # cases that are computed at a time
+
+
+class Result(TypedDict):
+    """Posteriors of one of many cases, or why there are none: a problem as of a response that is not 2xx."""
+
+    log_evidence: NotRequired[float]
+    posteriors: NotRequired[dict[str, Distribution]]
+    error: NotRequired[dict[str, Any]]
+
+
+class PosteriorsReply(Reply):
+    """Posteriors of one case, or ``results`` in the order of the cases."""
+
+    log_evidence: NotRequired[float]
+    posteriors: NotRequired[dict[str, Distribution]]
+    results: NotRequired[list[Result]]
+
+
+@question(
+    "/posteriors", PosteriorsReply, "Posterior probabilities of all variables or some, of one case or of many.",
+    {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]},
+)  # fmt: skip
+class Posteriors(Case, kw_only=True):
+    """Posteriors of all variables or of some targets, of one case or of many."""
+
+    targets: Variable | list[Variable] | None = None  # variable or list of variables: Default: all variables
+    cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a batch of other requests can include this one."""
+        return self.cases is None and not self.soft and not self.do
+
+    def answer(self, tree: JunctionTree, form: Form) -> PosteriorsReply:
+        if self.cases is None:
+            result = _one(tree, self, self.targets, form)
+            return {"log_evidence": result["log_evidence"], "posteriors": result["posteriors"]}
+        if self.known():
+            raise ArgumentError("evidence is given for one case and in cases; put all of it into cases")
+        return {"results": answer_cases(tree, self.cases, self.targets, form)}
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        if self.cases is None:
+            return rates.seconds(1)
+        hard = sum(1 for case in self.cases if case.soft or case.do)
+        return rates.seconds(len(self.cases) - hard) + 3 * hard * rates.single
+
+
+def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: Form) -> list[Result]:
+    """Posteriors, or a problem, of each of many cases."""
+    # raises UnknownVariable: If there is no such target.
+    # raises TableTooLarge: If the answer would have too many numbers.
+    model = tree.model
+    wanted = targets_of(model, targets)
+    columns = spans(model, wanted)
+    width = sum(s.stop - s.start for s in columns.values())
+    check_size(len(cases) * width, f"{len(cases):,} cases of {width:,} states")
+    names = [(model.variables[v], at, v) for v, at in columns.items()]
+    results: list[Any] = [None] * len(cases)
+    for first in range(0, len(cases), CHUNK):
+        rows: list[int] = []
+        known: list[Evidence] = []
+        for i, case in enumerate(cases[first : first + CHUNK], first):
+            try:
+                if case.soft or case.do:
+                    results[i] = _one(tree, case, wanted, form)
+                    continue
+                known.append(read_findings(model, case.evidence or {}, case.likelihood))
+                rows.append(i)
+            except JtgpuError as error:
+                results[i] = {"error": problem(error, model, case)}
+        if not rows:
+            continue
+        states, weights = states_and_weights(len(model), known)
+        table = tree.intervened().backend.run_batch(states, weights, wanted)
+        impossible, log_evidence = table.impossible.tolist(), table.log_evidence.tolist()
+        for k, (i, flat) in enumerate(zip(rows, table.posterior.tolist(), strict=True)):
+            if impossible[k]:
+                refused = ImpossibleEvidence(tree.impossible(known[k]))
+                results[i] = {"error": problem(refused, model, cases[i])}
+                continue
+            results[i] = {
+                "log_evidence": log_evidence[k],
+                "posteriors": {
+                    name: with_labels(model, v, flat[at]) if form.labels else flat[at] for name, at, v in names
+                },
+            }
+    return results
+
+
+def _one(tree: JunctionTree, case: Case, targets: Any, form: Form) -> Result:
+    """A case by itself, with soft evidence and interventions."""
+    posteriors = tree.posteriors(**case.known(), targets=targets)
+    return {
+        "log_evidence": posteriors.log_evidence,
+        "posteriors": {name: by_state(tree.model, p, form) for name, p in posteriors.items()},
+    }
+
+
+class JointReply(Reply):
+    """A joint posterior; the last variable varies fastest."""
+
+    variables: list[str]
+    states: list[list[str]]
+    shape: list[int]
+    probabilities: list[float]
+    log_evidence: float
+
+
+@question(
+    "/joint", JointReply, "The joint posterior of some variables.", {"variables": ["lung", "bronc"]},
+    lambda first, last, seen: {"variables": [*dict.fromkeys((first, last))]},
+)
+class Joint(Case, kw_only=True):
+    """The joint posterior of some variables."""
+
+    variables: Variable | list[Variable]
+
+    def answer(self, tree: JunctionTree, form: Form) -> JointReply:
+        variables = as_list(self.variables, "variables")
+        scope = dict.fromkeys(tree.model.index(v) for v in variables)
+        check_size(math.prod(int(tree.model.cardinality[v]) for v in scope), f"a joint table of {len(scope)} variables")
+        joint = tree.joint(variables, **self.known())
+        return {
+            "variables": [*joint.variables],
+            "states": [[*s] for s in joint.states],
+            "shape": [*joint.shape],
+            "probabilities": joint.probabilities.ravel().tolist(),
+            "log_evidence": joint.log_evidence,
+        }
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        variables = as_list(self.variables, "variables")
+        return tree.joint_cost(variables, **self.known()).operations / rate(tree, rates)
+
+
+class Samples(Reply):
+    """Samples: numbers of states in the order of the variables, or their names with ?labels=1."""
+
+    variables: list[str]
+    samples: list[list[int | str]]
+
+
+@question(
+    "/sample", Samples, "Exact samples of all variables.", {"n": 3, "seed": 1},
+    lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen},
+)
+class Sample(Case, kw_only=True):
+    """Exact samples of all variables given the evidence; the same seed gives the same samples."""
+
+    n: int = 1
+    seed: int | None = None
+
+    def answer(self, tree: JunctionTree, form: Form) -> Samples:
+        n = whole_number("n", self.n, least=0)
+        if self.seed is not None:
+            whole_number("seed", self.seed, least=0)
+        check_size(n * len(tree.model), f"{n:,} samples of {len(tree.model):,} variables")
+        names = [*tree.model.variables]
+        rows: list[list[Any]] = tree.sample(n, **self.known(), seed=self.seed).states.tolist()
+        if form.labels:
+            labels = [tree.model.states(v) for v in names]
+            rows = [[s[i] for s, i in zip(labels, row, strict=True)] for row in rows]
+        return {"variables": names, "samples": rows}

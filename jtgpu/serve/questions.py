@@ -1,0 +1,322 @@
+"""Questions about configurations, about what depends on what, and as text. A class each: body, answer, and reply."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any, TypedDict
+
+from ..inference.queries import text
+from ..inference.queries.posteriors import as_list
+from ..inference.results import sensitivities
+from ..inference.results.configurations import Explanation
+from ..inference.tree import JunctionTree
+from ..util.arguments import whole_number
+from . import posteriors as posteriors  # registers its questions
+from .registry import QUESTIONS as QUESTIONS
+from .registry import Body, Case, Form, Rates, Reply, State, Variable, question, rate
+from .registry import answer as answer
+
+MAX_K = 1000  # configurations of an answer
+
+
+def _name(tree: JunctionTree, variable: str | int) -> str:
+    return tree.model.variables[tree.model.index(variable)]
+
+
+def _most(most: int | None) -> int | None:
+    return None if most is None else whole_number("most", most, least=0)
+
+
+# Configurations
+
+class Configuration(TypedDict):
+    """A configuration: numbers of states in the order of the variables, or states by variable with ?labels=1."""
+
+    states: list[int] | dict[str, str]
+    log_joint: float
+    log_posterior: float
+
+
+class Explanations(Reply):
+    """Configurations, most probable first."""
+
+    log_evidence: float
+    variables: list[str]
+    explanations: list[Configuration]
+
+
+def _explanations(tree: JunctionTree, best: Explanation, form: Form) -> Explanations:
+    names = [*best]
+    at = [tree.model.index(v) for v in names]
+    return {
+        "log_evidence": best.log_evidence,
+        "variables": names,
+        "explanations": [
+            {
+                "states": dict(e) if form.labels else e.states[at].tolist(),
+                "log_joint": e.log_joint,
+                "log_posterior": e.log_posterior,
+            }
+            for e in best.ranked
+        ],
+    }
+
+
+@question(
+    "/mpe", Explanations, "The most probable configurations of all variables.", {"evidence": {"xray": "yes"}, "k": 3},
+    lambda first, last, seen: {"evidence": seen},
+)
+class Mpe(Case, kw_only=True):
+    """The k most probable configurations of all variables."""
+
+    k: int = 1
+
+    def answer(self, tree: JunctionTree, form: Form) -> Explanations:
+        k = whole_number("k", self.k, least=1, most=MAX_K)
+        return _explanations(tree, tree.mpe(**self.known(), k=k), form)
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        return max(self.k, 1) * rates.single
+
+
+@question(
+    "/map", Explanations, "The most probable configurations of some variables.",
+    {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
+    lambda first, last, seen: {"variables": [last], "evidence": seen},
+)
+class Map(Case, kw_only=True):
+    """The k most probable configurations of some variables, all others summed out."""
+
+    variables: Variable | list[Variable]
+    k: int = 1
+
+    def answer(self, tree: JunctionTree, form: Form) -> Explanations:
+        k = whole_number("k", self.k, least=1, most=MAX_K)
+        return _explanations(tree, tree.map(as_list(self.variables, "variables"), **self.known(), k=k), form)
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        variables = as_list(self.variables, "variables")
+        return tree.map_cost(variables, **self.known()).operations / rate(tree, rates)
+
+
+# What to observe, and what a target depends on
+
+class Observation(TypedDict):
+    """The expected effect of observing a variable; entropies in nats."""
+
+    variable: str
+    gain: float
+    expected_entropy: float
+    expected_accuracy: float
+
+
+class Observations(Reply):
+    """Variables to observe, best first."""
+
+    target: str
+    observations: list[Observation]
+
+
+class _OfTarget(Case, kw_only=True):
+    target: Variable
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        return rates.seconds(int(tree.model.cardinality[tree.model.index(self.target)]))
+
+
+def _about_last(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
+    return {"target": last, "evidence": seen}
+
+
+@question(
+    "/voi", Observations, "Which variable to observe next to learn about a target.",
+    {"target": "lung", "evidence": {"xray": "yes"}}, _about_last,
+)
+class Voi(_OfTarget, kw_only=True):
+    """Variables ranked by the information that observing them gives about a target."""
+
+    candidates: list[Variable] | None = None
+    most: int | None = None
+
+    def answer(self, tree: JunctionTree, form: Form) -> Observations:
+        most = _most(self.most)
+        ranked = tree.value_of_information(self.target, self.candidates, **self.known())
+        names = ("variable", "gain", "expected_entropy", "expected_accuracy")
+        rows: Any = [{name: getattr(o, name) for name in names} for o in ranked[:most]]
+        return {"target": _name(tree, self.target), "observations": rows}
+
+
+class Score(TypedDict):
+    """Mutual information in nats."""
+
+    variable: str
+    information: float
+
+
+class Scores(Reply):
+    """Variables, most informative first."""
+
+    target: str
+    scores: list[Score]
+
+
+@question("/mi", Scores, "Mutual information of a target and other variables.", {"target": "lung"}, _about_last)
+class Mi(_OfTarget, kw_only=True):
+    """Mutual information of a target and other variables."""
+
+    others: list[Variable] | None = None
+    most: int | None = None
+
+    def answer(self, tree: JunctionTree, form: Form) -> Scores:
+        most = _most(self.most)
+        scores = tree.mutual_information(self.target, self.others, **self.known())
+        rows: list[Score] = [{"variable": v, "information": nats} for v, nats in [*scores.items()][:most]]
+        return {"target": _name(tree, self.target), "scores": rows}
+
+
+class Parameter(TypedDict):
+    """An entry of a CPT and its effect on the target."""
+
+    variable: str
+    state: str
+    given: list[tuple[str, str]]
+    value: float
+    derivative: float
+    entry: list[int]
+
+
+class Bar(TypedDict):
+    """A bar of a tornado diagram; null where the evidence is impossible."""
+
+    parameter: Parameter
+    low: float
+    high: float
+    at_low: float | None
+    at_high: float | None
+
+
+class SensitivityReply(Reply):
+    """The most influential parameters."""
+
+    target: tuple[str, str]
+    probability: float
+    parameters: list[Parameter]
+    tornado: list[Bar]
+
+
+@question(
+    "/sensitivity", SensitivityReply, "The parameters that P(target | evidence) depends on most.",
+    {"target": ["lung", "yes"], "evidence": {"xray": "yes"}, "n": 10},
+    lambda first, last, seen: {"target": [last, 0], "evidence": seen},
+)
+class Sensitivity(Case, kw_only=True):
+    """Derivatives of P(target | evidence) with respect to the parameters of the network."""
+
+    target: tuple[Variable, State]  # (variable, state)
+    n: int = 10  # number of parameters in the answer
+    spread: float = 0.1  # relative half width of the ranges of the tornado diagram
+
+    def answer(self, tree: JunctionTree, form: Form) -> SensitivityReply:
+        n = whole_number("n", self.n, least=0, most=100_000)
+        target: tuple[Any, Any] = self.target
+        result = tree.sensitivity(target, **self.known())
+        return {
+            "target": (result.target[0], result.target[1]),
+            "probability": result.probability,
+            "parameters": [_parameter(p) for p in result.top(n)],
+            "tornado": [
+                {
+                    "parameter": _parameter(bar.parameter),
+                    "low": bar.low,
+                    "high": bar.high,
+                    "at_low": bar.at_low if math.isfinite(bar.at_low) else None,
+                    "at_high": bar.at_high if math.isfinite(bar.at_high) else None,
+                }
+                for bar in result.tornado(n, self.spread)
+            ],
+        }
+
+
+def _parameter(p: sensitivities.Parameter) -> Parameter:
+    return {
+        "variable": p.variable, "state": p.state, "given": [*p.given], "value": p.value, "derivative": p.derivative,
+        "entry": [*p.entry],
+    }  # fmt: skip
+
+
+class Finding(TypedDict):
+    """The effect of one finding."""
+
+    variable: str
+    states: list[str]
+    without: list[float]
+    alone: list[float]
+    kl_without: float
+    hellinger_without: float
+    shift_without: float
+    kl_alone: float
+    hellinger_alone: float
+    shift_alone: float
+
+
+class Findings(Reply):
+    """Findings, most important first."""
+
+    target: str
+    findings: list[Finding]
+
+
+@question(
+    "/importance", Findings, "The effect of each finding on a target.",
+    {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}}, _about_last,
+)
+class Importance(Case, kw_only=True):
+    """The effect of each finding on the posterior of a target; soft evidence is not supported."""
+
+    target: Variable
+
+    def answer(self, tree: JunctionTree, form: Form) -> Findings:
+        known = self.known(soft=False)
+        ranked = tree.evidence_importance(self.target, known.pop("evidence", {}), **known)
+        rows: Any = [
+            asdict(i) | {"states": [*i.states], "without": i.without.tolist(), "alone": i.alone.tolist()}
+            for i in ranked
+        ]
+        return {"target": _name(tree, self.target), "findings": rows}
+
+
+class ConflictReply(Reply):
+    """ln(prod P(e_i) / P(e)), positive if the findings are less probable together than if they were independent."""
+
+    conflict: float
+
+
+@question(
+    "/conflict", ConflictReply, "The conflict measure of the findings.", {"evidence": {"xray": "yes", "smoke": "no"}},
+    lambda first, last, seen: {"evidence": seen},
+)
+class Conflict(Case, kw_only=True):
+    """The conflict measure of the findings; soft evidence is not supported."""
+
+    def answer(self, tree: JunctionTree, form: Form) -> ConflictReply:
+        known = self.known(soft=False)
+        return {"conflict": tree.conflict(known.pop("evidence", {}), **known)}
+
+
+class Answer(TypedDict):
+    """The answer to a question as text; the other fields depend on its kind, as in ``jtgpu query --json``."""
+
+    question: str
+    kind: str
+
+
+@question("/ask", Answer, "A question as text, such as P(lung | xray=yes).", {"question": "P(lung | xray=yes)"})
+class Ask(Body, kw_only=True):
+    """A question as text, such as ``P(lung | xray=yes)``."""
+
+    question: str
+
+    def answer(self, tree: JunctionTree, form: Form) -> Any:
+        q = text.parse(tree.model, self.question)
+        return text.as_json(q, text.ask(tree, q))

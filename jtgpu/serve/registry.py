@@ -1,0 +1,240 @@
+"""Questions without HTTP: `question` registers a kind, with all that the server, the notebook and OpenAPI say about it.
+
+A question is a class: its fields are the body that a client sends, checked by msgspec while the JSON is parsed, and its
+method `answer` computes the reply. Nothing else has to know of a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from ..backends.base import Evidence
+from ..errors import ArgumentError, JtgpuError, TableTooLarge
+from ..inference.results.marginals import Posterior
+from ..inference.tree import JunctionTree
+from ..model.discrete import DiscreteModel
+from ..util.arguments import whole_number
+from .requests import Refusal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# by name or number; a number with a fraction is a value where states are intervals
+State = str | int | float | bool
+Variable = str | int
+Weights = list[float] | dict[str, float]  # in the order of the states, or by state
+# probabilities in the order of the states, or by state with ?labels=1
+Distribution = list[float] | dict[str, float]
+MAX_NUMBERS = 5_000_000  # numbers of an answer
+RATE = 5e8  # operations a second that any machine does
+
+
+class Form(NamedTuple):
+    """How an answer is written."""
+
+    labels: bool = False  # objects by the names of states in place of arrays
+    digits: int | None = None  # significant digits
+
+
+class Rates(NamedTuple):
+    """Seconds of posteriors of all variables, or of a few targets, as measured at start."""
+
+    single: float  # one case on its own
+    # batch, case: A batch of n cases takes ``batch + n * case``
+    batch: float
+    case: float
+    threshold: int  # cases from which a batch is faster; 1: always, single cases included
+    # Those of requests with few findings and targets. In a large network few variables matter to one of them, but most
+    #     matter to a batch. Default: the same.
+    small: Rates | None = None
+
+    def seconds(self, n: int) -> float:
+        """Estimated seconds of n cases."""
+        return n * self.single if n < self.threshold else self.batch + n * self.case
+
+
+class Body(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a client sends: base class of questions."""
+
+    def answer(self, tree: JunctionTree, form: Form) -> Any:
+        """The reply, as plain data."""
+        raise NotImplementedError
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        """Predicted time of the answer."""
+        return rates.single
+
+
+class Case(Body, kw_only=True):
+    """The evidence of one case; variables are given by name."""
+
+    # Variable to its state, or to a list of states one of which holds
+    evidence: dict[str, State | list[State]] | None = None
+    likelihood: dict[str, Weights] | None = None  # variable to weights P(observation | state) >= 0
+    soft: dict[str, Weights] | None = None  # variable to the posterior that it must have
+    # Variable to the state that it is set to, or to the probabilities with which it is set
+    do: dict[str, State | Weights] | None = None
+
+    def known(self, *, soft: bool = True) -> dict[str, Any]:
+        """The evidence as keywords of a query; those that are absent are left out."""
+        # raises ArgumentError: If there is soft evidence and the query does not support it.
+        names = ("evidence", "likelihood", "soft", "do")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if not soft and "soft" in given:
+            raise ArgumentError("this question does not support soft evidence; pass likelihood")
+        return given
+
+
+class Milliseconds(TypedDict):
+    """Time that a request waited and was computed."""
+
+    queued: float
+    computed: float
+
+
+class Reply(TypedDict):
+    """What every answer has over HTTP."""
+
+    ms: NotRequired[Milliseconds]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A kind of question."""
+
+    path: str  # below that of a network
+    body: type[Body]
+    reply: Any  # a TypedDict
+    summary: str
+    example: dict[str, Any]  # of a body, about the network asia
+    # a body about a network's first and last variable, given evidence: answered once at start, to load what it needs
+    trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None
+
+
+QUESTIONS: dict[str, Question] = {}  # by name, the path without its slash; `questions` fills it
+
+B = TypeVar("B", bound=type[Body])
+
+
+def question(
+    path: str, reply: Any, summary: str, example: dict[str, Any],
+    trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None,
+) -> Callable[[B], B]:  # fmt: skip
+    """A decorator that registers the body of a question."""
+
+    def register(body: B) -> B:
+        QUESTIONS[path[1:]] = Question(path, body, reply, summary, example, trial)
+        return body
+
+    return register
+
+
+def answer(
+    tree: JunctionTree, kind: str, body: Mapping[str, Any], *, labels: bool = False, digits: int | None = None
+) -> dict[str, Any]:
+    """Answer a question."""
+    # kind: One of `QUESTIONS`, such as ``"posteriors"``
+    # body: What a client of the server sends
+    # labels: Return probabilities by the names of states, which have to be distinct, in place of arrays
+    # digits: Round to so many significant digits
+    # raises msgspec.ValidationError: If the body has an unknown field, or a value of the wrong type.
+    # raises JtgpuError: As the method of the tree.
+    if kind not in QUESTIONS:
+        raise ArgumentError(f"question must be one of {', '.join(QUESTIONS)}, not {kind!r}")
+    form = Form(labels, None if digits is None else whole_number("digits", digits, least=1, most=17))
+    reply: dict[str, Any] = msgspec.convert(body, QUESTIONS[kind].body).answer(tree, form)
+    reply = rounded(reply, form.digits)
+    return reply
+
+
+def admit(tree: JunctionTree, rates: Rates, body: Body, timeout: float) -> None:
+    """Refuse a question that would take longer than the timeout, before any work is done."""
+    # raises Refusal: With the predicted seconds.
+    # raises JtgpuError: If the question is invalid.
+    seconds = body.seconds(tree, rates)
+    if seconds > timeout:
+        raise Refusal(
+            "too-slow",
+            f"this question would take about {seconds:,.0f} s; the limit is {timeout:g} s (--timeout)",
+            predicted=round(seconds, 3), limit=timeout,
+        )  # fmt: skip
+
+
+def rate(tree: JunctionTree, rates: Rates) -> float:
+    """Operations a second."""
+    try:
+        flops = tree.plan.cost().flops
+    except JtgpuError:
+        return RATE
+    return max(RATE, flops / rates.single if rates.single else RATE)
+
+
+# Conversions that several questions share: distributions, rounding, the size of an answer, cases as a table.
+
+def rounded(value: Any, digits: int | None) -> Any:
+    """Plain data with every float rounded to significant digits; the data itself if `digits` is None."""
+    if digits is None:
+        return value
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {name: rounded(each, digits) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(each, digits) for each in value]
+    return value
+
+
+def by_state(model: DiscreteModel, posterior: Posterior, form: Form) -> Distribution:
+    """A distribution: an array, or by the names of states."""
+    values: list[float] = posterior.probabilities.tolist()
+    return with_labels(model, model.index(posterior.variable), values) if form.labels else values
+
+
+def with_labels(model: DiscreteModel, v: int, values: list[float]) -> dict[str, float]:
+    """Numbers by the names of a variable's states."""
+    # raises ArgumentError: If names are equal.
+    names = model.states(v)
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"labels=1: {model.variables[v]!r} has states with equal names; omit labels")
+    return dict(zip(names, values, strict=True))
+
+
+def check_size(numbers: int, what: str) -> None:
+    """Raise `TableTooLarge` if an answer would have too many numbers."""
+    if numbers > MAX_NUMBERS:
+        raise TableTooLarge(
+            f"this answer would have {numbers:,} numbers ({what}), more than the limit of {MAX_NUMBERS:,}",
+            numbers, 8 * numbers, 8 * MAX_NUMBERS,
+        )  # fmt: skip
+
+
+def states_and_weights(
+    n_variables: int, cases: Sequence[Evidence]
+) -> tuple[NDArray[np.int32], dict[int, NDArray[np.float64]]]:
+    """Cases as a table: states, (B, V), and likelihoods, (B, card), ones where a case has none."""
+    parts = [case.state for case in cases]
+    flat = np.concatenate(parts, dtype=np.int32) if parts else np.zeros(0, np.int32)
+    states = flat.reshape(len(cases), n_variables)  # `np.stack` takes ten times as long
+    weights: dict[int, NDArray[np.float64]] = {}
+    for i, case in enumerate(cases):
+        for v, vector in case.likelihood.items():
+            if v not in weights:
+                weights[v] = np.ones((len(cases), len(vector)))
+            weights[v][i] = vector
+    return states, weights
+
+
+def spans(model: DiscreteModel, targets: Sequence[int] | None) -> dict[int, slice]:
+    """Columns of each target in a table of posteriors."""
+    columns, first = {}, 0
+    for v in range(len(model)) if targets is None else targets:
+        end = first + int(model.cardinality[v])
+        columns[v] = slice(first, end)
+        first = end
+    return columns
