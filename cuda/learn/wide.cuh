@@ -1,5 +1,5 @@
-// Positive numbers beyond the range of doubles, mantissa * 2**exponent, as jtgpu/learn/dags/loops/wide.py: they are added
-// and multiplied without logarithms. Tables contain natural logarithms.
+// Positive numbers beyond the range of doubles, mantissa * 2**exponent, as jtgpu/learn/dags/loops/set_sums.py: they are
+// added and multiplied without logarithms. Tables contain natural logarithms.
 #include "learn/numbers.cuh"
 
 #define ZERO_EXPONENT (-(1 << 27))  // of 0: a sum of a few is still an int

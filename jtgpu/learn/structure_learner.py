@@ -15,9 +15,10 @@ import numpy as np
 from ..errors import DataError
 from ..model.network import BayesianNetwork
 from ..util.estimator import Estimator, check_table, check_width
-from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
+from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from .dags.posterior.posterior import posterior
 from .dags.scores.coded import code_table
+from .dags.scores.rules import Score
 
 if TYPE_CHECKING:
     import networkx

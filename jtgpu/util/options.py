@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypedDict
 __all__ = [
     "Against", "BackendName", "CompileOptions", "Data", "Devices", "Dtype", "EngineName", "Frame", "FrameLibrary",
     "ImputeMethod", "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective", "OnProblem",
-    "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "Score", "ScreenMissing",
+    "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "ScreenMissing",
     "SearchMethod", "StructurePriorLike", "TableLike", "Tensor", "TreeOptions", "ZeroRows",
 ]  # fmt: skip
 
@@ -39,7 +39,6 @@ FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 BackendName = Literal["auto", "cpu", "gpu", "reference", "indexed"]
 EngineName = Literal["auto", "cpu", "gpu", "reference"]  # of computations without a junction tree
 LearnBackend = Literal["cpu", "gpu"]  # of structures
-Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic"]
 SearchMethod = Literal["auto", "exact", "order", "greedy", "tabu"]
 PosteriorMethod = Literal["auto", "exact", "mcmc"]
 MissingCells = Literal["error", "drop", "available"]

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jtgpu.learn.dags.scores.rules import PSEUDO_COUNTS, ScoreRule
+from jtgpu.learn.dags.scores.rules import ScoreRule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from jtgpu.learn.dags.scores.coded import CodedTable
 
+PSEUDO_COUNTS = {"k2": 1.0, "bdj": 0.5}
 Weights = Mapping[tuple[int, tuple[int, ...]], float]  # ln weight of each family
 
 

@@ -16,6 +16,14 @@ BY_ROWS = 1  # one value by each function
 BY_FAMILY = 2  # BDs scores with each member as the child
 MAX_COMBOS = 256  # AND-combinations of a set, above which its rows are scanned
 
+# Formulas of the score of a family, of `jtgpu.learn.dags.loops.scores.table_score`.
+
+DIVIDED = 0  # Dirichlet prior whose equivalent sample size is divided among all cells
+DIVIDED_OCCURRING = 1  # or among the cells of the configurations of the parents that occur
+PER_CELL = 2  # Dirichlet prior of a pseudo-count for each cell
+LIKELIHOOD = 3
+TABULATED = 4  # a tabulated function of the counts of cells, minus one of the counts of configurations
+
 
 class SetTables(NamedTuple):
     """Sums over the parent sets of each variable, and the sets themselves, by bits of its possible parents.

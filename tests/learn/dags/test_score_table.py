@@ -65,7 +65,7 @@ def test_planes_scan_and_reference_agree(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n_rows, k = int(rng.choice(ROWS)), int(rng.integers(1, 4))
     table = random_table(1000 + seed, n=4, n_rows=n_rows, most=9)
-    rule = ScoreRule(SCORES[seed % len(SCORES)], 0.3)
+    rule = ScoreRule([*SCORES][seed % len(SCORES)], 0.3)
     planes = score_families(table, rule, k)
     weighted = CodedTable(table.names, table.states, table.codes, np.ones(n_rows, np.int64))  # counted row by row
     assert (planes.scores == score_families(weighted, rule, k).scores).all()

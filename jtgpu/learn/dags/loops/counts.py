@@ -15,84 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....util.elementary.loops.functions import log, popcount
+from ....util.elementary.loops.functions import popcount
 from ....util.jit import compiled
 from ..chain_records import BY_CELLS, BY_ROWS, MAX_COMBOS
-
-__all__ = ["count_function", "count_sets", "fill_scores", "log_gamma", "tabulate"]
-
+from .scores import family_score, sum_of_cells
 
 
 @compiled(allocates=False)
-def log_gamma(x):  # type: ignore[no-untyped-def]
-    """ln Gamma(x) for x > 0: Stirling's series, after a shift by the recurrence."""
-    product = 1.0
-    shift = 0.0
-    while x < 16.0:
-        product *= x
-        if product > 1e200:
-            shift += log(product)
-            product = 1.0
-        x += 1.0
-    y = 1.0 / (x * x)
-    series = (((-1.0 / 1680.0 * y + 1.0 / 1260.0) * y - 1.0 / 360.0) * y + 1.0 / 12.0) / x
-    return (x - 0.5) * log(x) - x + 0.9189385332046727 + series - log(product) - shift
-
-
-@compiled(allocates=False)
-def count_function(x, count):  # type: ignore[no-untyped-def]
-    """ln Gamma(x + count) - ln Gamma(x), or count ln count if x is 0."""
-    if count == 0:
-        return 0.0
-    if x == 0.0:
-        return count * log(count)
-    return log_gamma(x + count) - log_gamma(x)
-
-
-@compiled(allocates=False)
-def _sum_of_cells(cells, first, n, shape, function):  # type: ignore[no-untyped-def]
-    """Sum of a function of n cells."""
-    # cells: (..) int32
-    # shape: See `count_function`
-    # function: (G,) float64: Its values for the counts 0 to G - 1
-    a = b = 0.0
-    limit = len(function)
-    for i in range(first, first + n - 1, 2):
-        c, d = cells[i], cells[i + 1]
-        a += function[c] if c < limit else count_function(shape, c)
-        b += function[d] if d < limit else count_function(shape, d)
-    if n % 2:
-        c = cells[first + n - 1]
-        a += function[c] if c < limit else count_function(shape, c)
-    return a + b
-
-
-@compiled(allocates=False)
-def _family_score(cells, first, n, parents, parents_first, n_parents, r, ess):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """BDs score of a family: the prior's weight is divided among the parent configurations that occur."""
-    # cells, first, n: (..) int32, int64, int64: Table of the family
-    # parents, parents_first, n_parents: (..) int32, int64, int64: Table of the parents
-    # r: Number of states of the child
-    occurring = 0
-    for i in range(parents_first, parents_first + n_parents):
-        occurring += parents[i] > 0
-    if occurring == 0:
-        return 0.0
-    of_parents, of_cells = ess / occurring, ess / (occurring * r)
-    total = 0.0
-    base = log_gamma(of_parents)
-    for i in range(parents_first, parents_first + n_parents):
-        if parents[i] > 0:
-            total += base - log_gamma(of_parents + parents[i])
-    base = log_gamma(of_cells)
-    for i in range(first, first + n):
-        if cells[i] > 0:
-            total += log_gamma(of_cells + cells[i]) - base
-    return total
-
-
-@compiled(allocates=False)
-def _unrank(rank, size, binomials, members):  # type: ignore[no-untyped-def]
+def unrank(rank, size, binomials, members):  # type: ignore[no-untyped-def]
     """Write the members of the set of a rank, ascending."""
     c = binomials.shape[0] - 1
     for j in range(size, 0, -1):
@@ -104,7 +34,7 @@ def _unrank(rank, size, binomials, members):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _advance(members, size):  # type: ignore[no-untyped-def]
+def advance(members, size):  # type: ignore[no-untyped-def]
     """Replace a set by the next one; returns the position of the largest member that changed."""
     j = 0
     while j + 1 < size and members[j] + 1 == members[j + 1]:
@@ -324,15 +254,15 @@ def _score_set(mode, shapes, functions, products, ess, values, column, cells, fi
         g = 0
         while products[g] < n_cells:
             g += 1
-        values[0, column] = _sum_of_cells(cells, first, n_cells, shapes[g], functions[g])
+        values[0, column] = sum_of_cells(cells, first, n_cells, shapes[g], functions[g])
     elif mode == BY_ROWS:
         for g in range(len(shapes)):
-            values[g, column] = _sum_of_cells(cells, first, n_cells, shapes[g], functions[g])
+            values[g, column] = sum_of_cells(cells, first, n_cells, shapes[g], functions[g])
     else:
-        values[0, column] = _family_score(cells, first, n_cells, below, first_below, q, r, ess)
+        values[0, column] = family_score(cells, first, n_cells, below, first_below, q, r, ess)
         for t in range(len(prefix.cards)):
             n, at = prefix.cards[t], prefix.first_of[t]
-            values[t + 1, column] = _family_score(cells, first, n_cells, below, at, n_cells // n, n, ess)
+            values[t + 1, column] = family_score(cells, first, n_cells, below, at, n_cells // n, n, ess)
 
 
 @compiled(
@@ -355,17 +285,17 @@ def count_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # own, own_ptr: (..) int32, (C(n, size) + 1,) int64: Tables of these sets; `own` is empty if they are not stored
     # mode: `BY_CELLS`: one value, by the function whose entry of `products` is the number of cells. `BY_ROWS`: one
     #     value by each function. `BY_FAMILY`: BDs scores with each member as the child.
-    # shapes, functions, products: (G,) float64, (G, F) float64, (G,) int64: Functions of a count, see `_sum_of_cells`
+    # shapes, functions, products: (G,) float64, (G, F) float64, (G,) int64: Functions of a count, see `sum_of_cells`
     # max_cells: Values of larger tables are -inf
     # values: (K, C(n, size)) float64
     prefix = _make_prefix(size - 1, card, planes.shape[1], codes.shape[1], max_cells, len(own) > 0)
     cells = own if len(own) else prefix.cells
     if size > 1:
-        _unrank(begin, size - 1, binomials, prefix.members)
+        unrank(begin, size - 1, binomials, prefix.members)
     top = size - 2
     for rank in range(begin, end):
         if rank > begin:
-            top = max(top, _advance(prefix.members, size - 1))
+            top = max(top, advance(prefix.members, size - 1))
         n_smallest = prefix.members[0] if size > 1 else len(card)
         first_below, q = below_ptr[rank], below_ptr[rank + 1] - below_ptr[rank]
         column = 0
@@ -395,47 +325,3 @@ def count_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
                 mode, shapes, functions, products, ess, values, column + a, cells, first, r, below, first_below, prefix,
                 q,
             )  # fmt: skip
-
-
-@compiled("f8[:], i8, f8[:, :]")
-def tabulate(shapes, first, functions):  # type: ignore[no-untyped-def]
-    """Tabulate the functions of a count, see `count_function`."""
-    # shapes: (G,) float64
-    # functions: (G, F) float64, output: Of the counts from `first` on
-    for g in range(len(shapes)):
-        for c in range(functions.shape[1]):
-            functions[g, c] = count_function(shapes[g], first + c)
-
-
-@compiled("i8, i8, i8[:], i8[:, :], f8[:, :], f8[:, :], i8, f8, f8[:]")
-def fill_scores(v, size, card, binomials, families, parents, parent_row, penalty, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Scores of a variable with every parent set of one size, in colexicographic order."""
-    # card, binomials: (n,) int64, (n + 1, L) int64
-    # families, parents: (K, C(n, size + 1)) float64, (K, C(n, size)) float64: Values of `count_sets`
-    # parent_row: Row of `parents` to subtract; -1: `families` has the scores, by the position of the child
-    # penalty: Subtracted for each free parameter
-    # scores: (C(n - 1, size),) float64, output
-    members = np.empty(size + 1, np.int64)
-    for t in range(size + 1):
-        members[t] = t
-    for i in range(len(scores)):
-        if i and size:
-            _advance(members, size)
-        family = parent = at = 0
-        q = 1
-        for t in range(size):
-            p = members[t] + (members[t] >= v)
-            q *= card[p]
-            parent += binomials[p, t + 1]
-            if p < v:
-                at += 1
-                family += binomials[p, t + 1]
-            else:
-                family += binomials[p, t + 2]
-        family += binomials[v, at + 1]
-        if parent_row < 0:
-            scores[i] = families[at, family]
-        elif families[0, family] == -math.inf:
-            scores[i] = -math.inf
-        else:
-            scores[i] = families[0, family] - parents[parent_row, parent] - penalty * q * (card[v] - 1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....util.elementary.loops.functions import exp
 from ....util.jit import compiled
-from .wide import ZERO, add_to, log_of, normalise, normalised, scale, split, subset_sums, superset_sums
+from .set_sums import ZERO, add_to, log_of, normalise, normalised, scale, split, subset_sums, superset_sums
 
 __all__ = ["draw_parts", "partition_posteriors", "partition_sums"]
 

@@ -6,42 +6,14 @@ import math
 
 import numpy as np
 
-from ....util.elementary.loops.functions import log
 from ....util.jit import compiled
-from .counts import count_function, log_gamma
-
-__all__ = ["climb", "family_weight"]
+from .scores import table_score
 
 
 @compiled(allocates=False)
-def _score(cells, q, r, kind, a):  # type: ignore[no-untyped-def]
-    """Score of a table of q rows and r columns; see `family_weight`."""
-    divisor = q
-    if kind == 1:
-        divisor = 0
-        for j in range(q):
-            for k in range(r):
-                if cells[j * r + k] > 0:
-                    divisor += 1
-                    break
-    of_cell = 0.0 if kind == 3 else a if kind == 2 else a / (max(divisor, 1) * r)
-    base = 0.0 if kind == 3 else log_gamma(of_cell)
-    total = 0.0
-    for j in range(q):
-        n = 0
-        for k in range(r):
-            c = cells[j * r + k]
-            if c > 0:
-                n += c
-                total += c * log(c) if kind == 3 else log_gamma(of_cell + c) - base
-        if n > 0:
-            total -= count_function(r * of_cell, n)
-    return total
-
-
-@compiled(allocates=False)
-def _weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _weight(v, parents, n_parents, data, cells):  # type: ignore[no-untyped-def]
     """`family_weight` for compiled callers."""
+    codes, weights, card, formula, a, penalty, functions, of_parents = data
     r, q = card[v], 1
     for i in range(n_parents):
         q *= card[parents[i]]
@@ -54,20 +26,24 @@ def _weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells
         for i in range(n_parents):
             at = at * card[parents[i]] + codes[parents[i], t]
         cells[at * r + codes[v, t]] += weights[t] if len(weights) else 1
-    return _score(cells, q, r, kind, a) - penalty * q * (r - 1)
+    return table_score(cells, q, r, formula, a, functions, of_parents[v]) - penalty * q * (r - 1)
 
 
-@compiled("i8, i8[:], i8, u1[:, :], i8[:], i8[:], i8, f8, f8, i4[:]")
-def family_weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+@compiled("i8, i8[:], i8, u1[:, :], i8[:], i8[:], i8, f8, f8, f8[:, :], i8[:], i4[:]")
+def family_weight(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    v, parents, n_parents, codes, weights, card, formula, a, penalty, functions, of_parents, cells
+):  # fmt: skip
     """Score of a family, counted row by row."""
     # v, parents, n_parents: int64, (n,) int64, int64
     # codes, weights, card: (n, N) uint8, (N,) int64, (n,) int64: `weights` is empty if all are 1
-    # kind: 0: Dirichlet, ``a`` divided among all cells; 1: among the configurations that occur; 2: ``a`` for each cell;
-    #     3: likelihood
-    # a, penalty: `penalty` is subtracted for each free parameter
+    # formula, a: See `table_score`
+    # penalty: Subtracted for each free parameter
+    # functions, of_parents: (G, F) float64, (n,) int64: Tabulated functions of a count, and the one of each variable's
+    #     parents; see `table_score`
     # cells: (max_cells,) int32: Scratch memory
     # returns -inf if the table has more cells than the scratch memory.
-    return _weight(v, parents, n_parents, codes, weights, card, kind, a, penalty, cells)
+    data = codes, weights, card, formula, a, penalty, functions, of_parents
+    return _weight(v, parents, n_parents, data, cells)
 
 
 @compiled(allocates=False)
@@ -94,7 +70,6 @@ def _reaches(u, v, arcs, skipped, waiting, seen):  # type: ignore[no-untyped-def
 @compiled(allocates=False)
 def _weight_with(v, changed, arcs, data, prior, parents, cells):  # type: ignore[no-untyped-def]
     """Weight of v's family after the arc from `changed` is added or deleted; unchanged for -1."""
-    codes, weights, card, kind, a, penalty = data
     of_size, of_arc = prior
     k, log_prior = 0, 0.0
     for u in range(len(arcs)):
@@ -102,7 +77,7 @@ def _weight_with(v, changed, arcs, data, prior, parents, cells):  # type: ignore
             parents[k] = u
             k += 1
             log_prior += of_arc[u, v]
-    return _weight(v, parents, k, codes, weights, card, kind, a, penalty, cells) + log_prior + of_size[k]
+    return _weight(v, parents, k, data, cells) + log_prior + of_size[k]
 
 
 @compiled(allocates=False)
@@ -120,7 +95,7 @@ def _weight_with_parent(v, u, q, k, log_prior, data, prior, row_cell, cells):  #
     `row_cell` is the cell of each case in the family's table of q rows; k and `log_prior` are the number of its parents
     and their prior weight. The states of u are the slowest axis of the new table.
     """
-    codes, weights, card, kind, a, penalty = data
+    codes, weights, card, formula, a, penalty, functions, of_parents = data
     of_size, of_arc = prior
     r, size = card[v], q * card[v]
     if size * card[u] > len(cells):
@@ -130,13 +105,14 @@ def _weight_with_parent(v, u, q, k, log_prior, data, prior, row_cell, cells):  #
     for t in range(codes.shape[1]):
         cells[codes[u, t] * size + row_cell[t]] += weights[t] if len(weights) else 1
     q *= card[u]
-    return _score(cells, q, r, kind, a) - penalty * q * (r - 1) + log_prior + of_arc[u, v] + of_size[k + 1]
+    score = table_score(cells, q, r, formula, a, functions, of_parents[v])
+    return score - penalty * q * (r - 1) + log_prior + of_arc[u, v] + of_size[k + 1]
 
 
 @compiled(allocates=False)
 def _evaluate(v, arcs, forbidden, data, prior, parents, row_cell, cells, change):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Compute what adding or deleting each arc to v changes."""
-    codes, _, card, _, _, _ = data
+    codes, card = data[0], data[2]
     now = _weight_with(v, -1, arcs, data, prior, parents, cells)
     q, k, log_prior = 1, 0, 0.0
     for t in range(codes.shape[1]):
@@ -196,24 +172,26 @@ def _copy(source, to):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "u1[:, :], u1[:, :], u1[:, :], i8[:], u1[:, :], i8[:], i8[:], i8, f8, f8, f8[:], f8[:, :], i8, i8, u8[:, :], i4[:]"
+    "u1[:, :], u1[:, :], u1[:, :], i8[:], u1[:, :], i8[:], i8[:], i8, f8, f8, f8[:, :], i8[:], f8[:], f8[:, :], i8, "
+    "i8, u8[:, :], i4[:]"
 )
 def climb(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    arcs, forbidden, required, limits, codes, weights, card, kind, a, penalty, of_size, of_arc, n_tabu, patience, marks,
-    cells
+    arcs, forbidden, required, limits, codes, weights, card, formula, a, penalty, functions, of_parents, of_size,
+    of_arc, n_tabu, patience, marks, cells
 ):  # fmt: skip
     """Take the best of all moves until no move improves the graph, or `patience` moves have not."""
     # arcs: (n, n) uint8: [parent, child]. At first the start graph, at last the best one found.
     # forbidden, required, limits: (n, n) uint8, (n, n) uint8, (n,) int64: Arcs that are not added, and not deleted; the
     #     largest numbers of parents
-    # codes, weights, card, kind, a, penalty: See `family_weight`
+    # codes, weights, card, formula, a, penalty, functions, of_parents: See `family_weight`
     # of_size, of_arc: (n,) float64, (n, n) float64: ln prior weights of the number of parents, and of each arc
     # n_tabu, patience: The last `n_tabu` graphs are not visited again. 0, 0: hill climbing.
     # marks: (n, n) uint64: A random number for each arc: a graph is known by the exclusive or of those of its arcs
     # cells: (max_cells,) int32: Scratch memory
     # returns Number of moves.
     n = len(arcs)
-    data, prior = (codes, weights, card, kind, a, penalty), (of_size, of_arc)
+    data = codes, weights, card, formula, a, penalty, functions, of_parents
+    prior = of_size, of_arc
     parents, waiting, seen = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8)
     change, n_parents = np.full((n, n), -math.inf), np.zeros(n, np.int64)
     row_cell = np.empty(codes.shape[1], np.int64)

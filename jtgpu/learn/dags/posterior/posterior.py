@@ -15,8 +15,9 @@ from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import callback, choice, new_file_path, number, whole_number
-from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
+from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from ..chains.runs import MAX_STEPS, Stop
+from ..scores.rules import Score
 from ..task import learning_task
 from .chain_posterior import ChainOptions, chain_source, replicas_of, restricted
 from .problem import exact_posterior

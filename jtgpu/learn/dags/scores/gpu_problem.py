@@ -105,7 +105,7 @@ class Problem:
 
 def gpu_can_score(rule: ScoreRule, max_parents: int) -> bool:
     """Whether GPUs compute such scores."""
-    return rule.name != "bds" and max_parents <= MAX_PARENTS
+    return rule.score.runs_on_gpu and max_parents <= MAX_PARENTS
 
 
 def make_problem(

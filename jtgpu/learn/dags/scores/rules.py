@@ -1,4 +1,4 @@
-"""`ScoreRule`: what a family of variables scores, by name and options."""
+"""`ScoreRule`: the scores of a family of variables, by name and options; `SCORES` registers their formulas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,18 +14,20 @@ from ....errors import ArgumentError
 from ....util.arguments import choice, number
 from ....util.elementary import log
 from ....util.loops import loops
-from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS
+from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS, DIVIDED, DIVIDED_OCCURRING, LIKELIHOOD, PER_CELL, TABULATED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_counts = loops("jtgpu.learn.dags.loops.counts")
+    Ints = NDArray[np.int64]
 
-SCORES = ("bdeu", "bds", "k2", "bdj", "bic", "aic")
+_formulas = loops("jtgpu.learn.dags.loops.scores")
+
+Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic"]
 FUNCTION_BYTES = 64 << 20  # of tabulated functions; larger counts are computed when needed
 MIN_TABULATED = 64
 AVAILABLE = 3  # mode of data with missing cells: the scores by the rows in which a family is known
-PSEUDO_COUNTS = {"k2": 1.0, "bdj": 0.5}
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,144 @@ class CellFunctions:
     """
 
     mode: int  # one of `jtgpu.learn.dags.chain_records`, or `AVAILABLE`
-    shapes: NDArray[np.float64]  # (G,) float64
-    # (G,) int64: Mode `BY_CELLS`: the number of cells of the tables that use a function, ascending
-    products: NDArray[np.int64]
-    # (A,) int64: For k2 and bdj: function 0 is that of the family's cells, function 1 + i that of a parent
-    #     configuration of a child with ``arities[i]`` states
+    shapes: NDArray[np.float64]  # (G,); of functions that are tabulated for all counts: 0
+    products: NDArray[np.int64]  # (G,) mode `BY_CELLS`: number of cells of the tables that use a function, ascending
+    # (A,) function 0 is that of the family's cells, function 1 + i that of a parent configuration of a child with
+    # ``arities[i]`` states; empty if function 0 is that of both
     arities: NDArray[np.int64]
-    values: NDArray[np.float64]  # (G, F) float64: The functions of the counts 0 to F - 1
+    values: NDArray[np.float64]  # (G, F) the functions of the counts 0 to F - 1
 
     def parent_row(self, r: int) -> int:
         """Which function of the parents' table is subtracted for a child of r states; -1 for a score by family."""
         if self.mode in (BY_FAMILY, AVAILABLE):
             return -1
         return 1 + int(np.searchsorted(self.arities, r)) if len(self.arities) else 0
+
+
+# The scores. A new one is a class and an entry of `SCORES`; if it is no sum of functions of counts, a loop as well.
+
+
+class StructureScore:
+    """The formula of a decomposable score.
+
+    The default is a sum of `of_cell` over the cells of a family's table, minus the sum of `of_parents` over the
+    configurations of the parents, minus a penalty for each free parameter.
+    """
+
+    formula = TABULATED  # of `jtgpu.learn.dags.loops.scores.table_score`, for searches by single arcs
+    runs_on_gpu = True
+    takes_ess = False  # whether it has an equivalent sample size, which the CPTs of learned networks take too
+    takes_gaps = False  # whether families can be scored by the rows in which they are known
+
+    def penalty(self, n_cases: int) -> float:
+        """Cost of a free parameter."""
+        return 0.0
+
+    def pseudo_count(self, ess: float) -> float:
+        """The number `a` of `table_score`."""
+        return 0.0
+
+    def of_cell(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Function of the counts of cells."""
+        raise NotImplementedError
+
+    def of_parents(self, counts: NDArray[np.int64], r: int) -> NDArray[np.float64]:
+        """Function of the counts of the parents' configurations, for a child of r states."""
+        raise NotImplementedError
+
+    def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
+        """Functions whose sums over the tables of sets of at most `size` variables give the scores."""
+        arities, counts = np.unique(card), np.arange(n_cases + 1)
+        values = np.stack([self.of_cell(counts), *(self.of_parents(counts, r) for r in arities.tolist())])
+        return CellFunctions(BY_ROWS, np.zeros(len(values)), NONE, arities, values)
+
+
+class BDeu(StructureScore):
+    """Dirichlet prior whose equivalent sample size is divided among all cells."""
+
+    formula, takes_ess = DIVIDED, True
+
+    def pseudo_count(self, ess: float) -> float:
+        return ess
+
+    def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
+        products = np.array(sorted(_products(card, size, max_cells)), np.int64)
+        return _gamma_functions(BY_CELLS, ess / products, n_cases, products=products)
+
+
+class BDs(BDeu):
+    """Dirichlet prior whose equivalent sample size is divided among the configurations that occur."""
+
+    formula, runs_on_gpu = DIVIDED_OCCURRING, False
+
+    def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
+        return _gamma_functions(BY_FAMILY, np.zeros(0), n_cases)
+
+
+class PseudoCount(StructureScore):
+    """Dirichlet prior with the same pseudo-count for each cell."""
+
+    formula = PER_CELL
+
+    def __init__(self, a: float):
+        self.a = a
+
+    def pseudo_count(self, ess: float) -> float:
+        return self.a
+
+    def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
+        arities = np.unique(card)
+        return _gamma_functions(BY_ROWS, self.a * np.array([1, *arities], np.float64), n_cases, arities=arities)
+
+
+class AIC(StructureScore):
+    """Log-likelihood minus 1 for each free parameter."""
+
+    formula = LIKELIHOOD
+
+    def penalty(self, n_cases: int) -> float:
+        return 1.0
+
+    def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
+        return _gamma_functions(BY_ROWS, np.zeros(1), n_cases)
+
+
+class BIC(AIC):
+    """Log-likelihood minus ln(N)/2 for each free parameter."""
+
+    takes_gaps = True
+
+    def penalty(self, n_cases: int) -> float:
+        return log(n_cases) / 2.0
+
+
+SCORES: dict[str, StructureScore] = {
+    "bdeu": BDeu(),
+    "bds": BDs(),
+    "k2": PseudoCount(1.0),
+    "bdj": PseudoCount(0.5),
+    "bic": BIC(),
+    "aic": AIC(),
+}
+
+
+def _gamma_functions(
+    mode: int, shapes: NDArray[np.float64], n_cases: int, products: NDArray[np.int64] = NONE,
+    arities: NDArray[np.int64] = NONE,
+) -> CellFunctions:  # fmt: skip
+    n_tabulated = min(n_cases + 1, max(FUNCTION_BYTES // (8 * max(len(shapes), 1)), MIN_TABULATED))
+    values = np.empty((len(shapes), n_tabulated))
+    _formulas.tabulate(shapes, 0, values)
+    return CellFunctions(mode, shapes, products, arities, values)
+
+
+def _products(card: NDArray[np.int64], size: int, max_cells: int) -> set[int]:
+    """Numbers of cells of the tables of at most `size` variables, up to `max_cells`."""
+    products: list[set[int]] = [{1}, *(set() for _ in range(size))]
+    for r in card.tolist():
+        for used in range(size, 0, -1):
+            products[used] |= {p * r for p in products[used - 1] if p * r <= max_cells}
+    return set().union(*products)
 
 
 @dataclass(frozen=True)
@@ -82,29 +209,27 @@ class ScoreRule:
     ess: float = 1.0
 
     def __post_init__(self) -> None:
-        choice("score", self.name, SCORES)
+        choice("score", self.name, tuple(SCORES))
         if math.isinf(number("ess", self.ess, above=0.0)):
             raise ArgumentError(f"ess must be finite, not {self.ess!r}")
 
     @property
+    def score(self) -> StructureScore:
+        """The formula."""
+        return SCORES[self.name]
+
+    @property
     def network_ess(self) -> float:
         """Equivalent sample size of the CPTs of learned networks."""
-        return self.ess if self.name in ("bdeu", "bds") else 1.0
+        return self.ess if self.score.takes_ess else 1.0
 
     def penalty(self, n_cases: int) -> float:
-        """What a free parameter costs."""
-        if self.name == "bic":
-            return log(n_cases) / 2.0
-        return 1.0 if self.name == "aic" else 0.0
+        """Cost of a free parameter."""
+        return self.score.penalty(n_cases)
 
     def require_scorable(self, has_gaps: bool) -> None:
-        """Reject data with missing cells, unless their score is BIC.
-
-        Raises
-        ------
-        ArgumentError
-        """
-        if has_gaps and self.name != "bic":
+        """Reject data with missing cells by an `ArgumentError`, unless their score is BIC."""
+        if has_gaps and not self.score.takes_gaps:
             raise ArgumentError(
                 f"missing='available' scores each family by the rows in which it is known: that requires score='bic', "
                 f"not {self.name!r}"
@@ -128,31 +253,8 @@ class ScoreRule:
         """
         if has_gaps:
             self.require_scorable(has_gaps)
-            none = np.zeros(0, np.int64)
-            return CellFunctions(AVAILABLE, np.array([self.penalty(n_cases)]), none, none, np.zeros((1, 0)))
-        products = arities = np.zeros(0, np.int64)
-        mode, shapes = BY_ROWS, np.zeros(1)
-        if self.name == "bdeu":
-            mode, products = BY_CELLS, np.array(sorted(_products(card, size, max_cells)), np.int64)
-            shapes = self.ess / products
-        elif self.name == "bds":
-            mode, shapes = BY_FAMILY, np.zeros(0)
-        elif self.name in PSEUDO_COUNTS:
-            arities = np.unique(card)
-            shapes = PSEUDO_COUNTS[self.name] * np.array([1, *arities], np.float64)
-        n_tabulated = min(n_cases + 1, max(FUNCTION_BYTES // (8 * max(len(shapes), 1)), MIN_TABULATED))
-        values = np.empty((len(shapes), n_tabulated))
-        _counts.tabulate(shapes, 0, values)
-        return CellFunctions(mode, shapes, products, arities, values)
-
-
-def _products(card: NDArray[np.int64], size: int, max_cells: int) -> set[int]:
-    """Numbers of cells of the tables of at most `size` variables, up to `max_cells`."""
-    found: list[set[int]] = [{1}, *(set() for _ in range(size))]
-    for r in card.tolist():
-        for used in range(size, 0, -1):
-            found[used] |= {p * r for p in found[used - 1] if p * r <= max_cells}
-    return set().union(*found)
+            return CellFunctions(AVAILABLE, np.array([self.penalty(n_cases)]), NONE, NONE, np.zeros((1, 0)))
+        return self.score.functions(self.ess, card, size, max_cells, n_cases)
 
 
 # Ranks of sets of variables: the combinatorial number system.

@@ -18,12 +18,12 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import choice, file_path, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.loops import loops
-from ....util.options import Data, Devices, LearnBackend, MissingCells, Score
+from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ..npz import DAMAGED, read_arrays
 from .coded import code_table
 from .gpu_scores import gpu_scores
-from .rules import ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
+from .rules import Score, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
 from .set_values import MAX_CELLS, run_chunks, set_values, set_values_on
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .coded import CodedTable
 
-_counts = loops("jtgpu.learn.dags.loops.counts")
+_families = loops("jtgpu.learn.dags.loops.families")
 
 VERSION = 1
 
@@ -196,10 +196,8 @@ def score_table(  # noqa: PLR0913
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
         Discrete data.
-    score : {"bdeu", "bds", "k2", "bdj", "bic", "aic"}
-        See `jtgpu.learn.ScoreRule`.
-    ess : float
-        Equivalent sample size of ``"bdeu"`` and ``"bds"``.
+    score, ess : str, float
+        Name and equivalent sample size of a `jtgpu.learn.ScoreRule`.
     max_parents : int
         All sets of up to this many parents are scored: the time and memory grow like ``n ** (max_parents + 1)``.
     states : mapping or network, optional
@@ -303,7 +301,7 @@ def score_families(  # noqa: PLR0913
             for size in range(max_parents + 1):
                 part = scores[v, at : at + math.comb(n - 1, size)]
                 row = functions.parent_row(int(card[v]))
-                _counts.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
+                _families.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
                 at += len(part)
 
     run_chunks(fill, 0, n, scores.size, threads)

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....errors import NetworkError
 from ....util.loops import loops
+from ..chain_records import TABULATED
 from ..graphs import start_order
-from ..scores.rules import PSEUDO_COUNTS
 from ..scores.set_values import MAX_CELLS
 from .best_graph import BestGraph
 
@@ -49,13 +49,15 @@ def climb(  # noqa: PLR0913
     # raises NetworkError: If the table of a family of required arcs has more than 1e6 cells.
     n, card = len(coded.names), coded.cardinality
     first = (constraints.required if start is None else start).astype(np.uint8)
-    kind, a = 0, float(rule.ess)
-    if rule.name in PSEUDO_COUNTS:
-        kind, a = 2, PSEUDO_COUNTS[rule.name]
-    elif rule.name != "bdeu":
-        kind = 1 if rule.name == "bds" else 3
+    values, of_parents = np.zeros((0, 0)), np.zeros(n, np.int64)
+    if rule.score.formula == TABULATED:
+        functions = rule.functions(card, 1, MAX_CELLS, coded.n_cases)
+        values, of_parents = functions.values, np.array([functions.parent_row(r) for r in card.tolist()], np.int64)
     weights = np.zeros(0, np.int64) if coded.weights is None else coded.weights
-    counted = np.ascontiguousarray(coded.codes), weights, card, kind, a, rule.penalty(coded.n_cases)
+    counted = (
+        np.ascontiguousarray(coded.codes), weights, card, rule.score.formula, rule.score.pseudo_count(float(rule.ess)),
+        rule.penalty(coded.n_cases), values, of_parents,
+    )  # fmt: skip
     of_size, of_arc = prior.parts(n)
     marks = np.random.Generator(np.random.Philox(key=SEED)).integers(1, 2**63, (n, n), np.uint64)
     cells = np.empty(MAX_CELLS, np.int32)

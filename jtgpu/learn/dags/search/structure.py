@@ -14,11 +14,11 @@ from ....errors import ArgumentError
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, whole_number
 from ....util.missing import MissingReport
-from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
+from ....util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
 from ....util.text_table import counted
 from ..graphs import adjacency, compelled_arcs, digraph, fitted_network
 from ..scores.coded import CodedTable, cases_like
-from ..scores.rules import parent_masks
+from ..scores.rules import Score, parent_masks
 from ..scores.score_table import ScoreTable
 from ..task import learning_task
 from .best_graph import BestGraph, exact_best
@@ -167,7 +167,7 @@ def structure(  # noqa: PLR0913
         single arcs, from the graph of the required arcs; they find worse graphs. ``"auto"``: exact for up to 18
         variables, else order.
     score, ess : str, float
-        See `jtgpu.learn.ScoreRule`.
+        Name and equivalent sample size of a `jtgpu.learn.ScoreRule`.
     prior : {"uniform", "fair"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; or p / (1 - p) for each arc, with a
         number or an (n, n) matrix [parent, child].

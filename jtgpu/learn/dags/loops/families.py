@@ -1,4 +1,4 @@
-"""Compiled loops that score families of data with missing cells, each by the rows in which all of it is known."""
+"""Scores of families: from the values of sets, or with missing cells each by the rows in which it is known."""
 
 from __future__ import annotations
 
@@ -8,11 +8,43 @@ import numpy as np
 
 from ....util.elementary.loops.functions import log
 from ....util.jit import compiled
-from .counts import _advance, _unrank
-
-__all__ = ["score_sets"]
+from .counts import advance, unrank
 
 MISSING = 255  # in place of a state
+
+
+@compiled("i8, i8, i8[:], i8[:, :], f8[:, :], f8[:, :], i8, f8, f8[:]")
+def fill_scores(v, size, card, binomials, families, parents, parent_row, penalty, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Scores of a variable with every parent set of one size, in colexicographic order."""
+    # card, binomials: (n,) int64, (n + 1, L) int64
+    # families, parents: (K, C(n, size + 1)) float64, (K, C(n, size)) float64: Values of `count_sets`
+    # parent_row: Row of `parents` to subtract; -1: `families` has the scores, by the position of the child
+    # penalty: Subtracted for each free parameter
+    # scores: (C(n - 1, size),) float64, output
+    members = np.empty(size + 1, np.int64)
+    for t in range(size + 1):
+        members[t] = t
+    for i in range(len(scores)):
+        if i and size:
+            advance(members, size)
+        family = parent = at = 0
+        q = 1
+        for t in range(size):
+            p = members[t] + (members[t] >= v)
+            q *= card[p]
+            parent += binomials[p, t + 1]
+            if p < v:
+                at += 1
+                family += binomials[p, t + 1]
+            else:
+                family += binomials[p, t + 2]
+        family += binomials[v, at + 1]
+        if parent_row < 0:
+            scores[i] = families[at, family]
+        elif families[0, family] == -math.inf:
+            scores[i] = -math.inf
+        else:
+            scores[i] = families[0, family] - parents[parent_row, parent] - penalty * q * (card[v] - 1)
 
 
 @compiled(allocates=False)
@@ -66,10 +98,10 @@ def score_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # values: (size, C(n, size)) float64, output: [i, rank]: with the i-th member, ascending, as the child
     members, row_cell = np.empty(size, np.int64), np.empty(codes.shape[1], np.int64)
     cells = np.empty(max_cells, np.int64)
-    _unrank(begin, size, binomials, members)
+    unrank(begin, size, binomials, members)
     is_stale = True  # whether the cells of the rows belong to other members
     for rank in range(begin, end):
-        if rank > begin and _advance(members, size) > 0:
+        if rank > begin and advance(members, size) > 0:
             is_stale = True
         n_cells = 1
         for t in range(size):
