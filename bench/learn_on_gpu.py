@@ -27,15 +27,15 @@ from jtgpu.learn.dags.chains.runs import ChainRun
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import gpu_orders as workspace
+from jtgpu.learn.dags.exact.gpu_exact import partitions_on_gpu
 from jtgpu.learn.dags.exact.gpu_orders import orders_on_gpu
-from jtgpu.learn.dags.exact.gpu_partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.posterior import chain_posterior, problem
 from jtgpu.learn.dags.posterior.sources import ChainSource
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores
-from jtgpu.learn.dags.scores.gpu_problem import make_problem
+from jtgpu.learn.dags.scores.gpu_problem import count_problem
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
@@ -82,7 +82,7 @@ def _worker(table: CodedTable, k: int, warps: int | None) -> DeviceScores:
     """A table's planes on the GPU; used while its context is current."""
     rule = ScoreRule()
     functions = rule.functions(table.cardinality, k + 1, MAX_CELLS, table.n_cases)
-    return DeviceScores(open_device(), make_problem(table, rule, functions, k, MAX_CELLS), warps)
+    return DeviceScores(open_device(), count_problem(table, rule, functions, k, MAX_CELLS), warps)
 
 
 def _kernels(

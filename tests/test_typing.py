@@ -23,7 +23,7 @@ from jtgpu.learn.dags.constraints import PRIORS
 from jtgpu.learn.dags.posterior.posterior import POSTERIOR_METHODS
 from jtgpu.learn.dags.scores.coded import MISSING_CHOICES
 from jtgpu.learn.dags.scores.rules import SCORES, Score
-from jtgpu.learn.dags.search.structure import METHODS as SEARCHES
+from jtgpu.learn.dags.structure import METHODS as SEARCHES
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.ordering import METHODS, OBJECTIVES, find_order
 from jtgpu.screen.columns import METRICS, MISSING_RULES, SCALES

@@ -17,7 +17,7 @@ from ..errors import ArgumentError, DataError
 from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
-from ..learn.dags.search.structure import Structure, structure
+from ..learn.dags.structure import Structure, structure
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted

@@ -13,7 +13,7 @@ from ..errors import NetworkError
 from ..learn.dags.posterior.posterior import POSTERIOR_METHODS
 from ..learn.dags.scores.coded import MISSING_CHOICES
 from ..learn.dags.scores.rules import SCORES
-from ..learn.dags.search.structure import METHODS
+from ..learn.dags.structure import METHODS
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from .networks import check_output, read_network, split_names

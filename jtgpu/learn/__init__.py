@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .dags.posterior.result import StructurePosterior
     from .dags.scores.rules import ScoreRule
     from .dags.scores.score_table import ScoreTable, score_table
-    from .dags.search.structure import Structure, structure
+    from .dags.structure import Structure, structure
     from .discretisation import Discretiser, discretise
     from .parameters.fit import fit
     from .parameters.online import Online, PredictiveCheck, check
@@ -36,7 +36,7 @@ __all__ = [
 __getattr__, __dir__ = public_names(__name__, {
     "classifier": "JunctionTreeClassifier", "dags.posterior.load": "load", "dags.posterior.posterior": "posterior",
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
-    "dags.scores.score_table": "ScoreTable score_table", "dags.search.structure": "Structure structure",
+    "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.fit": "fit",
     "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
     "structure_learner": "StructureLearner",

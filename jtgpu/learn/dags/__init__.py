@@ -1,7 +1,7 @@
 """Structure learning: directed acyclic graphs (DAGs) from data, with their uncertainty.
 
-`coded` converts a table to state numbers, `score_table` scores families by the `rules`, and `family_weights` adds
-priors and `constraints`. `exact` computes posteriors of few variables; `search` finds the best graph, and `orders` and
-`partitions` run chains, over the `candidate_tables`. `structure` is a function for users. The
-definitions of what the compiled loops compute are in ``tests/support``.
+A `task` has the checked data, the scores of families (`scores`: `coded` converts a table to state numbers, `rules` are
+the scores, `score_table` computes them), priors and `constraints`. `structure` finds one graph by the searches of
+`best_graph`. `posterior` weighs all of them: `exact` for few variables, by `chains` over the `candidate_tables` for
+many. The definitions of what the compiled loops compute are in ``tests/support``.
 """

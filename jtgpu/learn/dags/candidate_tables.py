@@ -143,7 +143,7 @@ def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constr
 
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
-_families = loops("jtgpu.learn.dags.loops.families")
+_formulas = loops("jtgpu.learn.dags.loops.scores")
 
 MAX_CANDIDATES = 16  # by default
 
@@ -284,7 +284,7 @@ def _scores_of_child(
     parts = []
     for size in range(max_parents + 1):
         part = np.empty(math.comb(k, size))
-        _families.fill_scores(k, size, card, binomials, values[size + 1], values[size], row, penalty, part)
+        _formulas.fill_scores(k, size, card, binomials, values[size + 1], values[size], row, penalty, part)
         parts.append(part)
     return np.concatenate(parts)
 

@@ -1,4 +1,4 @@
-"""Records of arrays that compiled loops of Markov chains take."""
+"""Records and constants that compiled loops of scores and of Markov chains take."""
 
 from __future__ import annotations
 

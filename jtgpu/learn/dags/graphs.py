@@ -170,7 +170,7 @@ def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> N
     return arcs
 
 
-def start_order(arcs: NDArray[np.bool_]) -> NDArray[np.int64]:
+def topological_order(arcs: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The smallest order of the variables that a graph allows."""
     left, order = np.ones(len(arcs), np.bool_), list[int]()
     while left.any():

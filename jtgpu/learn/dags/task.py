@@ -12,14 +12,14 @@ import numpy as np
 from ...errors import ArgumentError, DataError
 from ...util.arguments import choice, flag, having, whole_number
 from ...util.system import free_memory, parse_bytes
+from .best_graph import BestGraph, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
 from .constraints import Constraints, StructurePrior, make_constraints, make_prior
-from .graphs import start_graph, start_order
+from .graphs import start_graph, topological_order
 from .scores.coded import CodedTable, code_table
 from .scores.gpu_problem import gpu_can_score
 from .scores.rules import ScoreRule, n_parent_sets
 from .scores.score_table import ScoreTable, score_families
-from .search.best_graph import BestGraph, best_by_orders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class LearningTask:
     @property
     def first(self) -> NDArray[np.int64] | None:
         """The order from which the first chain starts."""
-        return None if self.start is None else start_order(self.start)
+        return None if self.start is None else topological_order(self.start)
 
     @property
     def most(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import TableTooLarge
+from jtgpu.learn.dags.best_graph import graph_of_order
 from jtgpu.learn.dags.candidate_tables import CandidateTables, candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import gpu_base as base
 from jtgpu.learn.dags.chains import partitions
@@ -25,7 +26,6 @@ from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
-from jtgpu.learn.dags.search.best_graph import graph_of_order
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 

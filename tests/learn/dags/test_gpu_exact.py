@@ -10,16 +10,15 @@ import pytest
 
 from jtgpu.device.context import open_device
 from jtgpu.errors import NetworkError, TableTooLarge
+from jtgpu.learn.dags.best_graph import exact_best
+from jtgpu.learn.dags.exact import gpu_exact as partitions
 from jtgpu.learn.dags.exact import gpu_orders as orders
 from jtgpu.learn.dags.exact import gpu_orders as workspace
-from jtgpu.learn.dags.exact import gpu_partitions as partitions
-from jtgpu.learn.dags.exact.gpu_exact import GpuExact
+from jtgpu.learn.dags.exact.gpu_exact import GpuExact, partitions_on_gpu
 from jtgpu.learn.dags.exact.gpu_orders import best_order, orders_on_gpu
-from jtgpu.learn.dags.exact.gpu_partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.scores.rules import n_parent_sets, parent_masks
-from jtgpu.learn.dags.search.best_graph import exact_best
 from tests.learn.dags.data import random_table
 from tests.learn.dags.test_partitions import tables_of
 from tests.learn.dags.test_reference_partitions import random_weights as random_dict

@@ -11,11 +11,11 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, JtgpuError, NetworkError, TableTooLarge, UnknownVariable
+from jtgpu.learn.dags.best_graph import graph_of_order
 from jtgpu.learn.dags.chains import kept as chain_records
 from jtgpu.learn.dags.chains.runs import ChainRun
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.search.best_graph import graph_of_order
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
 

@@ -18,30 +18,7 @@ import numpy as np
 from ....util.elementary.loops.functions import popcount
 from ....util.jit import compiled
 from ..chain_records import BY_CELLS, BY_ROWS, MAX_COMBOS
-from .scores import family_score, sum_of_cells
-
-
-@compiled(allocates=False)
-def unrank(rank, size, binomials, members):  # type: ignore[no-untyped-def]
-    """Write the members of the set of a rank, ascending."""
-    c = binomials.shape[0] - 1
-    for j in range(size, 0, -1):
-        c -= 1
-        while binomials[c, j] > rank:
-            c -= 1
-        rank -= binomials[c, j]
-        members[j - 1] = c
-
-
-@compiled(allocates=False)
-def advance(members, size):  # type: ignore[no-untyped-def]
-    """Replace a set by the next one; returns the position of the largest member that changed."""
-    j = 0
-    while j + 1 < size and members[j] + 1 == members[j + 1]:
-        members[j] = j
-        j += 1
-    members[j] += 1
-    return j
+from .scores import advance, family_score, sum_of_cells, unrank
 
 
 @compiled(allocates=False)

@@ -14,6 +14,7 @@ import numpy as np
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import described, several, whole_number
 from ....util.elementary import log
+from ..best_graph import BestGraph, graph_of_order
 from ..candidate_tables import CandidateTables, covered_shares
 from ..chains import orders, partitions
 from ..chains.cluster import ClusterEngine, EngineSpec
@@ -24,7 +25,6 @@ from ..chains.runs import ChainRun, Estimate, Stop
 from ..chains.set_tables import set_tables, table_bytes
 from ..graphs import adjacency
 from ..outer_sets import outer_sets
-from ..search.best_graph import BestGraph, graph_of_order
 from .facts import variable_number
 from .problem import data_summary, digests
 from .sources import ChainSource, Covered

@@ -13,7 +13,7 @@ from ....errors import ArgumentError, FormatError
 from ..graphs import has_cycle
 from ..npz import DAMAGED, read_file
 from ..scores.coded import NO_STATE, CodedTable
-from ..search.structure import Structure
+from ..structure import Structure
 from .averaging import PROPERTIES
 from .facts import Facts
 from .result import StructurePosterior

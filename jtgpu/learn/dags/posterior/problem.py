@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..best_graph import BestGraph, exact_best
 from ..candidate_tables import CandidateTables, all_parents
 from ..exact.gpu_exact import GpuExact
 from ..exact.posteriors import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
 from ..scores.rules import n_parent_sets, parent_masks
-from ..search.best_graph import BestGraph, exact_best
-from ..search.structure import named_candidates, structure_of
+from ..structure import named_candidates, structure_of
 from .sources import DRAWS, ExactSource, Given
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ..chains.diagnostics import standard_errors
 from ..graphs import digraph, fitted_network
 from ..npz import file_contents
 from ..scores.coded import CodedTable, cases_like
-from ..search.structure import Structure
+from ..structure import Structure
 from .averaging import (
     PROPERTIES,
     AveragedNetworks,

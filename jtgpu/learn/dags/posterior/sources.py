@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..best_graph import BestGraph
 from ..chains.diagnostics import effective_samples
 from ..chains.engines import TemperedChains
 from ..chains.partitions import MOVES, parts_of
 from ..chains.runs import MAX_STEPS, ChainRun, Estimate, Stop
-from ..search.best_graph import BestGraph
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .facts import Facts
 from .result import StructurePosterior
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..candidate_tables import CandidateTables
     from ..exact.posteriors import ExactPosterior
     from ..scores.coded import CodedTable
-    from ..search.structure import Structure
+    from ..structure import Structure
 
 GROUPS = 20  # of independent draws, whose spread gives standard errors
 DRAWS = 2000

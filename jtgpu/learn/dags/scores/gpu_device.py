@@ -12,7 +12,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, most_shared
 from ....errors import TableTooLarge
 from ..chain_records import BY_CELLS
-from .gpu_problem import Problem
+from .gpu_problem import CountProblem
 from .rules import binomial_table, n_parent_sets
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class DeviceScores:
     #     by the number of words.
     # values: list of int: Addresses of the values of the sets of 0, 1, ... variables.
 
-    def __init__(self, device: Device, problem: Problem, warps: int | None = None):
+    def __init__(self, device: Device, problem: CountProblem, warps: int | None = None):
         self.device, self.problem = device, problem
         n_words = len(problem.planes.words)
         self._warps = next((w for least, w in WARPS if n_words >= least), 0) if warps is None else warps

@@ -1,4 +1,4 @@
-"""`Problem`: what all GPUs count."""
+"""`CountProblem`: families to count, shared by all GPUs, and the bit planes of their table."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ MAX_COMBOS = 384  # AND-combinations of a set, above which its rows are scanned
 
 
 @dataclass
-class Problem:
-    """What all devices count."""
+class CountProblem:
+    """Families to count, shared by all devices."""
 
     coded: CodedTable
     rule: ScoreRule
@@ -108,9 +108,9 @@ def gpu_can_score(rule: ScoreRule, max_parents: int) -> bool:
     return rule.score.runs_on_gpu and max_parents <= MAX_PARENTS
 
 
-def make_problem(
+def count_problem(
     coded: CodedTable, rule: ScoreRule, functions: CellFunctions, max_parents: int, max_cells: int
-) -> Problem:
+) -> CountProblem:
     """Sort the variables, and make planes and the values of small sets."""
     # raises ArgumentError: If GPUs do not compute such scores.
     if functions.mode == BY_FAMILY:
@@ -121,4 +121,4 @@ def make_problem(
     cards = coded.cardinality[order]
     planes = planes_of(coded.codes[order], cards, coded.weights)
     small = set_values(coded, functions, 0, ess=float(rule.ess), max_cells=max_cells)
-    return Problem(coded, rule, functions, max_parents, max_cells, order, cards, planes, small)
+    return CountProblem(coded, rule, functions, max_parents, max_cells, order, cards, planes, small)

@@ -15,7 +15,7 @@ import numpy as np
 from ....device.context import Device, device_numbers, open_device
 from ....errors import TableTooLarge, format_bytes
 from .gpu_device import DeviceScores
-from .gpu_problem import Problem, make_problem
+from .gpu_problem import CountProblem, count_problem
 from .rules import n_parent_sets
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def gpu_scores(
     # raises ArgumentError: If GPUs do not compute such scores.
     # raises BackendUnavailable: If a GPU is missing.
     # raises TableTooLarge: If the values of the sets do not fit a GPU's memory.
-    problem = make_problem(coded, rule, functions, max_parents, max_cells)
+    problem = count_problem(coded, rule, functions, max_parents, max_cells)
     opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
     scores = np.empty((problem.n, n_parent_sets(problem.n, max_parents)))
     workers: list[DeviceScores] = []
@@ -65,7 +65,7 @@ def gpu_scores(
     return scores
 
 
-def _require_memory(device: Device, problem: Problem, n_scores: int) -> None:
+def _require_memory(device: Device, problem: CountProblem, n_scores: int) -> None:
     needed = problem.value_bytes() + 8 * n_scores + problem.planes.words.nbytes + problem.planes.lasts.nbytes
     needed += problem.functions.values.nbytes
     limit = int(SHARE * device.free_memory())
@@ -79,7 +79,9 @@ def _require_memory(device: Device, problem: Problem, n_scores: int) -> None:
         )
 
 
-def _count_together(problem: Problem, workers: Sequence[DeviceScores], size: int, pool: ThreadPoolExecutor) -> None:
+def _count_together(
+    problem: CountProblem, workers: Sequence[DeviceScores], size: int, pool: ThreadPoolExecutor
+) -> None:
     """Count the sets of a size, each GPU a share, and give all values to all GPUs."""
     n, n_sets = len(workers), math.comb(problem.n, size)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .coded import CodedTable
 
-_families = loops("jtgpu.learn.dags.loops.families")
+_formulas = loops("jtgpu.learn.dags.loops.scores")
 
 VERSION = 1
 
@@ -301,7 +301,7 @@ def score_families(  # noqa: PLR0913
             for size in range(max_parents + 1):
                 part = scores[v, at : at + math.comb(n - 1, size)]
                 row = functions.parent_row(int(card[v]))
-                _families.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
+                _formulas.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
                 at += len(part)
 
     run_chunks(fill, 0, n, scores.size, threads)

@@ -53,7 +53,6 @@ def bit_planes(codes: NDArray[np.uint8], card: NDArray[np.int64]) -> BitPlanes:
 
 
 _counts = loops("jtgpu.learn.dags.loops.counts")
-_families = loops("jtgpu.learn.dags.loops.families")
 _formulas = loops("jtgpu.learn.dags.loops.scores")
 
 MAX_CELLS = 1_000_000  # of a family's table
@@ -167,7 +166,7 @@ def _available_values(  # noqa: PLR0913
         found = np.full((size, n_sets), -np.inf)
 
         def count(chunk: tuple[int, int], size: int = size, out: Any = found) -> None:
-            _families.score_sets(size, *chunk, *data, *options, out)
+            _formulas.score_sets(size, *chunk, *data, *options, out)
 
         first, end = math.comb(n - 1, size) if only_last and size == sizes else 0, n_sets
         if size == sizes and prefixes is not None:
@@ -219,7 +218,7 @@ def _require_memory(cells: list[int], n: int, sizes: int, n_values: int, limit: 
 def _values_of_empty_set(functions: CellFunctions, ess: float, n: int) -> NDArray[np.float64]:
     """Values of the empty set, whose table has a single cell."""
     if functions.mode == BY_ROWS and n < functions.values.shape[1]:
-        return functions.values[:, n : n + 1]
+        return np.ascontiguousarray(functions.values[:, n : n + 1])
     shapes = np.array([ess]) if functions.mode == BY_CELLS else functions.shapes
     found = np.zeros((max(len(shapes), 1), 1))
     _formulas.tabulate(shapes, n, found)

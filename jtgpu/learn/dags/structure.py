@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ....errors import ArgumentError
-from ....model.network import BayesianNetwork
-from ....util.arguments import choice, whole_number
-from ....util.missing import MissingReport
-from ....util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
-from ....util.text_table import counted
-from ..graphs import adjacency, compelled_arcs, digraph, fitted_network
-from ..scores.coded import CodedTable, cases_like
-from ..scores.rules import Score, parent_masks
-from ..scores.score_table import ScoreTable
-from ..task import learning_task
-from .best_graph import BestGraph, exact_best
-from .greedy import climb
+from ...errors import ArgumentError
+from ...model.network import BayesianNetwork
+from ...util.arguments import choice, whole_number
+from ...util.missing import MissingReport
+from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
+from ...util.text_table import counted
+from .best_graph import BestGraph, climb, exact_best
+from .graphs import adjacency, compelled_arcs, digraph, fitted_network
+from .scores.coded import CodedTable, cases_like
+from .scores.rules import Score, parent_masks
+from .scores.score_table import ScoreTable
+from .task import learning_task
 
 if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-    from ..constraints import StructurePrior
-    from ..scores.rules import ScoreRule
+    from .constraints import StructurePrior
+    from .scores.rules import ScoreRule
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less

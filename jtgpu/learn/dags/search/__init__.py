@@ -1,1 +1,0 @@
-"""The best graph: exact, by orders, greedy."""
