@@ -35,24 +35,19 @@ STEPS = 1600  # of a restart, for each variable
 class BestGraph(NamedTuple):
     """A graph, and an order of its variables."""
 
-    parents: list[list[int]]  # list of list of int: Ascending
-    order: NDArray[np.int64]  # (n,) ndarray of int64
+    parents: list[list[int]]  # Ascending
+    order: NDArray[np.int64]  # (n,)
     weight: float  # sum of the weights of its families
     n_steps: int = 0  # steps of the search
 
 
 def exact_best(
-    log_weights: NDArray[np.float64],
-    masks: NDArray[np.int64],
-    *,
-    memory_limit: int | None = None,
+    log_weights: NDArray[np.float64], masks: NDArray[np.int64], *, memory_limit: int | None = None,
     threads: int | None = None,
-) -> BestGraph:
+) -> BestGraph:  # fmt: skip
     """The graph of the highest weight (Silander and Myllymaki, 2006); time and memory grow like n 2^n."""
-    # log_weights: (n, M) ndarray of float64
-    # masks: (M,) ndarray of int64: The parent sets as bits; bits above the child are squeezed down by one
-    # raises TableTooLarge: If there are more than 24 variables, or they need too much memory.
-    # raises NetworkError: If no graph is possible.
+    # log_weights (n, M)
+    # masks: (M,) the parent sets as bits; bits above the child are squeezed down by one
     n = len(log_weights)
     half = 1 << max(n - 1, 0)
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
@@ -87,22 +82,14 @@ def graph_of_best_order(
 
 
 def best_by_orders(
-    tables: CandidateTables,
-    constraints: Constraints,
-    *,
-    seed: int = 0,
-    restarts: int = 4,
-    steps: int | None = None,
-    threads: int | None = None,
-    first: NDArray[np.int64] | None = None,
-) -> BestGraph:
+    tables: CandidateTables, constraints: Constraints, *, seed: int = 0, restarts: int = 4, steps: int | None = None,
+    threads: int | None = None, first: NDArray[np.int64] | None = None,
+) -> BestGraph:  # fmt: skip
     """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
     # constraints: Start orders satisfy the required arcs
     # restarts: Number of chains. The first starts from the order of the variables, the others from random ones.
     # steps: Of each chain. Default: 1,600 for each variable.
-    # threads: The result does not depend on it
-    # first: (n,) ndarray of int64: Order from which the first chain starts. No graph that it allows is better than the
-    #     result.
+    # first: (n,) order from which the first chain starts. No graph that it allows is better than the result.
     n = len(tables.candidates)
     steps = STEPS * n if steps is None else steps
     best_sets = tables.best(threads)
@@ -120,8 +107,8 @@ def best_by_orders(
         return weight, best
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
-        found = list(pool.map(search, range(restarts)))
-    _, order = max(found, key=lambda item: item[0])  # the first one of the best
+        chains = list(pool.map(search, range(restarts)))
+    _, order = max(chains, key=lambda item: item[0])  # the first one of the best
     best = graph_of_order(tables, order)
     if first is not None:
         best = max(best, graph_of_order(tables, first), key=lambda graph: graph.weight)
@@ -158,24 +145,16 @@ SEED = 0x9E3779B9  # of the numbers by which graphs are known
 
 
 def climb(  # noqa: PLR0913
-    coded: CodedTable,
-    rule: ScoreRule,
-    prior: StructurePrior,
-    constraints: Constraints,
-    *,
-    tabu: bool,
-    start: NDArray[np.bool_] | None = None,
-    restarts: int = 0,
-    seed: int = 0,
-) -> BestGraph:
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, *, tabu: bool,
+    start: NDArray[np.bool_] | None = None, restarts: int = 0, seed: int = 0,
+) -> BestGraph:  # fmt: skip
     """A local optimum of the weight."""
     # tabu: Whether to go on from a local optimum, to the best graph that is not among the last 100, until 100 moves
     #     have not found a better one
-    # start: (n, n) ndarray of bool: The first graph, [parent, child]. Default: that of the required arcs.
+    # start: (n, n) the first graph, [parent, child]. Default: that of the required arcs.
     # restarts: How often to climb again, from the best graph after some random moves: one for every two variables, at
     #     least 5
     # seed: Of these moves
-    # raises NetworkError: If the table of a family of required arcs has more than 1e6 cells.
     n, card = len(coded.names), coded.cardinality
     first = (constraints.required if start is None else start).astype(np.uint8)
     values, of_parents = np.zeros((0, 0)), np.zeros(n, np.int64)
@@ -210,9 +189,9 @@ def climb(  # noqa: PLR0913
         n_moves += _greedy.climb(
             arcs, *limits, *counted, of_size, of_arc, *((N_TABU, PATIENCE) if tabu else (0, 0)), marks, cells
         )
-        found = weight_of(arcs)
-        if found > weight + (1e-9 if number else 0.0):
-            best, weight = arcs, found
+        now = weight_of(arcs)
+        if now > weight + (1e-9 if number else 0.0):
+            best, weight = arcs, now
     parents = [np.flatnonzero(best[:, v]).tolist() for v in range(n)]
     return BestGraph(parents, topological_order(best.astype(np.bool_)), weight, n_moves)
 
@@ -220,20 +199,20 @@ def climb(  # noqa: PLR0913
 def _shaken(arcs: NDArray[np.uint8], constraints: Constraints, key: list[int]) -> NDArray[np.uint8]:
     """A graph after random moves: arcs are added, deleted or reversed where the constraints allow it."""
     rng, n = np.random.Generator(np.random.Philox(key=key)), len(arcs)
-    found = arcs.copy()
+    shaken = arcs.copy()
     for _ in range(max(n // 2, MIN_SHAKEN)):
         u, v = rng.choice(n, 2, replace=False).tolist()
-        after = found.copy()
+        after = shaken.copy()
         after[u, v] ^= 1
-        if found[u, v] and rng.random() < 0.5:
+        if shaken[u, v] and rng.random() < 0.5:
             after[v, u] = 1
         allowed = not (after.astype(np.bool_) & constraints.forbidden).any()
         allowed = allowed and not (constraints.required & (after == 0)).any()
         allowed = allowed and bool((after.sum(axis=0) <= constraints.max_parents).all())
         added = (v, u) if after[v, u] else (u, v)
         if allowed and not (after[added] and _leads(after, added[1], added[0])):
-            found = after
-    return found
+            shaken = after
+    return shaken
 
 
 def _leads(arcs: NDArray[np.uint8], u: int, v: int) -> bool:
@@ -248,5 +227,5 @@ def _leads(arcs: NDArray[np.uint8], u: int, v: int) -> bool:
 
 def _padded(column: NDArray[np.uint8]) -> tuple[NDArray[np.int64], int]:
     """The parents of a variable in an array of all variables' length, and their number."""
-    found = np.flatnonzero(column)
-    return np.concatenate([found, np.zeros(len(column) - len(found), np.int64)]), len(found)
+    members = np.flatnonzero(column)
+    return np.concatenate([members, np.zeros(len(column) - len(members), np.int64)]), len(members)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from .outer_sets import OuterSets
     from .scores.score_table import ScoreTable
 
-# Candidate parents: the few variables that carry nearly all the weight of a child's parent sets.
+_set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 
-_loops = loops("jtgpu.learn.dags.loops.set_sums")
+# Candidate parents: the few variables that carry nearly all the weight of a child's parent sets.
 
 MAX_EXCLUSIONS = 2000  # sets of variables that are tried as unavailable
 
@@ -42,18 +42,18 @@ def select_candidates(
     without u: its members come next, those of the best alternatives first. The rest is filled by the best weight of any
     set that contains a variable.
     """
-    # log_weights: (M,) ndarray of float64: Weights of the parent sets; -inf: impossible
-    # members: (M, j) ndarray of int64: Members of the sets as numbers of variables, -1 where a set has fewer
+    # log_weights: (M,) weights of the parent sets; -inf: impossible
+    # members: (M, j) members of the sets as numbers of variables, -1 where a set has fewer
     # n, k: Number of variables, and of candidates
-    # required: (r,) ndarray of int64: Parents that are candidates in any case
-    # returns (at most k,) ndarray of int64: Ascending. Fewer than k if no other variable is a possible parent.
+    # required: (r,) parents that are candidates in any case
+    # returns (at most k,) Ascending. Fewer than k if no other variable is a possible parent.
     order = np.argsort(-log_weights, kind="stable")
     order = order[np.isfinite(log_weights[order])]
     sets, weights = np.ascontiguousarray(members[order]), log_weights[order]
     chosen = np.zeros(n, np.uint8)
     chosen[required] = 1
     scratch = np.empty((MAX_EXCLUSIONS, n), np.uint8), np.empty(MAX_EXCLUSIONS, np.int64)
-    n_chosen = _loops.search_exclusions(sets, len(required), k, chosen, *scratch)
+    n_chosen = _set_sums.search_exclusions(sets, len(required), k, chosen, *scratch)
     if n_chosen < k:
         best_with = np.full(n + 1, -np.inf)
         np.maximum.at(best_with, sets, weights[:, None])
@@ -69,19 +69,14 @@ WORD = 64  # variables of a word of bits
 
 
 def covered_shares(
-    log_weights: NDArray[np.float64],
-    max_parents: int,
-    candidates: NDArray[np.int64],
-    outer: OuterSets | None,
-    orders: NDArray[np.int64],
-    threads: int | None = None,
-) -> NDArray[np.float64]:
+    log_weights: NDArray[np.float64], max_parents: int, candidates: NDArray[np.int64], outer: OuterSets | None,
+    orders: NDArray[np.int64], threads: int | None = None,
+) -> NDArray[np.float64]:  # fmt: skip
     """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
-    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
-    #     `ScoreTable`
-    # candidates: (n, k) ndarray of int64: -1 where there are fewer. All their sets are known.
+    # orders (D, n)
+    # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
+    # candidates: (n, k) -1 where there are fewer. All their sets are known.
     # outer: The known sets with other members
-    # orders: (D, n) ndarray of int64
     n = len(log_weights)
     others = np.arange(max(n - 1, 1))
     bits = np.zeros((n, -(-n // WORD)), np.uint64)  # of each squeezed number; the last is that of no member
@@ -109,18 +104,18 @@ def _shares(
     log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
 ) -> NDArray[np.float64]:
     """Posterior of each parent set of a variable, averaged over the orders."""
-    # log_weights: (M,) ndarray of float64
-    # sets: (M, W) ndarray of uint64: Bits of the squeezed numbers of their members
-    # before: (D, W) ndarray of uint64: The variables that precede this one in each order
-    found = np.zeros(len(sets))
+    # log_weights (M,)
+    # sets: (M, W) bits of the squeezed numbers of their members
+    # before: (D, W) the variables that precede this one in each order
+    shares = np.zeros(len(sets))
     for own in before:
         allowed = np.flatnonzero(~(sets & ~own).any(axis=1))
         logs = log_weights[allowed]
         top = logs.max(initial=-np.inf)
         if np.isfinite(top):
             weights = exps(logs - top)
-            found[allowed] += weights / weights.sum()
-    return np.asarray(found / len(before))
+            shares[allowed] += weights / weights.sum()
+    return np.asarray(shares / len(before))
 
 
 # ln weight of every family: its score, its prior, and -inf if the constraints exclude it.
@@ -142,7 +137,6 @@ def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constr
     return weights
 
 
-_set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _formulas = loops("jtgpu.learn.dags.loops.scores")
 
 MAX_CANDIDATES = 16  # by default
@@ -152,56 +146,54 @@ MAX_CANDIDATES = 16  # by default
 class CandidateTables:
     """Tables over the subsets of each variable's candidate parents."""
 
-    # (n, k) ndarray of int64: Candidate parents, ascending; -1 where a variable has fewer. Their position is their bit.
+    # (n, k) candidate parents, ascending; -1 where a variable has fewer. Their position is their bit.
     candidates: NDArray[np.int64]
-    bit_in: NDArray[np.int64]  # (n, n) ndarray of int64: [u, v]: 2**i if u is candidate number i of v, else 0
-    masks: NDArray[np.int64]  # (M,) ndarray of int64: The parent sets, as bits
-    # (n, M) ndarray of float64: ln weight of each parent set; -inf if a member is not a candidate, or the set is
-    #     impossible
+    bit_in: NDArray[np.int64]  # (n, n) [u, v]: 2**i if u is candidate number i of v, else 0
+    masks: NDArray[np.int64]  # (M,) the parent sets, as bits
+    # (n, M) ln weight of each parent set; -inf if a member is not a candidate, or the set is impossible
     log_weights: NDArray[np.float64]
 
     def sums(self, threads: int | None = None) -> NDArray[np.float64]:
         """ln of the total weight of the parent sets within each set of candidates, (n, 2**k)."""
         n, k = self.candidates.shape
-        found = np.empty((n, 1 << k))
-        _each(n, lambda v: _set_sums.log_sums_of_subsets(self.log_weights[v], self.masks, found[v]), threads)
-        return found
+        log_sums = np.empty((n, 1 << k))
+        _each(n, lambda v: _set_sums.log_sums_of_subsets(self.log_weights[v], self.masks, log_sums[v]), threads)
+        return log_sums
 
     def best(self, threads: int | None = None) -> NDArray[np.float64]:
         """The largest weight of the parent sets within each set of candidates, (n, 2**k)."""
         n, k = self.candidates.shape
-        found = np.empty((n, 1 << k))
-        _each(n, lambda v: _set_sums.best_of_subsets(self.log_weights[v], self.masks, found[v]), threads)
-        return found
+        best_weights = np.empty((n, 1 << k))
+        _each(n, lambda v: _set_sums.best_of_subsets(self.log_weights[v], self.masks, best_weights[v]), threads)
+        return best_weights
 
     def hits(self, threads: int | None = None) -> NDArray[np.float64]:
         """ln of the total weight of the parent sets that contain a candidate, within each set of the others."""
         # returns (n, k, 2**(k - 1)) ndarray
         n, k = self.candidates.shape
-        found = np.empty((n, k, 1 << max(k - 1, 0)))
+        log_sums = np.empty((n, k, 1 << max(k - 1, 0)))
 
         def fill(v: int) -> None:
             for j in range(k):
-                _set_sums.log_sums_with_member(self.log_weights[v], self.masks, j, found[v, j])
+                _set_sums.log_sums_with_member(self.log_weights[v], self.masks, j, log_sums[v, j])
 
         _each(n, fill, threads)
-        return found
+        return log_sums
 
 
 def choose_candidates(
     log_weights: NDArray[np.float64], max_parents: int, k: int, constraints: Constraints
 ) -> NDArray[np.int64]:
     """Candidate parents of all variables, (n, k), from the weights of all small families."""
-    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
-    #     `ScoreTable`
+    # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
     n = len(log_weights)
     members = parent_members(n, max_parents)
-    found = np.full((n, min(k, n - 1)), -1, np.int64)
+    candidates = np.full((n, min(k, n - 1)), -1, np.int64)
     for v in range(n):
         required = np.flatnonzero(constraints.required[:, v])
-        own = select_candidates(log_weights[v], unsqueeze(members, v), n, found.shape[1], required)
-        found[v, : len(own)] = own
-    return found
+        own = select_candidates(log_weights[v], unsqueeze(members, v), n, candidates.shape[1], required)
+        candidates[v, : len(own)] = own
+    return candidates
 
 
 def all_parents(log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> CandidateTables:
@@ -215,20 +207,11 @@ def all_parents(log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> C
 
 
 def candidate_tables(  # noqa: PLR0913
-    coded: CodedTable,
-    rule: ScoreRule,
-    prior: StructurePrior,
-    constraints: Constraints,
-    candidates: NDArray[np.int64],
-    max_parents: int,
-    *,
-    memory_limit: int | None = None,
-    threads: int | None = None,
-) -> CandidateTables:
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, candidates: NDArray[np.int64],
+    max_parents: int, *, memory_limit: int | None = None, threads: int | None = None,
+) -> CandidateTables:  # fmt: skip
     """Score every set of at most `max_parents` candidate parents."""
-    # candidates: (n, k) ndarray of int64: See `CandidateTables`
-    # raises TableTooLarge: If the tables exceed the memory limit: 80 % of the free memory by default.
-    # raises NetworkError: If no set of parents of a variable is possible.
+    # candidates: (n, k) see `CandidateTables`
     n, k = candidates.shape
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
     if 8 * n * 2**k > limit:
@@ -265,13 +248,9 @@ def candidate_tables(  # noqa: PLR0913
 
 
 def _scores_of_child(
-    coded: CodedTable,
-    rule: ScoreRule,
-    functions: CellFunctions,
-    v: int,
-    candidates: NDArray[np.int64],
+    coded: CodedTable, rule: ScoreRule, functions: CellFunctions, v: int, candidates: NDArray[np.int64],
     max_parents: int,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64]:  # fmt: skip
     """Scores of v with every set of at most `max_parents` candidates, by size and rank."""
     chosen = [*candidates.tolist(), v]  # the child is the last variable: sets with it have the last ranks
     names, states = tuple(coded.names[u] for u in chosen), tuple(coded.states[u] for u in chosen)

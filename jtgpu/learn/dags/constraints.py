@@ -23,12 +23,12 @@ MAX_PARENTS = 4  # by default
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What parent sets are possible."""
+    """Limits of the parents of each variable."""
 
     # forbidden, required: (n, n) ndarray of bool: [u, v]: the arc from u to v
     forbidden: NDArray[np.bool_]
     required: NDArray[np.bool_]
-    max_parents: NDArray[np.int64]  # (n,) ndarray of int64
+    max_parents: NDArray[np.int64]  # (n,)
 
     @property
     def is_empty(self) -> bool:
@@ -41,19 +41,18 @@ class Constraints:
 
     def possible(self, v: int, members: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which parent sets of v are possible."""
-        # members: (M, k) ndarray of int64: Members of the sets, -1 where a set has fewer; not squeezed
+        # members: (M, k) members of the sets, -1 where a set has fewer; not squeezed
         present = members >= 0
-        found = np.asarray(present.sum(axis=1) <= self.max_parents[v])
+        is_possible = np.asarray(present.sum(axis=1) <= self.max_parents[v])
         if self.is_empty:
-            return found
-        found &= ~(self.forbidden[members, v] & present).any(axis=1)
-        found &= (self.required[members, v] & present).sum(axis=1) == self.required[:, v].sum()
-        return found
+            return is_possible
+        is_possible &= ~(self.forbidden[members, v] & present).any(axis=1)
+        is_possible &= (self.required[members, v] & present).sum(axis=1) == self.required[:, v].sum()
+        return is_possible
 
     def first_order(self, preferred: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """An order of the variables in which required arcs point forward."""
-        # preferred: (n,) ndarray of int64: The first possible variable of this order comes next. Default: the variables
-        #     in order.
+        # preferred: (n,) the first possible variable of this order comes next. Default: the variables in order.
         n = len(self.required)
         preferred = np.arange(n) if preferred is None else preferred
         order: list[int] = []
@@ -67,23 +66,15 @@ class Constraints:
 
 
 def make_constraints(
-    names: Sequence[str],
-    max_parents: int | Mapping[str, int],
-    *,
-    forbidden: Iterable[Arc] = (),
-    required: Iterable[Arc] = (),
-    tiers: Iterable[Iterable[str]] | None = None,
-    within_tiers: bool = True,
-) -> Constraints:
+    names: Sequence[str], max_parents: int | Mapping[str, int], *, forbidden: Iterable[Arc] = (),
+    required: Iterable[Arc] = (), tiers: Iterable[Iterable[str]] | None = None, within_tiers: bool = True,
+) -> Constraints:  # fmt: skip
     """Check constraints and convert them to matrices."""
     # max_parents: int or mapping of str to int: Variables that a mapping does not name have at most 4 parents
     # forbidden, required: iterable of (parent, child)
     # tiers: iterable of iterables of str: No arc points from a later tier to an earlier one. Variables in no tier are
     #     free.
     # within_tiers: Whether arcs between variables of the same tier are possible
-    # raises UnknownVariable: If a name is not a variable.
-    # raises ArgumentError: If the constraints contradict each other, where the message names the arcs, or are no arcs,
-    #     tiers or limits.
     names = list(names)
     n = len(names)
     number = {name: i for i, name in enumerate(names)}
@@ -116,18 +107,18 @@ def make_constraints(
 
 
 def _arcs(arcs: Iterable[Any] | None, what: str) -> list[Arc]:
-    found = [] if arcs is None else several(arcs)
-    pairs = None if found is None else [several(arc) for arc in found]
+    listed = [] if arcs is None else several(arcs)
+    pairs = None if listed is None else [several(arc) for arc in listed]
     if pairs is None or any(pair is None or len(pair) != 2 for pair in pairs):
         raise ArgumentError(f"{what} must be pairs (parent, child), not {described(arcs)}")
     return [(u, v) for u, v in cast("list[Any]", pairs)]
 
 
 def _number(name: Any, number: Mapping[str, int]) -> int:
-    found = number.get(name) if isinstance(name, str) else None
-    if found is None:
+    v = number.get(name) if isinstance(name, str) else None
+    if v is None:
         raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), number)}")
-    return found
+    return v
 
 
 def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> NDArray[np.int64]:
@@ -181,7 +172,7 @@ class StructurePrior:
     def log_weights(self, v: int, members: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """ln weight of parent sets of v."""
         # v, n: The child, and the number of variables
-        # members: (M, k) ndarray of int64: Members of the sets, -1 where a set has fewer; not squeezed
+        # members: (M, k) members of the sets, -1 where a set has fewer; not squeezed
         present = members >= 0
         if self.name == "fair":
             of_size = [-log(math.comb(n - 1, k)) for k in range(min(members.shape[1], n - 1) + 1)]
@@ -202,7 +193,6 @@ def make_prior(prior: Any, n: int) -> StructurePrior:
     """Check a prior over structures."""
     # prior: {"uniform", "fair", "order"} or ("edge", p)
     # n: Number of variables
-    # raises ArgumentError: If there is no prior of that name, or a probability is not between 0 and 1.
     if isinstance(prior, str) and prior in ("uniform", "fair", "order"):
         return StructurePrior(prior)
     if isinstance(prior, tuple) and len(prior) == 2 and prior[0] == "edge":

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """[u, v]: whether the graph has the arc u -> v."""
-    found = np.zeros((len(parents), len(parents)), np.bool_)
+    arcs = np.zeros((len(parents), len(parents)), np.bool_)
     for v, members in enumerate(parents):
-        found[list(members), v] = True
-    return found
+        arcs[list(members), v] = True
+    return arcs
 
 
 def has_cycle(arcs: NDArray[np.bool_]) -> bool:
@@ -60,7 +60,7 @@ def compelled_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     An arc is compelled if it is part of a collider u -> v <- w without an arc between u and w, or if its reversal would
     create such a collider or a cycle: Meek's first three rules, applied until nothing changes.
     """
-    # arcs: (n, n) ndarray of bool: Of an acyclic graph
+    # arcs: (n, n) of an acyclic graph
     n = len(arcs)
     linked = arcs | arcs.T
     directed = np.zeros_like(arcs)
@@ -90,7 +90,7 @@ def _is_compelled(u: int, v: int, directed: NDArray[np.bool_], linked: NDArray[n
 
 def structural_hamming_distance(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> int:
     """Number of pairs of variables that the equivalence classes of two graphs link differently."""
-    # first, second: (n, n) ndarray of bool: Of acyclic graphs
+    # first, second: (n, n) of acyclic graphs
     a, b = (_pattern(arcs) for arcs in (first, second))
     differs = a != b
     return int(np.triu(differs | differs.T, 1).sum())
@@ -105,17 +105,13 @@ def _pattern(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
 # Networks of learned graphs: CPTs from the data.
 
 def fitted_network(
-    table: CodedTable,
-    arcs: NDArray[np.bool_],
-    ess: float,
+    table: CodedTable, arcs: NDArray[np.bool_], ess: float,
     known: dict[tuple[int, ...], NDArray[np.float64]] | None = None,
-) -> BayesianNetwork:
+) -> BayesianNetwork:  # fmt: skip
     """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu."""
-    # arcs: (n, n) ndarray of bool: [parent, child]
+    # arcs: (n, n) [parent, child]
     # ess: Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur
     # known: CPTs by family (parents, child), which is looked up and extended: for several graphs of the same table
-    # raises ArgumentError: If `ess` is negative or NaN.
-    # raises TableTooLarge: If a CPT has more than 1e8 entries.
     ess = number("ess", ess, least=0.0)
     known = {} if known is None else known
     weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
@@ -139,8 +135,6 @@ def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> N
     """The arcs [parent, child] of a start graph, (n, n); None if there is none."""
     # start: network, graph, mapping from child to parents, iterable of (parent, child), or None: Variables without arcs
     #     need not be named
-    # raises UnknownVariable: If a name is not a variable.
-    # raises NetworkError: If it is no such graph, has a cycle, or breaks a constraint; the message names the arc.
     if start is None:
         return None
     number = {name: v for v, name in enumerate(names)}
@@ -182,10 +176,10 @@ def topological_order(arcs: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def _parents(start: Any) -> dict[str, tuple[str, ...]]:
     if isinstance(start, (list, tuple, set, frozenset)):
-        found: dict[str, tuple[str, ...]] = {}
+        parents: dict[str, tuple[str, ...]] = {}
         for arc in _pairs(start):
-            found[str(arc[1])] = (*found.get(str(arc[1]), ()), str(arc[0]))
-        return found
+            parents[str(arc[1])] = (*parents.get(str(arc[1]), ()), str(arc[0]))
+        return parents
     return read_structure(start).parents
 
 

@@ -32,12 +32,12 @@ MAX_RATIO = 60.0  # ln of the largest ratio of weights that is distinguished
 class OuterSets:
     """Parent sets with a member that is no candidate."""
 
-    # (n, m) ndarray of int64: Possible parents: the candidates, then others, each group ascending; -1 where there are
-    #     fewer. Their position is their bit.
+    # (n, m) possible parents: the candidates, then others, each group ascending; -1 where there are fewer. Their
+    # position is their bit.
     parents: NDArray[np.int64]
-    masks: list[NDArray[np.int64]]  # list of n ndarrays of int64: The sets of each variable, as bits
+    masks: list[NDArray[np.int64]]  # list of n arrays: The sets of each variable, as bits
     log_weights: list[NDArray[np.float64]]
-    # list of n ndarrays of int64: Their numbers in the order of a `ScoreTable`; empty if they are unknown
+    # list of n arrays: Their numbers in the order of a `ScoreTable`; empty if they are unknown
     numbers: list[NDArray[np.int64]] = field(default_factory=list)
 
 
@@ -49,9 +49,8 @@ def outer_sets(
     A chain sums the sets that have a member among some variables. So a set is left out if, for each of its members, the
     subsets with that member have 100,000 times its weight together.
     """
-    # log_weights: (n, M) ndarray of float64: Of the sets of at most `max_parents` parents, in the order of a
-    #     `ScoreTable`
-    # candidates: (n, k) ndarray of int64: -1 where a variable has fewer
+    # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
+    # candidates: (n, k) -1 where a variable has fewer
     n, k = candidates.shape
     members = parent_members(n, max_parents)
     subsets, with_member = _subsets(members, n), _sets_with_member(members, n)
@@ -74,8 +73,8 @@ def outer_sets(
         return masks[rows], log_weights[v, rows], rows
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
-        found = list(pool.map(select, range(n)))
-    masks, weights, numbers = zip(*found, strict=True)
+        selected = list(pool.map(select, range(n)))
+    masks, weights, numbers = zip(*selected, strict=True)
     return OuterSets(parents, list(masks), list(weights), list(numbers))
 
 
@@ -94,8 +93,8 @@ def _others(
     numbers, begin = with_member
     best_with = np.insert(np.maximum.reduceat(weights[numbers], begin), v, -np.inf)
     best_with[candidates] = -np.inf
-    found = np.argsort(-best_with, kind="stable")[:most]
-    return np.sort(found[best_with[found] > -np.inf])
+    most_probable = np.argsort(-best_with, kind="stable")[:most]
+    return np.sort(most_probable[best_with[most_probable] > -np.inf])
 
 
 def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
@@ -103,7 +102,7 @@ def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
     n_sets, size = members.shape
     binomials = binomial_table(n, size + 1)
     first = np.concatenate([[0], np.cumsum([math.comb(n - 1, j) for j in range(size + 1)])])
-    found = []
+    subsets = []
     for pattern in range(1 << size):
         ranks, count, last = np.zeros(n_sets, np.int64), 0, 0
         for j in range(size):
@@ -113,23 +112,23 @@ def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
         ranks += first[count]
         if count:
             ranks[members[:, last] < 0] = -1
-        found.append(ranks)
-    return found
+        subsets.append(ranks)
+    return subsets
 
 
 def _is_clearly_dominated(
     weights: NDArray[np.float64], members: NDArray[np.int64], subsets: list[NDArray[np.int64]], rows: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether for each member a single subset with it, of one member less, has 100,000 times the weight of a set."""
-    sizes, found = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
+    sizes, dominated = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
     for size in range(2, members.shape[1] + 1):
         own = rows[sizes == size]
         without = [weights[subsets[(1 << size) - 1 ^ 1 << j][own]] for j in range(size)]  # member j
         least = np.full(len(own), np.inf)
         for j in range(size):
             np.minimum(least, np.maximum.reduce([x for i, x in enumerate(without) if i != j]), out=least)
-        found[sizes == size] = least - weights[own] > CLEARLY
-    return found
+        dominated[sizes == size] = least - weights[own] > CLEARLY
+    return dominated
 
 
 def _is_undominated(

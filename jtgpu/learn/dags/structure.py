@@ -267,13 +267,9 @@ def named_candidates(names: Sequence[str], candidates: NDArray[np.int64]) -> dic
 
 
 def structure_of(
-    best: BestGraph,
-    table: CodedTable,
-    rule: ScoreRule,
-    prior: StructurePrior,
-    method: str,
+    best: BestGraph, table: CodedTable, rule: ScoreRule, prior: StructurePrior, method: str,
     candidates: dict[str, list[str]] | None = None,
-) -> Structure:
+) -> Structure:  # fmt: skip
     """The structure of a graph."""
     n = len(best.parents)
     sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)

@@ -152,28 +152,10 @@ class LearningTask:
 
 
 def learning_task(  # noqa: PLR0913
-    data: Any,
-    *,
-    score: str,
-    ess: float,
-    prior: Any,
-    max_parents: Any,
-    forbidden: Any,
-    required: Any,
-    tiers: Any,
-    within_tiers: bool,
-    states: Any,
-    missing: str,
-    na_values: Any,
-    weights: Any,
-    table: ScoreTable | None,
-    seed: int,
-    memory_limit: int | str | None,
-    threads: int | None,
-    start: Any,
-    backend: LearnBackend,
-    devices: Devices,
-) -> LearningTask:
+    data: Any, *, score: str, ess: float, prior: Any, max_parents: Any, forbidden: Any, required: Any, tiers: Any,
+    within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, table: ScoreTable | None, seed: int,
+    memory_limit: int | str | None, threads: int | None, start: Any, backend: LearnBackend, devices: Devices,
+) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
     choice("backend", backend, ("cpu", "gpu"))
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)

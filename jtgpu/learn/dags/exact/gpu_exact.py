@@ -53,8 +53,8 @@ class PartitionDraws(NamedTuple):
     #     before, as squeezed bits; 0 and `ANY` for the first part
     before: NDArray[np.int64]
     met: NDArray[np.int64]
-    # (n, D) ndarray of float64: ln of the total weight of the parent sets within `before` that have a member in `met`,
-    #     relative to the largest weight of the variable
+    # (n, D) ln of the total weight of the parent sets within `before` that have a member in `met`, relative to the
+    # largest weight of the variable
     totals: NDArray[np.float64]
 
 
@@ -115,11 +115,9 @@ def partitions_on_gpu(
     device: Device, log_weights: NDArray[np.float64], masks: NDArray[np.int64], u: NDArray[np.float64]
 ) -> tuple[ExactPosterior, PartitionDraws]:
     """The posterior as `exact_by_partitions` computes it, and draws."""
-    # log_weights: (n, M) ndarray of float64: The empty set is the first
-    # masks: (M,) ndarray of int64
-    # u: (n + 1, D) ndarray of float64: Random numbers of the draws
-    # raises TableTooLarge: If there are too many variables for the device's memory.
-    # raises NetworkError: If no graph has a weight above 0.
+    # masks (M,)
+    # log_weights: (n, M) the empty set is the first
+    # u: (n + 1, D) random numbers of the draws
     n, n_sets = log_weights.shape
     require_memory(device, n, MAX_VARIABLES, lambda m: bytes_for(m, n_sets))
     top = log_weights.max(axis=1, keepdims=True)
@@ -134,8 +132,8 @@ def partitions_on_gpu(
         p["log_z"] = log_z
         _backward(w, p, sets)
         posteriors = _families(w, p, log_weights.shape)
-        found = _draws(w, p, u)
-    return ExactPosterior(posteriors, log_z + math.fsum(top[:, 0])), found
+        draws = _draws(w, p, u)
+    return ExactPosterior(posteriors, log_z + math.fsum(top[:, 0])), draws
 
 
 def _tables(w: Workspace, scaled: NDArray[np.float64], masks: NDArray[np.int64], sets: _Sets) -> NDArray[np.void]:
@@ -207,11 +205,11 @@ def _families(w: Workspace, p: NDArray[np.void], shape: tuple[int, int]) -> NDAr
     w.transform(int(p["of_hits"][0]), n * n, n, supersets=True)
     p["families"] = w.empty(8 * shape[0] * shape[1])
     _launch(w, p, "partition_families", shape[0] * shape[1])
-    found = w.get(np.empty(shape), int(p["families"][0]))
+    posteriors = w.get(np.empty(shape), int(p["families"][0]))
     roots = exps(_ends(w, p, "root_parts"))
     for v in range(n):
-        found[v, 0] = roots.reshape(-1, 2, 1 << v)[:, 1].sum()
-    return np.asarray(found)
+        posteriors[v, 0] = roots.reshape(-1, 2, 1 << v)[:, 1].sum()
+    return np.asarray(posteriors)
 
 
 def _ends(w: Workspace, p: NDArray[np.void], kernel: str) -> NDArray[np.float64]:
@@ -222,21 +220,21 @@ def _ends(w: Workspace, p: NDArray[np.void], kernel: str) -> NDArray[np.float64]
 
 def _draws(w: Workspace, p: NDArray[np.void], u: NDArray[np.float64]) -> PartitionDraws:
     n, n_draws = int(p["n"][0]), u.shape[1]
-    found = PartitionDraws(
+    draws = PartitionDraws(
         np.zeros((n, n_draws), np.int64), np.full((n, n_draws), ANY, np.int64), np.zeros((n, n_draws))
     )
     if n_draws:
         log_shares = _ends(w, p, "last_parts")[1:]
         shares = exps(log_shares - log_shares.max())
         last = 1 + np.searchsorted(np.cumsum(shares), u[n] * shares.sum(), side="right").clip(0, (1 << n) - 2)
-        arrays: dict[str, NDArray[Any]] = found._asdict()
+        arrays: dict[str, NDArray[Any]] = draws._asdict()
         p["n_draws"], p["u"], p["last"] = n_draws, w.put(u[:n]), w.put(last.astype(np.uint32))
         for name, array in arrays.items():
             p[name] = w.put(array)
         w.launch("draw_parts", n_draws, p, threads=THREADS)
         for name, array in arrays.items():
             w.get(array, int(p[name][0]))
-    return found
+    return draws
 
 
 class GpuExact:
@@ -257,7 +255,7 @@ class GpuExact:
     def posterior(self, tables: CandidateTables, n_draws: int) -> tuple[ExactPosterior, NDArray[np.int64]]:
         """The posterior, and graphs drawn from it."""
         # tables: All other variables are candidates, ascending
-        # returns (n_draws, n) ndarray of int64: Parents of each variable as bits of its candidates.
+        # returns (n_draws, n) Parents of each variable as bits of its candidates.
         weights, masks = tables.log_weights, tables.masks
         n = len(weights)
         rng = np.random.Generator(np.random.Philox(key=[self._seed, 1 << (32 if self._by_orders else 33)]))

@@ -56,7 +56,6 @@ def require_memory(device: Device, n: int, most: int, needed: Callable[[int], in
     """Check that the posterior of n variables fits a device."""
     # n, most: Number of variables, and the largest one that is supported
     # needed: Bytes for a number of variables
-    # raises TableTooLarge: With the number of variables that fits.
     with device.active():
         limit = int(SHARE * device.free_memory())
     if n <= most and needed(n) <= limit:
@@ -178,9 +177,8 @@ ORDER_SUMS = np.dtype(
 class OrderDraws(NamedTuple):
     """Orders drawn from the posterior."""
 
-    before: NDArray[np.int64]  # (n, D) ndarray of int64: Predecessors of each variable, as squeezed bits
-    # (n, D) ndarray of float64: ln of the total weight of their parent sets, relative to the largest weight of the
-    #     variable
+    before: NDArray[np.int64]  # (n, D) predecessors of each variable, as squeezed bits
+    # (n, D) ln of the total weight of their parent sets, relative to the largest weight of the variable
     totals: NDArray[np.float64]
 
 
@@ -193,11 +191,8 @@ def orders_on_gpu(
     device: Device, log_weights: NDArray[np.float64], masks: NDArray[np.int64], u: NDArray[np.float64]
 ) -> tuple[ExactPosterior, OrderDraws]:
     """The posterior as `exact_by_orders` computes it, and draws."""
-    # log_weights: (n, M) ndarray of float64
-    # masks: (M,) ndarray of int64
-    # u: (n, D) ndarray of float64: Random numbers of the draws
-    # raises TableTooLarge: If there are too many variables for the device's memory.
-    # raises NetworkError: If no graph has a weight above 0.
+    # log_weights (n, M), masks (M,)
+    # u: (n, D) random numbers of the draws
     n, n_sets = log_weights.shape
     require_memory(device, n, MAX_VARIABLES, lambda m: bytes_for(m, n_sets))
     top = log_weights.max(axis=1, keepdims=True)
@@ -211,7 +206,7 @@ def orders_on_gpu(
         log_total = float(w.get(forward, int(s["forward"][0]) + 8 * every)[0])
         if log_total == -math.inf:
             raise NetworkError("no graph satisfies the constraints")
-        found = _draws(w, s, u)
+        draws = _draws(w, s, u)
         s["log_total"], s["table"] = log_total, w.empty(8 << (n - 1))
         weights, families = int(s["log_weights"][0]), w.empty(log_weights.nbytes)
         for v in range(n):
@@ -220,7 +215,7 @@ def orders_on_gpu(
             w.transform(int(s["table"][0]), 1, n - 1, supersets=True)
             w.launch("order_families", -(-n_sets // THREADS), s)
         posteriors = w.get(np.empty_like(log_weights), families)
-    return ExactPosterior(posteriors, log_total + math.fsum(top[:, 0])), found
+    return ExactPosterior(posteriors, log_total + math.fsum(top[:, 0])), draws
 
 
 def best_order(device: Device, log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -264,11 +259,11 @@ def _take_levels(w: Workspace, s: NDArray[np.void], kernel: str) -> None:
 
 
 def _draws(w: Workspace, s: NDArray[np.void], u: NDArray[np.float64]) -> OrderDraws:
-    found = OrderDraws(np.zeros(u.shape, np.int64), np.zeros(u.shape))
+    draws = OrderDraws(np.zeros(u.shape, np.int64), np.zeros(u.shape))
     if u.size:
         s["n_draws"], s["u"] = u.shape[1], w.put(u)
         s["before"], s["totals"] = w.empty(u.nbytes), w.empty(u.nbytes)
         w.launch("draw_orders", -(-u.shape[1] // WARPS), s)
-        w.get(found.before, int(s["before"][0]))
-        w.get(found.totals, int(s["totals"][0]))
-    return found
+        w.get(draws.before, int(s["before"][0]))
+        w.get(draws.totals, int(s["totals"][0]))
+    return draws

@@ -35,8 +35,7 @@ def draw_by_orders(
 ) -> NDArray[np.int64]:
     """Draw graphs from the posterior that `exact_by_orders` computed."""
     # tables: All other variables are candidates, ascending
-    # threads: The graphs do not depend on it
-    # returns (n_draws, n) ndarray of int64: Parents of each variable as bits of its candidates.
+    # returns (n_draws, n) Parents of each variable as bits of its candidates.
     sums, forward = exact.set_sums, exact.order_sums
     assert sums is not None
     assert forward is not None
@@ -56,10 +55,10 @@ def draw_by_orders(
         before[chosen, rows] = _squeezed(left, chosen)
     top = tables.log_weights.max(axis=1, keepdims=True)
     totals = np.take_along_axis(sums, before, axis=1) + top
-    found = draw_sets(
+    graphs = draw_sets(
         *sorted_sets(tables), before, np.full_like(before, ANY), totals, rng.random((n, n_draws)), threads
     )
-    return np.ascontiguousarray(found.T)
+    return np.ascontiguousarray(graphs.T)
 
 
 def draw_by_partitions(
@@ -100,23 +99,23 @@ def draw_by_partitions(
         before, last = before & ~new, new
     chains = set_tables(tables, threads=threads)
     totals = meeting_totals(chains, of_before, of_last)
-    found = draw_sets(chains.masks, chains.weights, of_before, of_last, totals, rng.random((n, n_draws)), threads)
-    return np.ascontiguousarray(found.T)
+    graphs = draw_sets(chains.masks, chains.weights, of_before, of_last, totals, rng.random((n, n_draws)), threads)
+    return np.ascontiguousarray(graphs.T)
 
 
 def meeting_totals(tables: SetTables, before: NDArray[np.int64], met: NDArray[np.int64]) -> NDArray[np.float64]:
     """ln of the total weight of the parent sets within `before` that have a member in `met`, unless that is `ANY`."""
-    # before, met: (n, D) ndarray of int64
+    # before, met (n, D)
     n, k = tables.candidates.shape
-    found = np.take_along_axis(tables.sums, before, axis=1)
+    totals = np.take_along_axis(tables.sums, before, axis=1)
     for v in range(n):
         inside, own = met[v] != ANY, before[v].copy()
-        found[v, inside] = -np.inf
+        totals[v, inside] = -np.inf
         for j in range(k):
             at = np.flatnonzero(inside & (met[v] >> j & 1 > 0))
-            found[v, at] = _log_sums(found[v, at], tables.hits[v, j, _squeezed(own[at], j)])
+            totals[v, at] = _log_sums(totals[v, at], tables.hits[v, j, _squeezed(own[at], j)])
             own[at] &= ~np.int64(1 << j)
-    return found
+    return totals
 
 
 def _log_sums(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,7 +137,6 @@ def _choose(log_terms: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[n
     return np.asarray((shares <= u * shares[-1]).sum(axis=0).clip(0, len(shares) - 1))
 
 
-_orders = loops("jtgpu.learn.dags.loops.set_sums")
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 
 MAX_BY_ORDERS, MAX_BY_PARTITIONS = 24, 15  # variables: seconds or minutes
@@ -147,7 +145,7 @@ MAX_BY_ORDERS, MAX_BY_PARTITIONS = 24, 15  # variables: seconds or minutes
 class ExactPosterior(NamedTuple):
     """The posterior of every family."""
 
-    # (n, M) ndarray of float64: Probability of each parent set of each variable, in the order of a `ScoreTable`
+    # (n, M) probability of each parent set of each variable, in the order of a `ScoreTable`
     families: NDArray[np.float64]
     # ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised
     log_evidence: float
@@ -159,22 +157,15 @@ class ExactPosterior(NamedTuple):
 
 
 def exact_by_orders(
-    log_weights: NDArray[np.float64],
-    masks: NDArray[np.int64],
-    *,
-    memory_limit: int | None = None,
+    log_weights: NDArray[np.float64], masks: NDArray[np.int64], *, memory_limit: int | None = None,
     threads: int | None = None,
-) -> ExactPosterior:
+) -> ExactPosterior:  # fmt: skip
     """The posterior under the order-modular prior: each graph counts once for each order that it allows.
 
     The algorithm of Koivisto and Sood (2004), in n^2 2^n additions of logarithmic numbers.
     """
-    # log_weights: (n, M) ndarray of float64: ln weight of each parent set of each variable
-    # masks: (M,) ndarray of int64: The parent sets as bits; bits above the child are squeezed down by one
-    # memory_limit: In bytes. Default: 80 % of the free memory.
-    # threads: The result does not depend on it
-    # raises TableTooLarge: If there are too many variables, or they need too much memory.
-    # raises NetworkError: If no graph has a weight above 0.
+    # log_weights: (n, M) ln weight of each parent set of each variable
+    # masks: (M,) the parent sets as bits; bits above the child are squeezed down by one
     n = len(log_weights)
     half = 1 << max(n - 1, 0)
     threads = threads or cores()
@@ -182,15 +173,19 @@ def exact_by_orders(
     top = log_weights.max(axis=1, keepdims=True)
     require_finite(top)
     scaled = np.ascontiguousarray(log_weights - top)
-    sums, found = np.empty((n, half)), np.empty_like(scaled)
+    sums, posteriors = np.empty((n, half)), np.empty_like(scaled)
     forward, backward = np.empty(2 * half), np.empty(2 * half)
     with ThreadPoolExecutor(threads, "jtgpu-learn") as pool:
         list(pool.map(lambda v: _set_sums.log_sums_of_subsets(scaled[v], masks, sums[v]), range(n)))
-        _orders.order_sums(sums, forward, backward)
+        _set_sums.order_sums(sums, forward, backward)
         if forward[-1] == -math.inf:
             raise NetworkError("no graph satisfies the constraints")
-        list(pool.map(lambda v: _orders.set_posteriors(v, scaled[v], masks, forward, backward, found[v]), range(n)))
-    return ExactPosterior(found, float(forward[-1] + math.fsum(top[:, 0])), sums, forward)
+
+        def fill(v: int) -> None:
+            _set_sums.set_posteriors(v, scaled[v], masks, forward, backward, posteriors[v])
+
+        list(pool.map(fill, range(n)))
+    return ExactPosterior(posteriors, float(forward[-1] + math.fsum(top[:, 0])), sums, forward)
 
 
 def exact_by_partitions(
@@ -205,11 +200,11 @@ def exact_by_partitions(
     _require_size(n, MAX_BY_PARTITIONS, 16 * (2 * 3**n + 2 * n * n * 2**n), memory_limit)
     top = log_weights.max(axis=1, keepdims=True)
     require_finite(top)
-    found = np.empty_like(log_weights)
-    log_z = _partitions.partition_posteriors(np.ascontiguousarray(log_weights - top), masks, found)
+    posteriors = np.empty_like(log_weights)
+    log_z = _partitions.partition_posteriors(np.ascontiguousarray(log_weights - top), masks, posteriors)
     if log_z == -math.inf:
         raise NetworkError("no graph satisfies the constraints")
-    return ExactPosterior(found, float(log_z + math.fsum(top[:, 0])))
+    return ExactPosterior(posteriors, float(log_z + math.fsum(top[:, 0])))
 
 
 def _require_size(n: int, most: int, needed: int, limit: int | None) -> None:

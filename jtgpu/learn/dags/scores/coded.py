@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class ColumnValues(NamedTuple):
     """A column as distinct values and indices."""
 
-    indices: NDArray[np.int64]  # (N,) ndarray of int64: -1: missing
+    indices: NDArray[np.int64]  # (N,) -1: missing
     values: list[Any]  # python values, of which some may not occur
     has_order: bool  # whether `values` are the categories of a categorical column, in the user's order
 
@@ -46,8 +46,6 @@ def read_columns(
 ) -> tuple[list[str], list[ColumnValues], frozenset[str]]:
     """Names and columns of a table, and the words that mean a missing cell; columns of a CSV file in `states` are text.
     """
-    # raises DataError: If it is not a table, two columns have the same name, or columns differ in length.
-    # raises JtgpuError: If a file cannot be opened or read.
     is_file = isinstance(data, (str, Path))
     words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
     if is_file:
@@ -62,8 +60,8 @@ def read_columns(
 
 def _column(name: str, table: Table) -> ColumnValues:
     cells = table.column(name)
-    found = column_values(name, cells, table.row_name)
-    return ColumnValues(*found, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
+    values = column_values(name, cells, table.row_name)
+    return ColumnValues(*values, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
 
 
 def _is_dictionary(cells: Any) -> bool:
@@ -83,11 +81,10 @@ MAX_SHOWN = 40  # characters of a cell in a message
 class CodedTable:
     """A table of discrete data."""
 
-    names: tuple[str, ...]  # tuple of str: Names of the n variables, in the order of the columns
-    # tuple of tuple of str: Names of the states of each variable, at least two and at most 255
-    states: tuple[tuple[str, ...], ...]
-    codes: NDArray[np.uint8]  # (n, N) ndarray of uint8: State of each variable in each row; 255: missing
-    weights: NDArray[np.int64] | None = None  # (N,) ndarray of int64: How often each row occurs. None: once.
+    names: tuple[str, ...]  # Names of the n variables, in the order of the columns
+    states: tuple[tuple[str, ...], ...]  # Names of the states of each variable, at least two and at most 255
+    codes: NDArray[np.uint8]  # (n, N) state of each variable in each row; 255: missing
+    weights: NDArray[np.int64] | None = None  # (N,) how often each row occurs. None: once.
     dropped: int = 0  # number of rows that were left out, because cells are missing
     # Missing cells of the table, before rows were left out
     missing: MissingReport = field(default_factory=MissingReport)
@@ -103,7 +100,7 @@ class CodedTable:
         return self.codes.shape[1] if self.weights is None else int(self.weights.sum())
 
     def missing_lines(self) -> list[str]:
-        """What reports say about missing cells; nothing if there are none."""
+        """Lines of reports about missing cells; none if there are no such cells."""
         return self.missing.lines(self.dropped, self.codes.shape[1] + self.dropped)
 
     @cached_property
@@ -114,23 +111,18 @@ class CodedTable:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of names, states, rows and weights."""
-        found = hashlib.sha256(repr((self.names, self.states, self.codes.shape)).encode())
-        found.update(np.ascontiguousarray(self.codes).tobytes())
+        sha = hashlib.sha256(repr((self.names, self.states, self.codes.shape)).encode())
+        sha.update(np.ascontiguousarray(self.codes).tobytes())
         if self.weights is not None:
-            found.update(np.ascontiguousarray(self.weights).tobytes())
-        return found.hexdigest()
+            sha.update(np.ascontiguousarray(self.weights).tobytes())
+        return sha.hexdigest()
 
 
 def code_table(
-    data: Data | CodedTable,
-    *,
-    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-    missing: str = "error",
-    weights: Any = None,
-    na_values: Any = None,
-    dialect: CsvDialect | None = None,
+    data: Data | CodedTable, *, states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    missing: str = "error", weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None,
     stacklevel: int = 3,
-) -> CodedTable:
+) -> CodedTable:  # fmt: skip
     """Convert a table to state numbers."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
     #     CodedTable: The columns of an array are named ``x0``, ``x1``,
@@ -141,8 +133,6 @@ def code_table(
     # weights: (N,) array_like of int: How often each row occurs
     # na_values: str or iterable of str: See `jtgpu.learn.structure`
     # stacklevel: Of warnings: 3 is the caller's caller
-    # raises DataError: If the table is empty or ragged, a cell is missing or not a declared state, or a column cannot
-    #     be learned from: one value only, more than 255 values, numbers that are not whole, or values that all differ.
     choice("missing", missing, MISSING_CHOICES)
     if isinstance(data, CodedTable):
         if states is not None or weights is not None:
@@ -168,7 +158,7 @@ def code_table(
     absent = {name: int((c < 0).sum()) for name, (c, _, _) in zip(names, coded, strict=True)}
     gaps = MissingReport(
         {name: n for name, n in absent.items() if n},
-        {name: found for name, (_, _, found) in zip(names, coded, strict=True) if found},
+        {name: given for name, (_, _, given) in zip(names, coded, strict=True) if given},
     )
     codes, counts, dropped = _complete_rows(names, [c for c, _, _ in coded], counts, missing, gaps)
     table = CodedTable(tuple(names), tuple(s for _, s, _ in coded), codes, counts, dropped, gaps)
@@ -217,9 +207,9 @@ def _code_column(
     known = declared.get(name, ())
     absent = [is_na_word(v, words) and v.strip() not in known for v in column.values]
     used = np.unique(column.indices[column.indices >= 0]).tolist() if any(absent) else []
-    found = tuple(sorted({column.values[i].strip() for i in used if absent[i]} - {""}))
+    missing_words = tuple(sorted({column.values[i].strip() for i in used if absent[i]} - {""}))
     if name in declared:
-        return *_by_declared_states(name, column, absent, declared[name]), found
+        return *_by_declared_states(name, column, absent, declared[name]), missing_words
     values = [v for v, gone in zip(column.values, absent, strict=True) if not gone]
     if not column.has_order:
         _require_discrete(name, values)
@@ -230,12 +220,12 @@ def _code_column(
                 "identifier; leave it out"
             )
     if not values:
-        cause = f" ({', '.join(map(repr, found))}: see na_values)" if found else ""
+        cause = f" ({', '.join(map(repr, missing_words))}: see na_values)" if missing_words else ""
         raise DataError(f"column {name!r} has only missing values{cause}; leave it out")
     _require_states(name, len(values))
     number = {v: i for i, v in enumerate(values)}
     states = [-1 if gone else number[v] for v, gone in zip(column.values, absent, strict=True)]
-    return np.array([*states, -1], np.int16)[column.indices], tuple(state_labels(map(_plain, values))), found
+    return np.array([*states, -1], np.int16)[column.indices], tuple(state_labels(map(_plain, values))), missing_words
 
 
 def _by_declared_states(
@@ -304,7 +294,6 @@ def _complete_rows(
 
 def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
     """Weights as integers."""
-    # raises DataError: If they are not whole: a Dirichlet prior scores counts of cases.
     if weights is None:
         return None
     given = np.asarray(weights)
@@ -322,19 +311,19 @@ def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
 
 def _warn_of_copies(table: CodedTable, stacklevel: int) -> None:
     """Warn of two columns that are equal up to the names of their states."""
-    found: dict[bytes, str] = {}
+    seen: dict[bytes, str] = {}
     for name, column in zip(table.names, table.codes, strict=True):
         first = np.unique(column, return_index=True)
         order = np.empty(MAX_STATES + 1, np.uint8)
         order[first[0][np.argsort(first[1])]] = np.arange(len(first[0]))
         key = hashlib.sha256(order[column]).digest()
-        if key in found:
+        if key in seen:
             warnings.warn(
-                f"columns {found[key]!r} and {name!r} are equal up to the names of their states: the posterior is "
+                f"columns {seen[key]!r} and {name!r} are equal up to the names of their states: the posterior is "
                 "divided between them; leave one out",
                 stacklevel=stacklevel,
             )
-        found.setdefault(key, name)
+        seen.setdefault(key, name)
 
 
 def _sorted(values: list[Any]) -> list[Any]:

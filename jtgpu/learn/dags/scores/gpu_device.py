@@ -184,7 +184,7 @@ class DeviceScores:
     def count(self, size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
         """Count the sets of one size, or a share of them, and append the address of the values."""
         # size: At least 2
-        # share: (int, int): Number i of n parts
+        # share: (int, int) number i of n parts
         # returns First rank that was counted, and one beyond the last one.
         p, sets = self.problem, self._sets
         n_sets, pairs = math.comb(p.n, size), _pairs_of_prefixes(p.n, size - 2)

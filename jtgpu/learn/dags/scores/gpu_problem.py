@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 class Planes(NamedTuple):
     """Bit planes of a table, variables by ascending number of states, words of 32 rows."""
 
-    # (W, P) ndarray of uint32: The plane of variable v in state s, not its last one, is column ``start[s] + v``
-    words: NDArray[np.uint32]
-    lasts: NDArray[np.uint32]  # (W, n) ndarray of uint32: The planes of the last states
-    start: NDArray[np.int32]  # (S,) ndarray of int32
-    # (B + 1,) ndarray of uint32: First words of the rows whose weights have a bit, the most significant bit first
+    words: NDArray[np.uint32]  # (W, P) the plane of variable v in state s, not its last one, is column ``start[s] + v``
+    lasts: NDArray[np.uint32]  # (W, n) the planes of the last states
+    start: NDArray[np.int32]  # (S,)
+    # (B + 1,) first words of the rows whose weights have a bit, the most significant bit first
     segments: NDArray[np.uint32]
 
 
@@ -112,7 +111,6 @@ def count_problem(
     coded: CodedTable, rule: ScoreRule, functions: CellFunctions, max_parents: int, max_cells: int
 ) -> CountProblem:
     """Sort the variables, and make planes and the values of small sets."""
-    # raises ArgumentError: If GPUs do not compute such scores.
     if functions.mode == BY_FAMILY:
         raise ArgumentError(f"GPUs do not compute {rule.name!r} scores; use backend='cpu'")
     if max_parents > MAX_PARENTS:

@@ -30,20 +30,12 @@ SHARE = 0.9  # of a device's free memory that may be used
 
 
 def gpu_scores(
-    coded: CodedTable,
-    rule: ScoreRule,
-    functions: CellFunctions,
-    max_parents: int,
-    max_cells: int,
-    *,
+    coded: CodedTable, rule: ScoreRule, functions: CellFunctions, max_parents: int, max_cells: int, *,
     devices: Any = None,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64]:  # fmt: skip
     """Scores of all families, as `jtgpu.learn.dags.scores.score_table.score_families` computes them, on GPUs."""
     # devices: "all" or sequence of int: Default: one GPU, that of the highest compute capability
-    # returns (n, M) ndarray of float64
-    # raises ArgumentError: If GPUs do not compute such scores.
-    # raises BackendUnavailable: If a GPU is missing.
-    # raises TableTooLarge: If the values of the sets do not fit a GPU's memory.
+    # returns (n, M)
     problem = count_problem(coded, rule, functions, max_parents, max_cells)
     opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
     scores = np.empty((problem.n, n_parent_sets(problem.n, max_parents)))

@@ -335,11 +335,11 @@ def _set_array(n: int, size: int) -> NDArray[np.int64]:
     if not size:
         return np.zeros((1, 0), np.int64)
     smaller = _set_array(n - 1, size - 1)
-    found = np.empty((math.comb(n, size), size), np.int64)
+    sets = np.empty((math.comb(n, size), size), np.int64)
     at = 0
     for largest in range(size - 1, n):
         count = math.comb(largest, size - 1)
-        found[at : at + count, :-1] = smaller[:count]
-        found[at : at + count, -1] = largest
+        sets[at : at + count, :-1] = smaller[:count]
+        sets[at : at + count, -1] = largest
         at += count
-    return found
+    return sets

@@ -115,10 +115,10 @@ class ScoreTable:
         """The k parent sets of the highest scores, best first, as (parents, score)."""
         v, n = self.number(child), len(self.names)
         row = self.scores[v]
-        found = np.lexsort((np.arange(len(row)), -row))[:k]
+        rows = np.lexsort((np.arange(len(row)), -row))[:k]
         first = v * n_parent_sets(n, self.max_parents)
-        sets = (family_of(first + int(i), n, self.max_parents)[1] for i in found)
-        return [(tuple(self.names[p] for p in s), float(row[i])) for s, i in zip(sets, found, strict=True)]
+        sets = (family_of(first + int(i), n, self.max_parents)[1] for i in rows)
+        return [(tuple(self.names[p] for p in s), float(row[i])) for s, i in zip(sets, rows, strict=True)]
 
     def with_max_parents(self, max_parents: int) -> ScoreTable:
         """The part of the table with at most so many parents."""
@@ -251,17 +251,10 @@ def score_table(  # noqa: PLR0913
 
 
 def score_families(  # noqa: PLR0913
-    coded: CodedTable,
-    rule: ScoreRule,
-    max_parents: int,
-    *,
-    max_cells: int = MAX_CELLS,
-    memory_limit: int | None = None,
-    threads: int | None = None,
-    backend: LearnBackend = "cpu",
-    devices: Devices = None,
+    coded: CodedTable, rule: ScoreRule, max_parents: int, *, max_cells: int = MAX_CELLS,
+    memory_limit: int | None = None, threads: int | None = None, backend: LearnBackend = "cpu", devices: Devices = None,
     cluster: Any = None,
-) -> ScoreTable:
+) -> ScoreTable:  # fmt: skip
     """`score_table` of coded data."""
     choice("backend", backend, ("cpu", "gpu"))
     if cluster is not None and backend == "gpu":

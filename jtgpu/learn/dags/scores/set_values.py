@@ -32,16 +32,14 @@ ALIGNMENT = 4  # words of a plane are a multiple of this
 class BitPlanes(NamedTuple):
     """Bit planes of a table."""
 
-    # (P, W) ndarray of uint64: Bit t % 64 of word t // 64 is set if row t is in the plane's state. Bits beyond the last
-    #     row are 0.
+    # (P, W) bit t % 64 of word t // 64 is set if row t is in the plane's state. Bits beyond the last row are 0.
     words: NDArray[np.uint64]
-    ptr: NDArray[np.int64]  # (n,) ndarray of int64: First plane of each variable
+    ptr: NDArray[np.int64]  # (n,) first plane of each variable
 
 
 def bit_planes(codes: NDArray[np.uint8], card: NDArray[np.int64]) -> BitPlanes:
     """Make the bit planes of a table."""
-    # codes: (n, N) ndarray of uint8
-    # card: (n,) ndarray of int64
+    # codes (n, N), card (n,)
     ptr = np.concatenate([[0], np.cumsum(card - 1)])
     n_bytes = -(-codes.shape[1] // (64 * ALIGNMENT)) * 8 * ALIGNMENT
     packed = np.zeros((int(ptr[-1]), n_bytes), np.uint8)
@@ -61,30 +59,20 @@ FEW = 3000  # sets that one thread counts as fast as several
 
 
 def set_values(  # noqa: PLR0913
-    table: CodedTable,
-    functions: CellFunctions,
-    max_parents: int,
-    *,
-    ess: float = 1.0,
-    max_cells: int = MAX_CELLS,
-    memory_limit: int | None = None,
-    threads: int | None = None,
-    only_last: bool = False,
+    table: CodedTable, functions: CellFunctions, max_parents: int, *, ess: float = 1.0, max_cells: int = MAX_CELLS,
+    memory_limit: int | None = None, threads: int | None = None, only_last: bool = False,
     prefixes: tuple[int, int] | None = None,
-) -> list[NDArray[np.float64]]:
+) -> list[NDArray[np.float64]]:  # fmt: skip
     """Count the sets of at most ``max_parents + 1`` variables."""
     # functions: Made for these variables, or more
     # ess: Of BDs scores
     # max_cells: Larger tables are left out; their values are -inf
-    # memory_limit: In bytes. Default: 80 % of the free memory.
-    # threads: Default: the number of cores. The result does not depend on it.
     # only_last: Of the largest sets, only those with the last variable are counted; the values of the others are
     #     undefined
-    # prefixes: (int, int): Of the largest sets, only those are counted whose larger members, all but the smallest, have
+    # prefixes: (int, int) of the largest sets, only those are counted whose larger members, all but the smallest, have
     #     these ranks; only their values are returned
-    # returns list of (K, C(n, l)) ndarray of float64: Sums over the cells of the tables of the sets of l = 0, 1, ...,
-    #     ``max_parents + 1`` variables, by rank; see `jtgpu.learn.dags.loops.counts.count_sets`.
-    # raises TableTooLarge: If the tables and values need more memory.
+    # returns list of (K, C(n, l)) Sums over the cells of the tables of the sets of l = 0, 1, ..., ``max_parents + 1``
+    #     variables, by rank; see `jtgpu.learn.dags.loops.counts.count_sets`.
     if functions.mode == AVAILABLE:
         return _available_values(table, functions, max_parents, max_cells, memory_limit, threads, only_last, prefixes)
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1
@@ -104,11 +92,11 @@ def set_values(  # noqa: PLR0913
         n_sets, n_prefixes = math.comb(n, size), math.comb(n, size - 1)
         is_last = size == sizes
         own = np.empty(0 if is_last else cells[size][-1], np.int32)
-        found = np.empty((size if by_family else n_values, n_sets))
+        sums = np.empty((size if by_family else n_values, n_sets))
 
         data = codes, weights, card, planes.words, planes.ptr, binomials, below, cells[size - 1], own, cells[size]
 
-        def count(chunk: tuple[int, int], size: int = size, data: Any = data, out: Any = found) -> None:
+        def count(chunk: tuple[int, int], size: int = size, data: Any = data, out: Any = sums) -> None:
             _counts.count_sets(
                 size, *chunk, *data, functions.mode, functions.shapes, functions.values, functions.products, ess,
                 max_cells, out,
@@ -118,7 +106,7 @@ def set_values(  # noqa: PLR0913
         if is_last and prefixes is not None:
             first, end = prefixes
         run_chunks(count, first, end, n_sets, threads)
-        values.append(found)
+        values.append(sums)
         below = own
     if prefixes is not None:
         values[-1] = values[-1][:, slice(*_columns(prefixes, n, sizes))].copy()
@@ -145,15 +133,9 @@ def _first_set(prefix: int, n: int, size: int) -> int:
 
 
 def _available_values(  # noqa: PLR0913
-    table: CodedTable,
-    functions: CellFunctions,
-    max_parents: int,
-    max_cells: int,
-    memory_limit: int | None,
-    threads: int | None,
-    only_last: bool,
-    prefixes: tuple[int, int] | None,
-) -> list[NDArray[np.float64]]:
+    table: CodedTable, functions: CellFunctions, max_parents: int, max_cells: int, memory_limit: int | None,
+    threads: int | None, only_last: bool, prefixes: tuple[int, int] | None,
+) -> list[NDArray[np.float64]]:  # fmt: skip
     """`set_values` of a table with missing cells: scores with each member as the child."""
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1
     _require_memory([], n, sizes, sizes, memory_limit)
@@ -163,17 +145,17 @@ def _available_values(  # noqa: PLR0913
     values = [np.zeros((1, 1))]
     for size in range(1, sizes + 1):
         n_sets = math.comb(n, size)
-        found = np.full((size, n_sets), -np.inf)
+        scores = np.full((size, n_sets), -np.inf)
 
-        def count(chunk: tuple[int, int], size: int = size, out: Any = found) -> None:
+        def count(chunk: tuple[int, int], size: int = size, out: Any = scores) -> None:
             _formulas.score_sets(size, *chunk, *data, *options, out)
 
         first, end = math.comb(n - 1, size) if only_last and size == sizes else 0, n_sets
         if size == sizes and prefixes is not None:
             first, end = _columns(prefixes, n, size)
-            found = found[:, first:end]
+            scores = scores[:, first:end]
         run_chunks(count, first, end, n_sets, threads)
-        values.append(found)
+        values.append(scores)
     return values
 
 
@@ -195,9 +177,9 @@ def _cells_of_sets(card: NDArray[np.int64], sizes: int, max_cells: int) -> list[
     cells = [np.ones(1, np.int64)]
     for size in range(1, sizes + 1):
         parts = [cells[-1][: math.comb(m, size - 1)] * card[m] for m in range(n)]
-        found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-        found[found > max_cells] = 0
-        cells.append(found)
+        n_cells = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        n_cells[n_cells > max_cells] = 0
+        cells.append(n_cells)
     return [np.concatenate([[0], np.cumsum(c)]) for c in cells]
 
 
@@ -220,9 +202,9 @@ def _values_of_empty_set(functions: CellFunctions, ess: float, n: int) -> NDArra
     if functions.mode == BY_ROWS and n < functions.values.shape[1]:
         return np.ascontiguousarray(functions.values[:, n : n + 1])
     shapes = np.array([ess]) if functions.mode == BY_CELLS else functions.shapes
-    found = np.zeros((max(len(shapes), 1), 1))
-    _formulas.tabulate(shapes, n, found)
-    return found
+    sums = np.zeros((max(len(shapes), 1), 1))
+    _formulas.tabulate(shapes, n, sums)
+    return sums
 
 
 # Score tables on a cluster: each worker counts a range of the largest sets, and all sets that are smaller.
@@ -232,7 +214,7 @@ MIN_SETS = 1000  # of a part
 
 
 class _Job(NamedTuple):
-    """What a worker needs; sent once."""
+    """The arguments of a worker; sent once."""
 
     table: CodedTable
     functions: CellFunctions
@@ -242,19 +224,10 @@ class _Job(NamedTuple):
 
 
 def set_values_on(  # noqa: PLR0913
-    cluster: Any,
-    table: CodedTable,
-    functions: CellFunctions,
-    max_parents: int,
-    *,
-    ess: float,
-    max_cells: int,
-    memory_limit: int | None = None,
-    threads: int | None = None,
-) -> list[NDArray[np.float64]]:
+    cluster: Any, table: CodedTable, functions: CellFunctions, max_parents: int, *, ess: float, max_cells: int,
+    memory_limit: int | None = None, threads: int | None = None,
+) -> list[NDArray[np.float64]]:  # fmt: skip
     """`set_values`, bit-identical: the sets of ``max_parents + 1`` variables are counted on a cluster."""
-    # table, functions, max_parents, ess, max_cells, memory_limit, threads: See `set_values`; the last two are those of
-    #     this process, which counts the smaller sets
     options: dict[str, Any] = {
         "ess": ess, "max_cells": max_cells, "memory_limit": memory_limit, "threads": threads,
     }  # fmt: skip
@@ -296,8 +269,8 @@ def _count_part(job: _Job, prefixes: tuple[int, int], threads: int) -> NDArray[n
         f, shapes=np.array(f.shapes), products=np.array(f.products), arities=np.array(f.arities),
         values=np.array(f.values),
     )  # fmt: skip
-    found = set_values(
+    values = set_values(
         replace(table, codes=codes, weights=weights), functions, job.max_parents, ess=job.ess,
         max_cells=job.max_cells, threads=threads, prefixes=prefixes,
     )  # fmt: skip
-    return found[-1]
+    return values[-1]
