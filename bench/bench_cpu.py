@@ -88,14 +88,14 @@ class Bench:
         cases: list[Any],
         ours: Callable[[int], Callable[[Any], Any]],
         theirs: dict[str, Callable[[int], Callable[[Any], Any]]],
-        settle: bool = True,
+        resolve: bool = True,
         **more: Any,
     ) -> Rows:
         """Rows of ours for every number of threads, and of pyAgrum's best one."""
         for threads in THREADS:
             solve = ours(threads)
-            if settle:
-                self.settle(solve, cases)
+            if resolve:
+                self.resolve(solve, cases)
             else:
                 solve(cases[0])
             spread = timed(solve, cases, self.budget, self.least)
@@ -111,7 +111,7 @@ class Bench:
         if best is not None:
             yield self.row(question, "pyagrum", best[0], percent, way=best[1], threads=best[2])
 
-    def settle(self, solve: Callable[[Any], Any], cases: list[Any]) -> None:
+    def resolve(self, solve: Callable[[Any], Any], cases: list[Any]) -> None:
         """Run until what comes again and again has been prepared for: plans of its own, zeros left out."""
         started = time.perf_counter()
         for i in range(1 if self.smoke else 2000):
@@ -148,7 +148,7 @@ class Bench:
             tree: jtgpu.JunctionTree = self.plan.compile("cpu", threads=threads)  # one that has seen no pattern
             return tree.posteriors
 
-        yield from self.both("patterns", percent, cases, ours, theirs, settle=False)
+        yield from self.both("patterns", percent, cases, ours, theirs, resolve=False)
 
     def first(self, percent: float) -> Rows:
         if percent:

@@ -30,7 +30,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "llvmlite": ("util/machine_code.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py",
                  "util/elementary/loops/functions.py"),
     "networkx": (
-        "plans/clique_tree.py", "model/network.py", "inference/named_tree.py", "interop/networkx.py",
+        "plans/clique_tree.py", "model/network.py", "inference/network_plan.py", "interop/networkx.py",
         "learn/dags/graphs.py", "graphs/nx_backend.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),

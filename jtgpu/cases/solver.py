@@ -13,12 +13,12 @@ import numpy as np
 
 from ..backends.base import without_rounding
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
-from ..inference.evidence import read_known_cases
+from ..inference.evidence_table import read_known_cases
 from ..inference.tables.columns import Encoder
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
 from ..util.missing import na_words
-from ..util.rows import Each, find_equal_rows
+from ..util.rows import Mapper, find_equal_rows
 from .query import TableOptions, TableQuery
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Solver:
     ):
         options = options or TableOptions()
         self.tree, self.query, self.model = tree, query, tree.model
-        self.each: Each = map
+        self.each: Mapper = map
         self.report: Callable[[int, int, int], None] | None = None
         self.encoders = [
             Encoder(tree.model, query.evidence, na_words(options.na_values, is_text=is_text), by_index=by_index)
@@ -124,7 +124,7 @@ class Solver:
         if self.by_columns:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
             return Answers(columns.posterior.T, without_rounding(columns.log_evidence), columns.impossible)
-        equal = find_equal_rows(codes.T, worth=MIN_EQUAL, each=self.each)
+        equal = find_equal_rows(codes.T, min_saving=MIN_EQUAL, mapper=self.each)
         inverse = None if equal is None else equal.kind
         codes = codes if equal is None else codes[:, equal.first]
         n = codes.shape[1]

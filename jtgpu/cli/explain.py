@@ -8,7 +8,7 @@ import typer
 
 from ..errors import EvidenceError, closest
 from ..model.discrete import DiscreteModel
-from ..model.findings import parse_finding
+from ..model.quick import parse_finding
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json, warn

@@ -14,8 +14,8 @@ from ..formats import load
 from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
 from ..model.discrete import DiscreteModel
-from ..model.findings import parse_findings
 from ..model.network import BayesianNetwork
+from ..model.quick import parse_findings
 from ..util.text_table import printable as shown
 from .console import warn
 

@@ -76,8 +76,8 @@ class VariableElimination:
         if joint and len(wanted) > 1:
             return self._factor(wanted, np.asarray(self._tree.joint(wanted, findings, likelihood=weights)))
         answer = self._tree.posteriors(findings, likelihood=weights, targets=wanted)
-        found = {self._read.names[v]: self._factor([v], np.asarray(answer[v])) for v in wanted}
-        return next(iter(found.values())) if joint else found
+        factors = {self._read.names[v]: self._factor([v], np.asarray(answer[v])) for v in wanted}
+        return next(iter(factors.values())) if joint else factors
 
     def map_query(
         self,

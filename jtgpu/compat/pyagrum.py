@@ -78,8 +78,8 @@ class LazyPropagation:
 
     def setEvidence(self, evidence: Mapping[Any, Any]) -> None:
         """Replace all evidence by a mapping from variables to values; see `addEvidence` for the values."""
-        found = [(self._name(variable), value) for variable, value in evidence.items()]
-        read = [(v, self._read(v, value)) for v, value in found]  # may raise, so before anything is removed
+        findings = [(self._name(variable), value) for variable, value in evidence.items()]
+        read = [(v, self._read(v, value)) for v, value in findings]  # may raise, so before anything is removed
         self.eraseAllEvidence()
         for v, (state, weights) in read:
             self._put(v, state, weights)
@@ -224,11 +224,11 @@ class LazyPropagation:
         """Find the most probable configuration of all variables, as an ``Instantiation``."""
         best = self._tree.mpe(self._hard, likelihood=self._soft).states
         gum = module()
-        found = gum.Instantiation()
+        instantiation = gum.Instantiation()
         for i, v, state in zip(sorted(self._bn.nodes()), self._net.variables, best.tolist(), strict=True):
-            found.add(self._bn.variable(i))
-            found.chgVal(v, state)
-        return found
+            instantiation.add(self._bn.variable(i))
+            instantiation.chgVal(v, state)
+        return instantiation
 
     def _tensor(self, names: list[str], table: NDArray[np.float64]) -> Any:
         gum = module()

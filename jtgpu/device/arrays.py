@@ -91,11 +91,11 @@ def read_capsule(capsule: Any) -> Tensor:
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Bytes from one entry to the next along every axis, the last axis fastest."""
-    found, at = [], itemsize
+    strides, at = [], itemsize
     for n in reversed(shape):
-        found.append(at)
+        strides.append(at)
         at *= n
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
 def make_capsule(tensor: Tensor, owner: Any) -> Any:
@@ -199,27 +199,27 @@ def read_cases(value: Any, device: Device, stream: Any) -> DeviceArray:
             f"cases: the tensor is on CUDA device {number}, the tree on CUDA device {device.ordinal} ({device.name})"
         )
     try:
-        found = device_array(value, int(stream.handle))
+        table = device_array(value, int(stream.handle))
     except ArgumentError as error:
         raise EvidenceError(f"cases: {error}") from None
-    assert found is not None  # `device_of` is not None
-    found.order(stream)
-    return found
+    assert table is not None  # `device_of` is not None
+    table.order(stream)
+    return table
 
 
 def _by_interface(value: Any) -> DeviceArray:
-    found = value.__cuda_array_interface__
-    shape, dtype = tuple(map(int, found["shape"])), np.dtype(found["typestr"])
-    strides = found.get("strides") or contiguous_strides(shape, dtype.itemsize)
+    interface = value.__cuda_array_interface__
+    shape, dtype = tuple(map(int, interface["shape"])), np.dtype(interface["typestr"])
+    strides = interface.get("strides") or contiguous_strides(shape, dtype.itemsize)
     number = getattr(getattr(value, "device", None), "id", None)  # Numba's arrays name their device
     return DeviceArray(
-        int(found["data"][0] or 0), shape, tuple(map(int, strides)), dtype,
-        number if isinstance(number, int) else None, found.get("stream"), value,
+        int(interface["data"][0] or 0), shape, tuple(map(int, strides)), dtype,
+        number if isinstance(number, int) else None, interface.get("stream"), value,
     )  # fmt: skip
 
 
 def _by_dlpack(value: Any, stream: int) -> DeviceArray:
     tensor = read_capsule(value.__dlpack__(stream=stream))
-    found = DeviceArray(tensor.address, tensor.shape, tensor.strides, tensor.dtype, tensor.device[1], None, value)
-    weakref.finalize(found, tensor.release)
-    return found
+    array = DeviceArray(tensor.address, tensor.shape, tensor.strides, tensor.dtype, tensor.device[1], None, value)
+    weakref.finalize(array, tensor.release)
+    return array

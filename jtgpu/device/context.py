@@ -235,8 +235,8 @@ class Device:
         """A kernel, prepared for its two arguments (jobs, map)."""
         key = (file, name, real, index, ways)
         if key not in self._functions:
-            found = self.module(file, real, index, ways).get_function(name)
-            self._functions[key] = found.prepare("PP")
+            handle = self.module(file, real, index, ways).get_function(name)
+            self._functions[key] = handle.prepare("PP")
         return self._functions[key]
 
     def symbol(self, file: str, name: str, *, real: str = "float64", index: str = "uint32") -> tuple[int, int]:

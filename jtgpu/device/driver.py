@@ -1,4 +1,4 @@
-"""What the resident engine needs of CUDA beyond `jtgpu.device.context`: modules, launches with attributes, graphs.
+"""CUDA for the resident engine, beyond `jtgpu.device.context`: modules, launches with attributes, graphs.
 
 Through cuda-bindings, on the context that `Device.active` makes current. PyCUDA's launches carry no attributes, and
 programmatic dependent launch is one.
@@ -52,10 +52,10 @@ def most_shared(device: Device) -> int:
 
 def loaded_kernels(device: Device, file: str, names: Sequence[str], *, real: str = "float64") -> Kernels:
     """The kernels of a file on a device, loaded once and never unloaded. Used inside ``device.active()``."""
-    found = _loaded.setdefault(device, {})
-    if (file, real) not in found:
-        found[file, real] = Kernels(device, file, names, real=real)
-    return found[file, real]
+    of_device = _loaded.setdefault(device, {})
+    if (file, real) not in of_device:
+        of_device[file, real] = Kernels(device, file, names, real=real)
+    return of_device[file, real]
 
 
 def _attribute(device: Device, name: str) -> int:
@@ -81,7 +81,7 @@ class After:
         self._check(failed)
 
     def order(self, stream: Any) -> None:
-        """What is queued on `stream` from now on waits for what is queued on the user's now."""
+        """Make `stream` wait for the user's stream."""
         d = self._driver
         self._check(d.cuEventRecord(self._event, self._stream)[0])
         self._check(d.cuStreamWaitEvent(d.CUstream(stream.handle), self._event, 0)[0])

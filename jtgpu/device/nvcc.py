@@ -74,11 +74,11 @@ def with_headers(text: str) -> str:
     joined: set[str] = set()
 
     def join(text: str) -> str:
-        def header(found: re.Match[str]) -> str:
-            if found[1] in joined:
+        def header(match: re.Match[str]) -> str:
+            if match[1] in joined:
                 return ""
-            joined.add(found[1])
-            return join((folder / found[1]).read_text(encoding="utf-8"))
+            joined.add(match[1])
+            return join((folder / match[1]).read_text(encoding="utf-8"))
 
         return _INCLUDE.sub(header, text)
 
@@ -88,10 +88,10 @@ def with_headers(text: str) -> str:
 @lru_cache(maxsize=1)
 def find_nvcc() -> str | None:
     """Path of CUDA's compiler, or None."""
-    found = shutil.which("nvcc")
-    if found is None and os.environ.get("CUDA_HOME"):
-        found = shutil.which("nvcc", path=str(Path(os.environ["CUDA_HOME"]) / "bin"))
-    return found
+    path = shutil.which("nvcc")
+    if path is None and os.environ.get("CUDA_HOME"):
+        path = shutil.which("nvcc", path=str(Path(os.environ["CUDA_HOME"]) / "bin"))
+    return path
 
 
 def cubin(

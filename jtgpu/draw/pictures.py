@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, EvidenceError
 from ..inference.compiled import CompiledModel
-from ..inference.evidence import Findings, More, one_case, read_known
+from ..inference.evidence import EvidenceOptions, Findings, one_case, read_known
 from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
@@ -101,7 +101,7 @@ def _size(name: str, given: Any) -> tuple[int, int]:
     return whole_number("width", pair[0], least=1), whole_number("height", pair[1], least=1)
 
 
-@check_keywords_of({"Unpack[More]": More.__annotations__})
+@check_keywords_of({"Unpack[EvidenceOptions]": EvidenceOptions.__annotations__})
 def show(  # noqa: PLR0913 (public API)
     model: DiscreteModel | CompiledModel | NetworkPlan,
     evidence: Findings | None = None,
@@ -112,7 +112,7 @@ def show(  # noqa: PLR0913 (public API)
     hops: int = 2,
     most: int = MOST,
     tree: bool = False,
-    **more: Unpack[More],
+    **more: Unpack[EvidenceOptions],
 ) -> Drawing:
     """Draw a network with its posteriors and evidence, or a junction tree.
 
@@ -187,9 +187,9 @@ def show(  # noqa: PLR0913 (public API)
 
 
 def _answer(
-    model: CompiledModel, nodes: Sequence[int], evidence: Findings | None = None, **more: Unpack[More]
+    model: CompiledModel, nodes: Sequence[int], evidence: Findings | None = None, **more: Unpack[EvidenceOptions]
 ) -> Posteriors:
-    return answer(model, model.settle(evidence, **more), nodes if len(nodes) < len(model.model) else None)
+    return answer(model, model.resolve(evidence, **more), nodes if len(nodes) < len(model.model) else None)
 
 
 def _shown(

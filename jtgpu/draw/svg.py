@@ -13,7 +13,7 @@ from unicodedata import category, east_asian_width
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..inference.evidence import Known
+    from ..inference.evidence import CaseEvidence
 
 # Text in pictures: widths without a font, shortening, and what XML allows.
 
@@ -91,7 +91,7 @@ class Mark(NamedTuple):
     states: frozenset[int] = frozenset()  # numbers of the observed state, or of those that the evidence allows
 
 
-def marks(known: Known) -> dict[int, Mark]:
+def marks(known: CaseEvidence) -> dict[int, Mark]:
     """Return the marks of all variables with evidence, by number."""
     found = {}
     for v, weights in known.case.likelihood.items():

@@ -117,10 +117,10 @@ class Expander:
             child = family.child
             n_columns = sum(cards) + 1
             if parameters is None or parameters.size != n_columns * n_states:
-                found = "no" if parameters is None else str(parameters.size)
+                given = "no" if parameters is None else str(parameters.size)
                 raise self.error(
                     parameters_at,
-                    f"found {found} parameters of the noisy node {child!r}, expected {n_columns * n_states}: "
+                    f"found {given} parameters of the noisy node {child!r}, expected {n_columns * n_states}: "
                     f"{n_states} for each state of each parent and for the leak",
                 )
             columns = parameters.reshape(n_columns, n_states)

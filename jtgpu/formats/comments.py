@@ -46,12 +46,12 @@ def find_comments(text: str, format_name: str) -> Comments:
     n, end, at_top = 0, 0, True
     head: list[str] = []
     legal: dict[str, None] = {}
-    for found in _comments(text, format_name):
+    for comment in _comments(text, format_name):
         n += 1
-        between = text[end : found.start()]
+        between = text[end : comment.start()]
         at_top = at_top and (not between.strip() or re.fullmatch(r"\s*<\?[^>]*>\s*", between) is not None)
-        end = found.end()
-        for line in (found[found.lastgroup or 0] or "").splitlines():
+        end = comment.end()
+        for line in (comment[comment.lastgroup or 0] or "").splitlines():
             words = line.strip(" \t%#*/=-").strip()[:MAX_LENGTH]
             if words and at_top and len(head) < MAX_LINES:
                 head.append(words)

@@ -69,41 +69,46 @@ def carry(model: DiscreteModel, target: Format) -> Conversion:
 # Comparing ----------------------------------------------------------------------------------------------------
 
 
-def losses(wanted: DiscreteModel, found: DiscreteModel) -> Iterator[str]:
+def losses(wanted: DiscreteModel, written: DiscreteModel) -> Iterator[str]:
     """The differences between a model and the model read back, one phrase each; variables are matched by position."""
-    if len(wanted) != len(found) or not np.array_equal(wanted.cardinality, found.cardinality):
-        yield f"the variables: {len(wanted)} were written, {len(found)} with other numbers of states came back"
+    if len(wanted) != len(written) or not np.array_equal(wanted.cardinality, written.cardinality):
+        yield f"the variables: {len(wanted)} were written, {len(written)} with other numbers of states came back"
         return
-    if wanted.name != found.name and wanted.name:
+    if wanted.name != written.name and wanted.name:
         yield f"the network's name ({wanted.name!r})"
-    changed = [(a, b) for a, b in zip(wanted.variables, found.variables, strict=True) if a != b]
+    changed = [(a, b) for a, b in zip(wanted.variables, written.variables, strict=True) if a != b]
     if changed:
         yield f"names of {len(changed)} variables: {_listed([f'{a!r} is {b!r}' for a, b in changed])}"
-    states = [v for i, v in enumerate(wanted.variables) if wanted.states(i) != found.states(i)]
+    states = [v for i, v in enumerate(wanted.variables) if wanted.states(i) != written.states(i)]
     if states:
         example = wanted.index(states[0])
-        pair = next((a, b) for a, b in zip(wanted.states(example), found.states(example), strict=True) if a != b)
+        pair = next((a, b) for a, b in zip(wanted.states(example), written.states(example), strict=True) if a != b)
         yield f"state names of {len(states)} variables: in {states[0]!r}, {pair[0]!r} is {pair[1]!r}"
-    yield from _structure(wanted, found)
+    yield from _structure(wanted, written)
     if isinstance(wanted, BayesianNetwork):
-        yield from _attributes(wanted, found.attributes if isinstance(found, BayesianNetwork) else {}, found)
+        yield from _attributes(wanted, written.attributes if isinstance(written, BayesianNetwork) else {}, written)
 
 
-def _structure(wanted: DiscreteModel, found: DiscreteModel) -> Iterator[str]:
-    if isinstance(wanted, BayesianNetwork) and not isinstance(found, BayesianNetwork):
+def _structure(wanted: DiscreteModel, written: DiscreteModel) -> Iterator[str]:
+    if isinstance(wanted, BayesianNetwork) and not isinstance(written, BayesianNetwork):
         yield "the direction of the arcs: it reads back as a Markov network"
-    if [f.scope for f in wanted.factors] != [f.scope for f in found.factors]:
+    if [f.scope for f in wanted.factors] != [f.scope for f in written.factors]:
         yield "the order of the tables or of their variables"
         return
     worst = max(
-        (float(np.abs(a.table - b.table).max(initial=0.0)) for a, b in zip(wanted.factors, found.factors, strict=True)),
+        (
+            float(np.abs(a.table - b.table).max(initial=0.0))
+            for a, b in zip(wanted.factors, written.factors, strict=True)
+        ),
         default=0.0,
     )
     if worst:
         yield f"the last digits of the numbers: they differ by up to {worst:.2g}"
 
 
-def _attributes(wanted: BayesianNetwork, kept: Mapping[str, Mapping[str, Any]], found: DiscreteModel) -> Iterator[str]:
+def _attributes(
+    wanted: BayesianNetwork, kept: Mapping[str, Mapping[str, Any]], written: DiscreteModel
+) -> Iterator[str]:
     about = kept.get("net", {})
     for key, value in wanted.attributes.get("net", {}).items():
         if key != "name" and about.get(key) != value:
@@ -111,7 +116,7 @@ def _attributes(wanted: BayesianNetwork, kept: Mapping[str, Mapping[str, Any]], 
     for kind in ("node", "potential"):
         missing: dict[str, list[str]] = {}
         for v, values in wanted.attributes.get(kind, {}).items():
-            there = kept.get(kind, {}).get(found.variables[wanted.index(v)], {})
+            there = kept.get(kind, {}).get(written.variables[wanted.index(v)], {})
             for key, value in values.items():
                 if there.get(key) != value and not (key == "label" and value == v):
                     missing.setdefault(key, []).append(v)
@@ -211,10 +216,10 @@ def _properties(kept: dict[str, Any], target: str) -> dict[str, Any]:
             texts.append(f"label = {kept.pop('label')}")
     else:
         for text in list(texts):
-            if found := _POSITION.fullmatch(text):
-                kept.setdefault("position", (int(found[1]), int(found[2])))
-            elif found := _LABEL.fullmatch(text):
-                kept.setdefault("label", found[1])
+            if match := _POSITION.fullmatch(text):
+                kept.setdefault("position", (int(match[1]), int(match[2])))
+            elif match := _LABEL.fullmatch(text):
+                kept.setdefault("label", match[1])
             else:
                 continue
             texts.remove(text)

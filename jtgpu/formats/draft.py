@@ -229,8 +229,8 @@ def _freeze(table: NDArray[np.float64]) -> None:
 
 def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
     """Combine the reports of several calls of `normalize_rows`."""
-    found = [r for r in reports if r.worst_variable is not None]
-    worst = max(found, key=lambda r: max(r.worst_sum, 1.0 / r.worst_sum), default=RowReport())
+    uneven = [r for r in reports if r.worst_variable is not None]
+    worst = max(uneven, key=lambda r: max(r.worst_sum, 1.0 / r.worst_sum), default=RowReport())
     return RowReport(
         n_rows=sum(r.n_rows for r in reports),
         n_off=sum(r.n_off for r in reports),

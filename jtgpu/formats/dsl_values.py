@@ -23,7 +23,7 @@ _CLOSING = {"{": "}", "(": ")"}
 
 @dataclass
 class Value:
-    """What stands behind an ``=``, or a block without one."""
+    """The value behind an ``=``, or a block without one."""
 
     at: int
     text: str | None = None  # of a word or a string

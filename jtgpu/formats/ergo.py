@@ -41,26 +41,26 @@ class _Reader:
     def __init__(self, source: Source):
         self.source, text = source, source.text
         # comments, section names among them, are replaced by blanks
-        self.text = _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text) if "/*" in text else text
+        self.text = _COMMENT.sub(lambda match: " " * (match.end() - match.start()), text) if "/*" in text else text
         self.sections: dict[str, tuple[int, int]] = {}  # name -> where its content begins and ends
         self.exact: set[int] = set()
         first, last, begin = len(text), "", 0
-        for found in _COMMENT.finditer(text):
-            if not found["close"]:
-                raise source.error(found.start(), "found a comment whose closing */ is missing")
-            name = found["text"].strip(BLANKS).lower()
+        for match in _COMMENT.finditer(text):
+            if not match["close"]:
+                raise source.error(match.start(), "found a comment whose closing */ is missing")
+            name = match["text"].strip(BLANKS).lower()
             if name.startswith(_EXACT):
                 self.exact |= {int(k) for k in _WORD.findall(name[len(_EXACT) :]) if k.isdecimal() and len(k) < 10}
             if name not in _SECTIONS:
                 continue
             if name in self.sections or name == last:
-                raise source.error(found.start(), f"found a second section {name!r}")
+                raise source.error(match.start(), f"found a second section {name!r}")
             if not last and name != "probabilities":
-                raise source.error(found.start(), f"found the section {name!r}, expected '/* Probabilities */' first")
+                raise source.error(match.start(), f"found the section {name!r}, expected '/* Probabilities */' first")
             if last:
-                self.sections[last] = begin, found.start()
-            first = min(first, found.start())
-            last, begin = name, found.end()
+                self.sections[last] = begin, match.start()
+            first = min(first, match.start())
+            last, begin = name, match.end()
         if last:
             self.sections[last] = begin, len(text)
         self.head = NumberCursor(source, self.text, 0, first)
@@ -110,12 +110,12 @@ class _Reader:
 
     def names(self, n: int) -> list[str]:
         """The variables' names: one per line, or one per word if the number of lines differs."""
-        found = self.entries("names", _LINE)
-        words = found if len(found) == n else self.entries("names", _WORD)
+        lines = self.entries("names", _LINE)
+        words = lines if len(lines) == n else self.entries("names", _WORD)
         if not words:
             return [f"v{i}" for i in range(n)]
         if len(words) != n:
-            raise self.source.error(self.sections["names"][0], f"found {len(found)} names, expected {n}")
+            raise self.source.error(self.sections["names"][0], f"found {len(lines)} names, expected {n}")
         seen: set[str] = set()
         for word, at in words:
             if word in seen:
@@ -140,7 +140,7 @@ class _Reader:
 
     def entries(self, section: str, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
         begin, end = self.sections.get(section, (0, 0))
-        return [(found[0].rstrip(BLANKS), found.start()) for found in pattern.finditer(self.text, begin, end)]
+        return [(match[0].rstrip(BLANKS), match.start()) for match in pattern.finditer(self.text, begin, end)]
 
 
 # Writing ------------------------------------------------------------------------------------------------------

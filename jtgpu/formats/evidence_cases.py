@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import EvidenceError, ParseError, shown
 from ..model.discrete import DiscreteModel
-from ..model.findings import parse_finding, state_of_text
+from ..model.quick import parse_finding, state_of_text
 from ..model.state_values import StateNumber
 from .number_cursor import NumberCursor
 from .text import BLANKS, Source
@@ -117,9 +117,9 @@ MAX_LINE = 1 << 14  # characters; every '=' of a line is a place where a name ma
 def line_cases(source: Source, net: DiscreteModel) -> Iterator[Case]:
     """The cases of a text of ``name=state`` lines."""
     case = Case()
-    for found in LINE.finditer(source.text):
-        line, at = found[0].strip(BLANKS), found.start()
-        at += len(found[0]) - len(found[0].lstrip(BLANKS))
+    for match in LINE.finditer(source.text):
+        line, at = match[0].strip(BLANKS), match.start()
+        at += len(match[0]) - len(match[0].lstrip(BLANKS))
         if not line or line.startswith("#"):
             continue
         if line == "---":
@@ -156,26 +156,25 @@ class JsonCases:
         self.at = 0
 
     def pairs(self, given: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(given)
-        if len(found) < len(given):
+        members = dict(given)
+        if len(members) < len(given):
             raise ValueError("a repeated name")
-        return found
+        return members
 
     def error(self, at: int, message: str) -> ParseError:
         return self.source.error(at, message)
 
     def next(self) -> str:
         """Move to the next character that is not white space; returns it."""
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _BLANK.match(self.text, self.at)
+        self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
 
     def expect(self, mark: str, what: str = "") -> None:
-        found = self.next()
-        if found != mark:
-            raise self.error(
-                self.at, f"found {shown(found) if found else 'the end of the file'}, expected {what or repr(mark)}"
-            )
+        character = self.next()
+        if character != mark:
+            here = shown(character) if character else "the end of the file"
+            raise self.error(self.at, f"found {here}, expected {what or repr(mark)}")
         self.at += 1
 
     def cases(self) -> Iterator[Case]:

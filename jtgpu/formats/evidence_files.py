@@ -39,12 +39,12 @@ def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
     # raises FileError: If the operating system cannot read the file; also an `OSError`.
     name = os.fspath(path)
     source = Source(decode(read_bytes(name)), name)
-    found: list[tuple[int, int]] = []  # variable, offset
+    variables: list[tuple[int, int]] = []  # variable, offset
     if NUMBERS.fullmatch(source.text):
         numbers = NumberCursor(source, source.text)
         n = numbers.whole("the number of query variables", 0, numbers.values.size)
         places = numbers.offsets(np.arange(1, 1 + n)).tolist()
-        found += [
+        variables += [
             (numbers.whole(f"the number of a variable, 0 to {len(net) - 1}", 0, len(net) - 1), at) for at in places
         ]
         numbers.finish()
@@ -53,15 +53,15 @@ def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
             if line[0].strip(BLANKS):
                 at = line.start() + len(line[0]) - len(line[0].lstrip(BLANKS))
                 try:
-                    found.append((net.index(line[0].strip(BLANKS)), at))
+                    variables.append((net.index(line[0].strip(BLANKS)), at))
                 except EvidenceError as error:
                     raise source.error(at, str(error)) from None
     seen: set[int] = set()
-    for v, at in found:
+    for v, at in variables:
         if v in seen:
             raise source.error(at, f"found {net.variables[v]!r} a second time")
         seen.add(v)
-    return [v for v, _ in found]
+    return [v for v, _ in variables]
 
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")  # an unclosed one extends to the end
@@ -113,9 +113,9 @@ def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> lis
     start = text.lstrip(BLANKS)[:1]
     if start in ("{", "["):
         return list(JsonCases(place, net).cases())
-    bare = _COMMENT.sub(lambda found: " " * len(found[0]), text) if "/*" in text else text
+    bare = _COMMENT.sub(lambda match: " " * len(match[0]), text) if "/*" in text else text
     ergo = bare != text
-    bare = _C_LINE.sub(lambda found: " " * len(found[0]), bare)
+    bare = _C_LINE.sub(lambda match: " " * len(match[0]), bare)
     # a variable may be called c: a file that consists of comment lines only is not a file of numbers
     if NUMBERS.fullmatch(bare) and (bare.strip(BLANKS) or ergo or not text.strip(BLANKS)):
         return NumberedCases(place, bare, net).cases(ergo=ergo)

@@ -31,10 +31,10 @@ def declared_text(raw: bytes) -> str | None:
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         name = "utf-16"
     else:
-        found = _DECLARATION.match(raw[:512].removeprefix(b"\xef\xbb\xbf"))
-        if found is None:
+        match = _DECLARATION.match(raw[:512].removeprefix(b"\xef\xbb\xbf"))
+        if match is None:
             return None
-        name = found[1].decode("ascii")
+        name = match[1].decode("ascii")
     if _ENCODING.match(name) is None:
         raise FormatError(f"the XML declaration names the unknown encoding {name!r}")
     if name.lower().replace("_", "-") in ("utf-8", "utf8", "ascii", "us-ascii"):

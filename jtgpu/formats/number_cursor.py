@@ -30,7 +30,7 @@ def without_comments(text: str) -> str:
     """Replace lines that begin with ``c`` and text after ``#`` by blanks, so that offsets stay the same."""
     if "#" not in text and "c" not in text:
         return text
-    return _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text)
+    return _COMMENT.sub(lambda match: " " * (match.end() - match.start()), text)
 
 
 class NumberCursor:
@@ -58,9 +58,9 @@ class NumberCursor:
             stop = min(begin + (1 << 16), self.end)
             blank = next((i for i in range(stop, self.end) if self.text[i] in BLANKS), self.end)
             if floats(self.text, begin, blank) is None:
-                for found in _TOKEN.finditer(self.text, begin, blank):
-                    if floats(found[0]) is None:
-                        return self.source.error(found.start(), f"found {shown(found[0])}, expected a number")
+                for match in _TOKEN.finditer(self.text, begin, blank):
+                    if floats(match[0]) is None:
+                        return self.source.error(match.start(), f"found {shown(match[0])}, expected a number")
             begin = blank
         raise AssertionError("every token is a number after all")  # pragma: no cover
 

@@ -35,8 +35,8 @@ def _parts(text: str, begin: int, end: int, blanks: bytes) -> Iterator[tuple[int
     table = bytes.maketrans(blanks, b" " * len(blanks)) if blanks else None
     ends = re.compile(rf"[ \t\r\n\f\v{re.escape(blanks.decode())}]") if blanks else _BLANK
     while begin < end:
-        found = ends.search(text, begin + PART, end) if begin + PART < end else None
-        stop = found.start() if found else end
+        match = ends.search(text, begin + PART, end) if begin + PART < end else None
+        stop = match.start() if match else end
         part = text[begin:stop].encode("ascii")
         yield begin, part.translate(table) if table else part
         begin = stop
@@ -200,12 +200,12 @@ class Tokens:
 
     def advance(self) -> None:
         """Move to the next token."""
-        found = self._match(self.source.text, self.end)
-        if found is None or found.lastgroup is None:  # pragma: no cover - excluded by the pattern
+        match = self._match(self.source.text, self.end)
+        if match is None or match.lastgroup is None:  # pragma: no cover - excluded by the pattern
             raise AssertionError("a token pattern has to match everywhere")
-        self.kind = found.lastgroup
-        self.text = found[self.kind]
-        self.start, self.end = found.span(self.kind)
+        self.kind = match.lastgroup
+        self.text = match[self.kind]
+        self.start, self.end = match.span(self.kind)
 
     def jump(self, offset: int) -> None:
         """Move to the first token at or after an offset."""
@@ -300,8 +300,8 @@ _TO_ESCAPE = re.compile('["\\\\\x00-\x1f\x7f]')
 _TO_ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def _unescape(found: re.Match[str]) -> str:
-    return chr(int(found[1], 8) & 0xFF) if found[1] else _ESCAPED[found[2]]
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 8) & 0xFF) if match[1] else _ESCAPED[match[2]]
 
 
 def unquote(token: str) -> str:
@@ -313,8 +313,8 @@ def unquote(token: str) -> str:
     return _ESCAPE.sub(_unescape, token[1:-1]) if "\\" in token else token[1:-1]
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     return _TO_ESCAPED.get(character) or f"\\{ord(character):03o}"
 
 

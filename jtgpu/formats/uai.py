@@ -67,14 +67,14 @@ class _Reader:
 
     def __init__(self, source: Source):
         self.source = source
-        found = _START.match(source.text)
-        if found is None:
+        match = _START.match(source.text)
+        if match is None:
             word = _WORD.match(source.text)
             at = word.start("word") if word else 0
             what = shown(word["word"]) if word and word["word"] else "the end of the file"
             raise source.error(at, f"found {what}, expected 'BAYES' or 'MARKOV'")
-        self.bayes = found["kind"].upper() == "BAYES"
-        numbers = self.numbers = NumberCursor(source, without_comments(source.text), found.end("kind"))
+        self.bayes = match["kind"].upper() == "BAYES"
+        numbers = self.numbers = NumberCursor(source, without_comments(source.text), match.end("kind"))
         self.n = numbers.whole("the number of variables")
         if self.n > numbers.values.size:
             raise numbers.error(0, f"found {self.n:,} variables, and fewer numbers after it")
@@ -184,7 +184,7 @@ class _Reader:
         places = iter(numbers.offsets(np.arange(self.first, numbers.at)).tolist())
         marked = self.source.text.find("c jtgpu_rows")  # much faster than the pattern alone
         marks = _EXACT.finditer(self.source.text, marked) if marked >= 0 else ()
-        exact = {int(k) for found in marks for k in found[1].split()}
+        exact = {int(k) for mark in marks for k in mark[1].split()}
         agrum = self.is_agrums()
         for k, ids in enumerate(self.scopes):
             spots = [next(places) for _ in range(1 + len(ids))]

@@ -51,8 +51,8 @@ _NO_ELEMENTS: tuple[Element, ...] = ()
 
 def root_name(text: str) -> str:
     """Name of an XML text's root element; empty if the text is not XML."""
-    found = _ROOT.match(text[:_HEAD])
-    return found[1] if found else ""
+    match = _ROOT.match(text[:_HEAD])
+    return match[1] if match else ""
 
 
 class XmlSource(Source):
@@ -132,10 +132,10 @@ class Locator:
     def word(self, begin: int, end: int, position: int) -> int:
         """Offset of a word in a range of the text by its index; that of the range if there is none."""
         text = self._raw(begin, end)
-        found = _words(text)
+        words = _words(text)
         for _ in range(position):
-            next(found, None)
-        match = next(found, None)
+            next(words, None)
+        match = next(words, None)
         return begin if match is None else begin + len(text[: match.start()].encode("utf-8", "surrogatepass"))
 
 
@@ -190,10 +190,10 @@ class _Scan:
         text = self.source.text
         if len(text) < LONG_TEXT:
             return
-        for found in _LONG.finditer(text):
-            tag = _TAG.match(text, found.start(), found.end())
+        for match in _LONG.finditer(text):
+            tag = _TAG.match(text, match.start(), match.end())
             if tag is None:
-                at = len(text[: found.start()].encode())
+                at = len(text[: match.start()].encode())
                 self.fail(at, f"a tag of more than {MAX_MARKUP} characters is not supported")
         at = text.find("<!--")
         while at >= 0:
@@ -228,8 +228,8 @@ class _Scan:
         element = Element(name, attributes or _EMPTY, at)
         if name in self.numeric:
             pattern = _TAG.match if isinstance(self.data, str) else _TAG_BYTES.match
-            found = pattern(self.data, at)  # type: ignore[arg-type]
-            element.begin = found.end() if found else at
+            match = pattern(self.data, at)  # type: ignore[arg-type]
+            element.begin = match.end() if match else at
             self.parser.CharacterDataHandler = None
         stack.append(element)
 
@@ -287,19 +287,19 @@ class _Scan:
 
     def bad_number(self, element: Element) -> ParseError:
         text = self.raw(element.begin, element.end)
-        for i, found in enumerate(_words(text)):
-            word = _BETWEEN.sub(_plain, found["word"])
+        for i, match in enumerate(_words(text)):
+            word = _BETWEEN.sub(_plain, match["word"])
             if floats(word) is None:
                 at = self.locator.word(element.begin, element.end, i)
                 return self.source.error(at, f"found {shown(word)}, expected a number or </{element.name}>")
         return self.source.error(element.begin, f"<{element.name}> contains something that is not a number")
 
 
-def _plain(found: re.Match[str]) -> str:
-    if found["cdata"] is not None:
-        return found["cdata"]
-    if found["hex"] or found["dec"]:
-        code = int(found["hex"], 16) if found["hex"] else int(found["dec"])
+def _plain(match: re.Match[str]) -> str:
+    if match["cdata"] is not None:
+        return match["cdata"]
+    if match["hex"] or match["dec"]:
+        code = int(match["hex"], 16) if match["hex"] else int(match["dec"])
         return chr(code) if code < 0x110000 else "?"
     return " "
 
@@ -311,15 +311,15 @@ _TO_ESCAPE = re.compile('[&<>"\t\n\r]')
 _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
-def _escape(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[0]) or f"&#{ord(found[0])};"
+def _escape(match: re.Match[str]) -> str:
+    return _ESCAPED.get(match[0]) or f"&#{ord(match[0])};"
 
 
 def escaped(text: str, what: str) -> str:
     """Escape a text for an element or an attribute's value, on one line; `what` names it in errors."""
     # raises FormatError: If the text contains a control character, which XML cannot represent.
-    if found := _NEVER.search(text):
-        raise FormatError(f"{what} {shown(text)} cannot be written to XML: it contains the character {found[0]!r}")
+    if match := _NEVER.search(text):
+        raise FormatError(f"{what} {shown(text)} cannot be written to XML: it contains the character {match[0]!r}")
     return _TO_ESCAPE.sub(_escape, text)
 
 

@@ -181,13 +181,13 @@ def _restricted(factor: Factor, hard: Mapping[int, int]) -> Factor:
 
 def _ancestors(net: BayesianNetwork, observed: set[int]) -> set[int]:
     """The observed variables and all their ancestors."""
-    found, ready = set(observed), sorted(observed)
+    ancestors, ready = set(observed), sorted(observed)
     while ready:
         for p in net.factors[ready.pop()].scope[:-1]:
-            if p not in found:
-                found.add(p)
+            if p not in ancestors:
+                ancestors.add(p)
                 ready.append(p)
-    return found
+    return ancestors
 
 
 # `solve_text`: the solution file of a task.
@@ -273,14 +273,14 @@ def _solution_mmap(tree: Any, net: DiscreteModel, case: Mapping[str, Finding], q
     hidden = [v for v in query if not isinstance(case.get(net.variables[v]), int)]
     if not hidden:  # raises if the case is impossible
         tree.log_evidence()
-    found = tree.map(hidden).states if hidden else np.full(len(net), -1)
-    states = _states(net, found, case)
+    best = tree.map(hidden).states if hidden else np.full(len(net), -1)
+    states = _states(net, best, case)
     return " ".join(map(str, [len(query), *(x for v in query for x in (v, states[v]))]))
 
 
-def _states(net: DiscreteModel, found: Any, case: Mapping[str, Finding]) -> list[int]:
+def _states(net: DiscreteModel, given: Any, case: Mapping[str, Finding]) -> list[int]:
     """State numbers of all variables in `net`: as observed, else as found in the conditioned model."""
-    states = [int(s) for s in found]
+    states = [int(s) for s in given]
     for v, s in case.items():
         if isinstance(s, int):
             states[net.index(v)] = s

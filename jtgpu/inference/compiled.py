@@ -21,15 +21,15 @@ from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
 from ..util.arguments import reporting
 from ..util.lru import LRU
-from .evidence import Findings, Known, read_known
-from .interventions import Factors, Intervened, Interventions, Settled, fit_case
+from .evidence import CaseEvidence, Findings, read_known
+from .interventions import Factors, Intervened, Interventions, ResolvedEvidence, fit_case
 from .network_plan import NetworkPlan
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ..util.options import BackendName
-    from .evidence import More
+    from .evidence import EvidenceOptions
 
 T = TypeVar("T")
 
@@ -205,12 +205,12 @@ class CompiledModel:
 
     # For queries ----------------------------------------------------------------------------------------------
 
-    def settle(self, evidence: Findings | None = None, **more: Unpack[More]) -> Settled:
-        """Evidence of all kinds as one case that a backend answers; see `jtgpu.inference.interventions.Settled`."""
-        return self.settled(read_known(self._model, evidence, **more))
+    def resolve(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> ResolvedEvidence:
+        """Evidence of all kinds as one case that a backend answers."""
+        return self.resolved(read_known(self._model, evidence, **more))
 
-    def settled(self, known: Known) -> Settled:
-        """See `settle`."""
+    def resolved(self, known: CaseEvidence) -> ResolvedEvidence:
+        """Evidence by number as one case that a backend answers."""
         intervened = self.intervened(known.intervened)
         case, shift = known.case, 0.0
         if known.soft:
@@ -219,7 +219,7 @@ class CompiledModel:
                 self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
             )
             shift = log_evidence - run(case, []).log_evidence
-        return Settled(intervened, case, shift)
+        return ResolvedEvidence(intervened, case, shift)
 
     def intervened(self, variables: tuple[int, ...] = ()) -> Intervened:
         """The backend without the arcs into some variables, ascending; the model's own backend for none."""
@@ -227,7 +227,7 @@ class CompiledModel:
         return self._interventions.get(variables) if variables else Intervened(own, self._factors)
 
     def cached(self, kind: str, key: Hashable, make: Callable[[], T], most: int = 16) -> T:
-        """What a query saves for later calls: made on a miss, dropped when this object is closed.
+        """A value that a query saves for later calls: made on a miss, dropped when this object is closed.
 
         Parameters
         ----------
@@ -261,15 +261,15 @@ class CompiledModel:
 
     def impossible(self, case: Evidence) -> str:
         """Why no answer exists: a sentence that names the findings of a case of probability zero."""
-        found = []
+        findings = []
         for v, weights in case.vectors(self._model.cardinality).items():
             name, states = self._model.variables[v], self._model.states(v)
             allowed = [states[i] for i in np.flatnonzero(weights).tolist()]
             if not allowed:
                 return f"this evidence has probability 0: the findings on {name!r} contradict each other"
             value = repr(allowed[0]) if len(allowed) == 1 else "one of " + ", ".join(map(repr, allowed))
-            found.append(f"{name} = {value}")
-        if not found:
+            findings.append(f"{name} = {value}")
+        if not findings:
             return f"the model {self._model.name!r} gives every configuration probability 0"
-        more = f" and {len(found) - 20} more" if len(found) > 20 else ""
-        return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
+        more = f" and {len(findings) - 20} more" if len(findings) > 20 else ""
+        return f"this evidence has probability 0: {'; '.join(findings[:20])}{more}"

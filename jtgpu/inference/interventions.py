@@ -19,7 +19,7 @@ import numpy as np
 from ..backends.base import Backend, BatchResult, Evidence, Result
 from ..errors import EvidenceError, ImpossibleEvidence
 from ..util.system import new_lock
-from .evidence import KnownCases
+from .evidence_table import BatchEvidence
 from .tables import at_row
 
 if TYPE_CHECKING:
@@ -60,24 +60,24 @@ class Fit:
     propagations: int = 0
     reasons: dict[int, tuple[int, int]] = field(default_factory=dict)  # row -> soft variable, its impossible state
 
-    def step(self, rows: NDArray[np.int64], found: BatchResult) -> NDArray[np.int64]:
+    def step(self, rows: NDArray[np.int64], result: BatchResult) -> NDArray[np.int64]:
         """Correct the worst variable of each row."""
         # rows: (R,) array of int: Rows that were computed with their current weights
-        # found: Their posteriors
+        # result: Their posteriors
         # returns array of int: Rows that have not converged yet.
         begin = self.propagations == 0
         self.propagations += 1
-        goal, now = self.goal[rows], found.posterior
+        goal, now = self.goal[rows], result.posterior
         if begin:
-            self.impossible[rows] = found.impossible
-            self.log_evidence[rows] = found.log_evidence
+            self.impossible[rows] = result.impossible
+            self.log_evidence[rows] = result.log_evidence
         required = goal > 0  # NaN: False
-        lost = required & (now <= 0) & ~found.impossible[:, None]
+        lost = required & (now <= 0) & ~result.impossible[:, None]
         for i in np.flatnonzero(lost.any(axis=1)).tolist():
             column = int(np.argmax(lost[i]))
             s = int(np.searchsorted(self.first, column, side="right")) - 1
             self.reasons[int(rows[i])] = s, column - int(self.first[s])
-        self.impossible[rows] |= found.impossible | lost.any(axis=1)
+        self.impossible[rows] |= result.impossible | lost.any(axis=1)
         gaps = np.where(np.isnan(goal), 0.0, np.abs(now - goal))
         self.gap[rows] = gaps.max(axis=1)
         left = (self.gap[rows] > TOLERANCE) & ~self.impossible[rows]
@@ -162,9 +162,9 @@ def fit_case(
         return Evidence(case.state, given)
 
     def run_row(_: NDArray[np.int64], weights: Mapping[int, NDArray[np.float64]]) -> BatchResult:
-        found = run(weighted(weights), targets)
+        result = run(weighted(weights), targets)
         return BatchResult(
-            found.posterior[columns][None], np.array([found.log_evidence]), np.zeros(1, np.bool_)
+            result.posterior[columns][None], np.array([result.log_evidence]), np.zeros(1, np.bool_)
         )
 
     fit = fit_cases(run_row, {v: p[None] for v, p in soft.items()})
@@ -176,7 +176,7 @@ def fit_case(
 def answer_cases(
     model: DiscreteModel,
     run_batch: Callable[..., BatchResult],
-    known: KnownCases,
+    known: BatchEvidence,
     targets: list[int] | None,
 ) -> tuple[BatchResult, dict[int, str]]:
     """Run a table of cases with soft evidence."""
@@ -195,9 +195,9 @@ def answer_cases(
     except NoConvergence as error:
         raise NoConvergence(error.row, error.propagations, error.gap, at_row(known.table, error.row, "")) from None
     rows = np.arange(len(known.states))
-    found = run_batch(known.states, weighted(rows, _by_variable(fit, variables)), targets)
-    impossible = found.impossible | fit.impossible
-    posterior = np.where(impossible[:, None], 0.0, found.posterior)
+    result = run_batch(known.states, weighted(rows, _by_variable(fit, variables)), targets)
+    impossible = result.impossible | fit.impossible
+    posterior = np.where(impossible[:, None], 0.0, result.posterior)
     log_evidence = np.where(impossible, -np.inf, fit.log_evidence)
     reasons = {row: _impossible_state(model, variables, fit, row) for row in fit.reasons}
     return BatchResult(posterior, log_evidence, impossible), reasons
@@ -257,16 +257,16 @@ class Interventions:
     def get(self, variables: tuple[int, ...]) -> Intervened:
         """The backend without the arcs into these variables."""
         with self._lock:
-            found = self._cached.get(variables)
-            if found is None:
+            intervened = self._cached.get(variables)
+            if intervened is None:
                 factors = list(self._factors)
                 for v in variables:
                     factors[v] = np.ones(factors[v].shape)
                 while len(self._cached) >= MAX_BACKENDS:
                     self._cached.popitem(last=False)  # becomes idle with the last query or session that uses it
-                found = self._cached[variables] = Intervened(self._backend(factors), factors, self._release)
+                intervened = self._cached[variables] = Intervened(self._backend(factors), factors, self._release)
             self._cached.move_to_end(variables)
-            return found
+            return intervened
 
     def _backend(self, factors: Factors) -> Backend:
         """An idle backend with new numbers, or a new one."""
@@ -302,7 +302,7 @@ class Interventions:
             self._idle.pop().close()
 
 
-class Settled(NamedTuple):
+class ResolvedEvidence(NamedTuple):
     """Evidence of all kinds as one case that a backend answers: what every query starts from."""
 
     intervened: Intervened  # a reference keeps its backend open

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import backends
 from ..backends import make as auto
 from ..backends.base import Backend
-from ..backends.make import make, make_conditioned
+from ..backends.make import make
 from ..backends.wrappers.slices import Start
-from ..errors import ArgumentError, JtgpuError, PlanError, format_bytes
+from ..errors import ArgumentError, PlanError
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
-from ..plans.conditioning import SplitModel, split_model
 from ..plans.plan import Cost, Plan
 from ..util import late_imports
 from ..util.arguments import described
-from .named_tree import NamedTree, named_tree, named_tree_of_slice
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -33,6 +32,45 @@ if TYPE_CHECKING:
     from ..plans.ordering.files import OrderResult
     from ..util.late_imports import JunctionTree
     from ..util.options import BackendName, TreeOptions
+
+
+class NamedTree(NamedTuple):
+    """Cliques by name, and the parent of each."""
+
+    cliques: tuple[tuple[str, ...], ...]
+    parent: tuple[int, ...]  # number of a clique, -1 for a root
+
+    @property
+    def separators(self) -> tuple[tuple[str, ...], ...]:
+        """The variables that each clique shares with its parent, in the order of the clique; empty for a root."""
+        shared = []
+        for clique, up in zip(self.cliques, self.parent, strict=True):
+            above = frozenset(self.cliques[up]) if up >= 0 else frozenset[str]()
+            shared.append(tuple(v for v in clique if v in above))
+        return tuple(shared)
+
+    def graph(self, model: DiscreteModel) -> networkx.Graph[tuple[str, ...]]:
+        """The tree as a graph: cliques are nodes, separators are edges."""
+        import networkx
+
+        graph: networkx.Graph[tuple[str, ...]] = networkx.Graph(name=model.name)
+        for number, clique in enumerate(self.cliques):
+            graph.add_node(clique, size=_size(model, clique), number=number)
+        for clique, up, separator in zip(self.cliques, self.parent, self.separators, strict=True):
+            if up >= 0:
+                graph.add_edge(self.cliques[up], clique, separator=separator, size=_size(model, separator))
+        return graph
+
+
+def named_tree(model: DiscreteModel, plan: Plan) -> NamedTree:
+    """The junction tree of a plan, the variables of a clique in the order of the model."""
+    cliques = tuple(tuple(model.variables[v] for v in sorted(clique)) for clique in plan.cliques)
+    return NamedTree(cliques, tuple(plan.clique_parent.tolist()))
+
+
+def _size(model: DiscreteModel, variables: Sequence[str]) -> int:
+    """Entries of a table over some variables."""
+    return math.prod(len(model.states(v)) for v in variables)
 
 
 @dataclass(frozen=True)
@@ -241,71 +279,6 @@ class NetworkPlan:
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)
-
-
-@dataclass(frozen=True)
-class SlicedPlan(NetworkPlan):
-    """A plan that runs once for each configuration of some variables (`jtgpu.plans.conditioning`).
-
-    ``plan`` is the plan of one run, and ``cost()`` its cost.
-    """
-
-    def describe(self) -> str:
-        """Describe the plan of one slice and the number of slices."""
-        cards = ", ".join(f"{v} ({len(self.model.states(v))})" for v in self.slices)
-        total = self.n_slices * self.cost().flops
-        head = self.model.name or type(self.model).__name__
-        return (
-            f"{head}: {len(self.model)} variables, cut into {self.n_slices:,} slices by {cards}: {total:,} operations "
-            f"in all, {format_bytes(self.cost().bytes)} at a time\n"
-            f"one slice, with these variables split: {super().describe().partition(': ')[2]}"
-        )
-
-    @property
-    def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) bounds of each variable's cells in an array of all posteriors."""
-        return np.concatenate([[0], np.cumsum(self.model.cardinality)]).astype(np.int64)
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """Names of the variables of a slice, first eliminated first."""
-        split = self._split()
-        order = split.origin[self.plan.elimination_order].tolist()
-        return tuple(self.model.variables[v] for v in order if not split.observed[v])
-
-    @cached_property
-    def _tree(self) -> NamedTree:
-        return named_tree_of_slice(self.model, self.plan, self._split())
-
-    def _split(self) -> SplitModel:
-        return split_model(self.model, [self.model.index(v) for v in self.slices])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Not supported: the file format has no slices."""
-        raise PlanError("a sliced plan cannot be saved; save the variables in .slices and plan again")
-
-    def check(self) -> None:
-        """Raise `PlanError` if the plan of a slice violates an invariant."""
-        self.plan.check()
-
-    @property
-    def whole(self) -> Plan:
-        """Not available; raises `JtgpuError`."""
-        raise JtgpuError(
-            "this query needs the whole tree; a plan of slices answers posteriors, ln P(evidence) and what is derived "
-            "from them"
-        )
-
-    def prepare(
-        self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
-    ) -> Backend:  # fmt: skip
-        """Create a backend that sums over the slices."""
-        # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the
-        #     slices run in this process, one after another, or in parallel on `devices`.
-        return make_conditioned(
-            backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
-        )
 
 
 def _check_fits(plan: Plan, model: DiscreteModel) -> None:

@@ -1,25 +1,139 @@
-"""`make_plan`: what ``net.plan()`` runs, and which keywords it takes."""
+"""`make_plan`, which ``net.plan()`` calls, its keywords, and `SlicedPlan`, a plan by cutset conditioning."""
 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from .. import backends
-from ..backends.make import OPTIONS, TREE_OPTIONS
-from ..errors import ArgumentError, closest
+from ..backends.base import Backend
+from ..backends.make import OPTIONS, TREE_OPTIONS, make_conditioned
+from ..backends.wrappers.slices import Start
+from ..errors import ArgumentError, JtgpuError, PlanError, closest, format_bytes
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
-from ..plans.conditioning import plan_with_cutset
+from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
+from ..plans.plan import Plan
 from ..util.arguments import described, several
 from ..util.options import OnProblem
 from ..util.system import free_memory, parse_bytes
-from .network_plan import NetworkPlan, SlicedPlan
+from .network_plan import NamedTree, NetworkPlan
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..util.options import BackendName, Devices, Lowering, Order
+
+@dataclass(frozen=True)
+class SlicedPlan(NetworkPlan):
+    """A plan that runs once for each configuration of some variables (`jtgpu.plans.conditioning`).
+
+    ``plan`` is the plan of one run, and ``cost()`` its cost.
+    """
+
+    def describe(self) -> str:
+        """Describe the plan of one slice and the number of slices."""
+        cards = ", ".join(f"{v} ({len(self.model.states(v))})" for v in self.slices)
+        total = self.n_slices * self.cost().flops
+        head = self.model.name or type(self.model).__name__
+        return (
+            f"{head}: {len(self.model)} variables, cut into {self.n_slices:,} slices by {cards}: {total:,} operations "
+            f"in all, {format_bytes(self.cost().bytes)} at a time\n"
+            f"one slice, with these variables split: {super().describe().partition(': ')[2]}"
+        )
+
+    @property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) bounds of each variable's cells in an array of all posteriors."""
+        return np.concatenate([[0], np.cumsum(self.model.cardinality)]).astype(np.int64)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Names of the variables of a slice, first eliminated first."""
+        split = self._split()
+        order = split.origin[self.plan.elimination_order].tolist()
+        return tuple(self.model.variables[v] for v in order if not split.observed[v])
+
+    @cached_property
+    def _tree(self) -> NamedTree:
+        return named_tree_of_slice(self.model, self.plan, self._split())
+
+    def _split(self) -> SplitModel:
+        return split_model(self.model, [self.model.index(v) for v in self.slices])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Not supported: the file format has no slices."""
+        raise PlanError("a sliced plan cannot be saved; save the variables in .slices and plan again")
+
+    def check(self) -> None:
+        """Raise `PlanError` if the plan of a slice violates an invariant."""
+        self.plan.check()
+
+    @property
+    def whole(self) -> Plan:
+        """Not available; raises `JtgpuError`."""
+        raise JtgpuError(
+            "this query needs the whole tree; a plan of slices answers posteriors, ln P(evidence) and what is derived "
+            "from them"
+        )
+
+    def prepare(
+        self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
+        executor: Start | None = None, **options: Any,
+    ) -> Backend:  # fmt: skip
+        """Create a backend that sums over the slices."""
+        # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the
+        #     slices run in this process, one after another, or in parallel on `devices`.
+        return make_conditioned(
+            backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
+        )
+
+
+def named_tree_of_slice(model: DiscreteModel, plan: Plan, split: SplitModel) -> NamedTree:
+    """The junction tree of the plan of a slice, without the variables whose states are fixed.
+
+    A clique that is part of a neighbour once these are left out is merged with it.
+    """
+    members = [
+        frozenset(v for v in split.origin[list(clique)].tolist() if not split.observed[v]) for clique in plan.cliques
+    ]
+    parent = _absorb(members, plan.clique_parent.tolist())
+    left = [c for c in parent if members[c]]
+    number = {c: i for i, c in enumerate(left)}
+    cliques = tuple(tuple(model.variables[v] for v in sorted(members[c])) for c in left)
+    return NamedTree(cliques, tuple(number.get(parent[c], -1) for c in left))
+
+
+def _absorb(members: Sequence[frozenset[int]], parents: Sequence[int]) -> dict[int, int]:
+    """Merge each clique that is part of a neighbour with it; the parent of each clique that remains.
+
+    A neighbour's variables include the separator, so the result is a junction tree, too.
+    """
+    parent = dict(enumerate(parents))
+    changed = True
+    while changed:
+        changed = False
+        for c in list(parent):
+            up = parent.get(c, -1)
+            if up < 0 or not (members[c] <= members[up] or members[up] <= members[c]):
+                continue
+            gone, into = (c, up) if members[c] <= members[up] else (up, c)
+            if gone == up:
+                parent[into] = parent[up]
+            del parent[gone]
+            for child, above in parent.items():
+                if above == gone:
+                    parent[child] = into
+            changed = True
+    return parent
+
 
 # Keywords of `jtgpu.JunctionTree.predict_proba`.
 
@@ -87,10 +201,10 @@ def make_plan(  # noqa: PLR0913
     if isinstance(slices, str) and slices != "auto" and slices in model.variables:
         slices = [slices]
     if not isinstance(slices, str):
-        found = several(slices)
-        if found is None:
+        names = several(slices)
+        if names is None:
             raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
-        slices = found
+        slices = names
     elif slices not in ("", "auto"):
         raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
     if not slices:

@@ -12,7 +12,7 @@ from ..util.arguments import check_keywords
 from ..util.missing import is_missing
 from ..util.text_table import counted
 from .compiled import CompiledModel
-from .evidence import Findings, More, one_case, read_known
+from .evidence import EvidenceOptions, Findings, one_case, read_known
 from .interventions import Intervened, fit_case
 from .queries.joint import joint
 from .queries.posteriors import check_single, targets_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..backends.base import Session as BackendSession
 
 
-@check_keywords({"Unpack[More]": More.__annotations__})
+@check_keywords({"Unpack[EvidenceOptions]": EvidenceOptions.__annotations__})
 class Session:
     """A sequence of queries with changing evidence; created by ``tree.session()``.
 
@@ -52,7 +52,7 @@ class Session:
     0.2
     """
 
-    def __init__(self, compiled: CompiledModel, evidence: Findings | None = None, **more: Unpack[More]):
+    def __init__(self, compiled: CompiledModel, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]):
         compiled.intervened()  # raises if it is closed
         self._compiled = compiled
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
@@ -78,7 +78,7 @@ class Session:
         """All current evidence as keyword arguments of a query: ``tree.mpe(**session.known)``; a copy."""
         return {kind: dict(given) for kind, given in self._known.items()}
 
-    def set(self, evidence: Findings | None = None, **more: Unpack[More]) -> None:
+    def set(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> None:
         """Replace all evidence.
 
         Parameters
@@ -174,7 +174,7 @@ class Session:
 
     def joint(self, variables: Iterable[str | int]) -> Joint:
         """Compute P(variables | evidence); see `jtgpu.JunctionTree.joint`. Later queries do not reuse its work."""
-        return joint(self._compiled, variables, self._compiled.settle(**self.known))
+        return joint(self._compiled, variables, self._compiled.resolve(**self.known))
 
     def _run(self, targets: list[int] | None) -> Result:
         compiled = self._compiled

@@ -11,7 +11,8 @@ from ..errors import ImpossibleEvidence
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice
 from .compiled import CompiledModel
-from .evidence import Cases, Findings, Known, More, read_findings, read_known, read_known_cases
+from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
+from .evidence_table import read_known_cases
 from .planning import FrameOptions
 from .queries.counts import expected_counts, sensitivity
 from .queries.gradients import EvidenceFunction
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Frame")
 
 
-@check_keywords({"Unpack[More]": More.__annotations__, "Unpack[FrameOptions]": FrameOptions.__annotations__})
+@check_keywords({
+    "Unpack[EvidenceOptions]": EvidenceOptions.__annotations__, "Unpack[FrameOptions]": FrameOptions.__annotations__,
+})  # fmt: skip
 class JunctionTree(CompiledModel):
     """A compiled model, ready for queries; created by ``net.compile()`` or ``plan.compile()``.
 
@@ -141,14 +144,14 @@ class JunctionTree(CompiledModel):
         wanted = targets_of(self._model, targets)
         if soft is not None or do is not None:
             known = read_known(self._model, evidence, likelihood, soft, do)
-            return posteriors(self, self.settled(known), wanted, known)
-        case = read_findings(self._model, evidence, likelihood)
+            return posteriors(self, self.resolved(known), wanted, known)
+        case = read_findings(self._model, evidence, likelihood)  # the common case, an eighth faster than by `resolved`
         result = self.answer(self._open().run, case, wanted)
         ptr = self._plan.posterior_ptr
-        return Posteriors(self._model, result.posterior, ptr, result.log_evidence, wanted, Known(case))
+        return Posteriors(self._model, result.posterior, ptr, result.log_evidence, wanted, CaseEvidence(case))
 
     def posterior(
-        self, variable: str | int, evidence: Findings | None = None, **more: Unpack[More]
+        self, variable: str | int, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]
     ) -> Posterior:
         """Compute the posterior of one variable.
 
@@ -168,7 +171,7 @@ class JunctionTree(CompiledModel):
         probabilities.flags.writeable = False
         return Posterior(model.variables[v], model.states(v), probabilities)
 
-    def log_evidence(self, evidence: Findings | None = None, **more: Unpack[More]) -> float:
+    def log_evidence(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> float:
         """Compute ln P(evidence).
 
         Parameters
@@ -233,11 +236,11 @@ class JunctionTree(CompiledModel):
         choice("on_impossible", on_impossible, ("error", "flag"))
         wanted = targets_of(self._model, targets)
         if soft is None and do is None and is_on_device(cases) and self.intervened().backend.device_number is not None:
-            found = posteriors_on_device(self, cases, likelihood, wanted).to_host()
-            if on_impossible == "error" and found.impossible.any():
-                row = int(np.argmax(found.impossible))
+            answer = posteriors_on_device(self, cases, likelihood, wanted).to_host()
+            if on_impossible == "error" and answer.impossible.any():
+                row = int(np.argmax(answer.impossible))
                 raise ImpossibleEvidence(f"row {row}: this case has probability 0")
-            return found
+            return answer
         known = read_known_cases(self._model, cases, likelihood, soft, do)
         return posteriors_batch(self, known, wanted, on_impossible)
 
@@ -268,7 +271,7 @@ class JunctionTree(CompiledModel):
         """
         return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets))
 
-    def log_likelihood(self, cases: Cases, **more: Unpack[More]) -> NDArray[np.float64]:
+    def log_likelihood(self, cases: Cases, **more: Unpack[EvidenceOptions]) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.
 
         The sum of the result is the log-likelihood of a table of independent cases.
@@ -380,7 +383,7 @@ class JunctionTree(CompiledModel):
             self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more
         )
 
-    def session(self, evidence: Findings | None = None, **more: Unpack[More]) -> Session:
+    def session(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> Session:
         """Start a session: a sequence of queries in which the evidence changes step by step.
 
         A session recomputes only what depends on the changed evidence.
@@ -400,7 +403,7 @@ class JunctionTree(CompiledModel):
 
     def joint(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
-        max_table: int | None = None, **more: Unpack[More],
+        max_table: int | None = None, **more: Unpack[EvidenceOptions],
     ) -> Joint:  # fmt: skip
         """Compute the joint posterior P(variables | evidence) of any set of variables.
 
@@ -426,11 +429,11 @@ class JunctionTree(CompiledModel):
         TableTooLarge
             If a table is too large; raised before memory is allocated.
         """
-        return joint(self, variables, self.settle(evidence, **more), how, max_table)
+        return joint(self, variables, self.resolve(evidence, **more), how, max_table)
 
     def joint_cost(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
-        **more: Unpack[More],
+        **more: Unpack[EvidenceOptions],
     ) -> JointCost:  # fmt: skip
         """Estimate the cost of `joint` without computing it.
 
@@ -439,11 +442,11 @@ class JunctionTree(CompiledModel):
         variables, evidence, how, likelihood, soft, do
             See `joint`.
         """
-        return joint_cost(self, variables, self.settle(evidence, **more), how)
+        return joint_cost(self, variables, self.resolve(evidence, **more), how)
 
     def conditional(
         self, variables: str | int | Iterable[str | int], given: Iterable[str | int],
-        evidence: Findings | None = None, **more: Unpack[More],
+        evidence: Findings | None = None, **more: Unpack[EvidenceOptions],
     ) -> Conditional:  # fmt: skip
         """Compute the conditional table P(variables | given, evidence).
 
@@ -461,7 +464,7 @@ class JunctionTree(CompiledModel):
             The row of a configuration of `given` that has probability zero contains zeros, and ``.possible`` is False
             there.
         """
-        return conditional(self, variables, given, self.settle(evidence, **more))
+        return conditional(self, variables, given, self.resolve(evidence, **more))
 
     def conflict(
         self, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
@@ -479,7 +482,10 @@ class JunctionTree(CompiledModel):
         return conflict(self, read_known(self._model, evidence, likelihood, None, do))
 
     def entropy(
-        self, variables: str | int | Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
+        self,
+        variables: str | int | Iterable[str | int],
+        evidence: Findings | None = None,
+        **more: Unpack[EvidenceOptions],
     ) -> float:
         """Compute the entropy of the posterior of a variable, or of the joint posterior of several.
 
@@ -494,11 +500,11 @@ class JunctionTree(CompiledModel):
         float
             In nats; divide by ``math.log(2)`` for bits.
         """
-        return entropy(self, variables, self.settle(evidence, **more))
+        return entropy(self, variables, self.resolve(evidence, **more))
 
     def mutual_information(
         self, target: str | int, others: Iterable[str | int] | None = None, evidence: Findings | None = None,
-        **more: Unpack[More],
+        **more: Unpack[EvidenceOptions],
     ) -> Scores:  # fmt: skip
         """Compute I(target; X | evidence) for other variables X.
 
@@ -517,11 +523,11 @@ class JunctionTree(CompiledModel):
         dict of str to float
             Mutual information in nats by variable name, largest first.
         """
-        return mutual_information(self, target, others, self.settle(evidence, **more))
+        return mutual_information(self, target, others, self.resolve(evidence, **more))
 
     def value_of_information(
         self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None,
-        **more: Unpack[More],
+        **more: Unpack[EvidenceOptions],
     ) -> Ranking[Observation]:  # fmt: skip
         """Rank variables by the expected information that observing them gives about a target.
 
@@ -539,7 +545,7 @@ class JunctionTree(CompiledModel):
             For each candidate, the expected entropy of the target after the observation, and the expected probability
             of the target's most probable state; best first.
         """
-        return value_of_information(self, target, candidates, self.settle(evidence, **more))
+        return value_of_information(self, target, candidates, self.resolve(evidence, **more))
 
     def evidence_importance(
         self, target: str | int, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
@@ -559,7 +565,7 @@ class JunctionTree(CompiledModel):
         """
         return evidence_importance(self, target, read_known(self._model, evidence, likelihood, None, do))
 
-    def mpe(self, evidence: Findings | None = None, *, k: int = 1, **more: Unpack[More]) -> Explanation:
+    def mpe(self, evidence: Findings | None = None, *, k: int = 1, **more: Unpack[EvidenceOptions]) -> Explanation:
         """Find the most probable explanation: the most probable configuration of all variables given the evidence.
 
         Parameters
@@ -580,7 +586,7 @@ class JunctionTree(CompiledModel):
         TableTooLarge
             If k configurations would not fit into the free memory, or take more than a minute; raised beforehand.
         """
-        return mpe(self, self.settle(evidence, **more), k)
+        return mpe(self, self.resolve(evidence, **more), k)
 
     def mpe_batch(
         self, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
@@ -601,7 +607,7 @@ class JunctionTree(CompiledModel):
 
     def map(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
-        memory_limit: int | float | str | None = None, max_table: int | None = None, **more: Unpack[More],
+        memory_limit: int | float | str | None = None, max_table: int | None = None, **more: Unpack[EvidenceOptions],
     ) -> Explanation:  # fmt: skip
         """Find the most probable configuration of some variables, with all others summed out (marginal MAP).
 
@@ -628,10 +634,10 @@ class JunctionTree(CompiledModel):
         TableTooLarge
             If a limit is exceeded; raised before memory is allocated.
         """
-        return marginal_map(self, variables, self.settle(evidence, **more), k, memory_limit, max_table)
+        return marginal_map(self, variables, self.resolve(evidence, **more), k, memory_limit, max_table)
 
     def map_cost(
-        self, variables: Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
+        self, variables: Iterable[str | int], evidence: Findings | None = None, **more: Unpack[EvidenceOptions]
     ) -> MapCost:
         """Compute the cost of `map` without running it.
 
@@ -640,10 +646,10 @@ class JunctionTree(CompiledModel):
         variables, evidence, likelihood, soft, do
             See `map`.
         """
-        return map_cost(self, variables, self.settle(evidence, **more))
+        return map_cost(self, variables, self.resolve(evidence, **more))
 
     def sample(
-        self, n: int, evidence: Findings | None = None, *, seed: Any = None, **more: Unpack[More]
+        self, n: int, evidence: Findings | None = None, *, seed: Any = None, **more: Unpack[EvidenceOptions]
     ) -> Samples:
         """Draw n exact samples from P(all variables | evidence).
 
@@ -663,7 +669,7 @@ class JunctionTree(CompiledModel):
             A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32, and
             ``.to_frame()`` makes a data frame of names.
         """
-        return sample(self, self.settle(evidence, **more), n, seed)
+        return sample(self, self.resolve(evidence, **more), n, seed)
 
     def impute(
         self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None,
@@ -768,7 +774,7 @@ class JunctionTree(CompiledModel):
         return JunctionTree(self._plan.with_model(model), backend, replan=self._replan, **more, **self._options)
 
     def sensitivity(
-        self, target: tuple[str | int, str | int], evidence: Findings | None = None, **more: Unpack[More]
+        self, target: tuple[str | int, str | int], evidence: Findings | None = None, **more: Unpack[EvidenceOptions]
     ) -> Sensitivity:
         """Compute the sensitivity of P(target | evidence) to every parameter of every CPT.
 
@@ -784,7 +790,7 @@ class JunctionTree(CompiledModel):
             A mapping from variable to derivatives in the shape of its CPT; ``.top(n)`` and ``.tornado(n)`` list the
             most influential parameters.
         """
-        return sensitivity(self, target, self.settle(evidence, **more))
+        return sensitivity(self, target, self.resolve(evidence, **more))
 
     def ask(self, question: str) -> Any:
         """Answer a question given as text, such as ``"P(lung | xray=yes)"`` or ``"MI(lung)"``.

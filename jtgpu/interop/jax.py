@@ -82,8 +82,8 @@ def posteriors(
         return function.posteriors(wanted, *given)
 
     shapes = [(len(model.states(v)),) for v in wanted]
-    found = _differentiable(function, values, gradient, shapes)(*_inputs(function, cpts, likelihood))
-    return dict(zip(wanted, found, strict=True))
+    result = _differentiable(function, values, gradient, shapes)(*_inputs(function, cpts, likelihood))
+    return dict(zip(wanted, result, strict=True))
 
 
 def _jax() -> Any:
@@ -118,8 +118,8 @@ def _differentiable(
         return [np.asarray(x, dtype) for x in values(*host((cpts, likelihood)))]
 
     def differentiate(weights: Any, cpts: Any, likelihood: Any) -> Any:
-        found = gradient(host(weights), *host((cpts, likelihood)))
-        pairs = ((cpts, found.cpts), (likelihood, found.likelihood))
+        gradients = gradient(host(weights), *host((cpts, likelihood)))
+        pairs = ((cpts, gradients.cpts), (likelihood, gradients.likelihood))
         return tuple({v: np.asarray(own[v], x.dtype) for v, x in given.items()} for given, own in pairs)
 
     @jax.custom_vjp  # type: ignore[untyped-decorator,unused-ignore]

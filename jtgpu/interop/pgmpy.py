@@ -51,12 +51,12 @@ def read_pgmpy(model: Any) -> PgmpyModel:
 
 
 def _strings(names: Any) -> dict[str, Hashable]:
-    found: dict[str, Hashable] = {}
+    strings: dict[str, Hashable] = {}
     for name in names:
-        if str(name) in found:
+        if str(name) in strings:
             raise NetworkError(f"two nodes have the name {str(name)!r}")
-        found[str(name)] = name
-    return found
+        strings[str(name)] = name
+    return strings
 
 
 def _directed(model: Any) -> PgmpyModel:

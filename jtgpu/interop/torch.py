@@ -114,10 +114,10 @@ def _inputs(torch: Any, function: Any, cpts: Any, likelihood: Any) -> tuple[list
 
 def _given(names: list[tuple[str, str]], tensors: Iterable[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """CPTs and likelihoods as arrays that share the memory of their tensors."""
-    found: dict[str, dict[str, Any]] = {"cpt": {}, "likelihood": {}}
+    entries: dict[str, dict[str, Any]] = {"cpt": {}, "likelihood": {}}
     for (kind, v), tensor in zip(names, tensors, strict=True):
-        found[kind][v] = np.from_dlpack(tensor.detach())
-    return found["cpt"], found["likelihood"]
+        entries[kind][v] = np.from_dlpack(tensor.detach())
+    return entries["cpt"], entries["likelihood"]
 
 
 @cache
@@ -133,8 +133,8 @@ def _functions() -> tuple[Any, Any]:
             ctx.function, ctx.names, ctx.targets = function, names, targets
             ctx.save_for_backward(*tensors)
             given = _given(names, tensors)
-            found = [function.log_evidence(*given)] if targets is None else function.posteriors(targets, *given)
-            return tuple(torch.from_dlpack(np.ascontiguousarray(x)) for x in found)
+            answers = [function.log_evidence(*given)] if targets is None else function.posteriors(targets, *given)
+            return tuple(torch.from_dlpack(np.ascontiguousarray(x)) for x in answers)
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
@@ -142,8 +142,9 @@ def _functions() -> tuple[Any, Any]:
             cotangents = tuple(
                 g if g is not None else torch.zeros(0, dtype=torch.float64) for g in cotangents
             )
-            found = Gradient.apply(ctx.function, ctx.names, ctx.targets, needed, len(tensors), *tensors, *cotangents)
-            return (None, None, None, *(g if n else None for g, n in zip(found, needed, strict=True)))
+            arguments = ctx.function, ctx.names, ctx.targets, needed, len(tensors)
+            gradients = Gradient.apply(*arguments, *tensors, *cotangents)
+            return (None, None, None, *(g if n else None for g, n in zip(gradients, needed, strict=True)))
 
     class Gradient(torch.autograd.Function):  # type: ignore[misc,name-defined,unused-ignore]
         """The gradient, a function of its own so that its derivative can be refused by name."""
@@ -154,11 +155,11 @@ def _functions() -> tuple[Any, Any]:
             variables = [v for (kind, v), is_needed in zip(names, needed, strict=True) if kind == "cpt" and is_needed]
             weights = [np.from_dlpack(t.detach().contiguous()) for t in tensors[n:]]
             if targets is None:
-                found = function.gradient(weights[0], *given, variables=variables)
+                gradient = function.gradient(weights[0], *given, variables=variables)
             else:
                 each = {v: w for v, w in zip(targets, weights, strict=True) if w.size}
-                found = function.posterior_gradient(each, *given, variables=variables)
-            by = {"cpt": found.cpts, "likelihood": found.likelihood}
+                gradient = function.posterior_gradient(each, *given, variables=variables)
+            by = {"cpt": gradient.cpts, "likelihood": gradient.likelihood}
             empty = torch.zeros(0, dtype=torch.float64)
             return tuple(torch.from_dlpack(by[kind][v]) if v in by[kind] else empty.clone() for kind, v in names)
 

@@ -90,22 +90,22 @@ def known_states(model: DiscreteModel, evidence: Mapping[Any, Any] | None) -> Kn
     # raises EvidenceError: If `evidence` is not a mapping, a collection is empty, or a variable is given twice.
     if evidence is not None and not isinstance(evidence, Mapping):
         raise EvidenceError(f"evidence must be a mapping such as {{'xray': 'yes'}}, not a {type(evidence).__name__}")
-    found = KnownStates({}, set())
+    known = KnownStates({}, set())
     for variable, value in (evidence or {}).items():
         if is_missing(value):
             continue  # not observed
         v = model.index(variable)
-        if v in found.observed or v in found.uncertain:
+        if v in known.observed or v in known.uncertain:
             raise EvidenceError(f"evidence on {model.variables[v]!r} is given twice")
         several = isinstance(value, Iterable) and not isinstance(value, str)
         states = {model.state_index(v, s) for s in (value if several else (value,))}
         if not states:
             raise EvidenceError(f"evidence on {model.variables[v]!r} has no state")
         if len(states) == 1:
-            found.observed[v] = states.pop()
+            known.observed[v] = states.pop()
         else:
-            found.uncertain.add(v)
-    return found
+            known.uncertain.add(v)
+    return known
 
 
 def relevant_part(parents: Sequence[Sequence[int]], targets: Iterable[int], known: KnownStates) -> list[int]:
@@ -124,14 +124,14 @@ def relevant_part(parents: Sequence[Sequence[int]], targets: Iterable[int], know
             if p not in known.observed:
                 neighbours[v].append(p)
                 neighbours[p].append(v)
-    found = set(targets)
-    stack = list(found)
+    relevant = set(targets)
+    stack = list(relevant)
     while stack:
         for v in neighbours[stack.pop()]:
-            if v not in found:
-                found.add(v)
+            if v not in relevant:
+                relevant.add(v)
                 stack.append(v)
-    return sorted(found)
+    return sorted(relevant)
 
 
 # Rows of conditional probability tables: normalisation, checks, and read-only arrays.

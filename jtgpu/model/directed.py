@@ -43,14 +43,14 @@ def descendants(successors: Adjacency, sources: Iterable[int]) -> set[int]:
 
     With lists of parents in place of children: the sources and their ancestors.
     """
-    found = set(sources)
-    stack = list(found)
+    reached = set(sources)
+    stack = list(reached)
     while stack:
         for v in successors[stack.pop()]:
-            if v not in found:
-                found.add(v)
+            if v not in reached:
+                reached.add(v)
                 stack.append(v)
-    return found
+    return reached
 
 
 def reachable(parents: Adjacency, children: Adjacency, sources: Iterable[int], observed: AbstractSet[int]) -> set[int]:

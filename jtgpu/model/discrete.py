@@ -11,7 +11,6 @@ import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.text_table import abridged, display_width, format_table
 from .state_values import StateNumber, StateValues, listed
 
 if TYPE_CHECKING:
@@ -21,53 +20,6 @@ if TYPE_CHECKING:
 
     from ..util.late_imports import JunctionTree, NetworkPlan
     from ..util.options import BackendName, CompileOptions, Order, PlanOptions
-
-# Models as text: what ``print(net)`` shows.
-
-MAX_WIDTH = 32  # columns of text that a list takes
-
-
-def summary(
-    head: str, variables: Sequence[str], states: Sequence[Sequence[str]], parents: Sequence[Sequence[str]] | None
-) -> str:
-    """A line about the model and a table of its variables."""
-    # head: The first line
-    # variables, states, parents: Of each variable; ``parents=None`` leaves the column out
-    if not variables:
-        return head
-    columns: list[Sequence[str]] = [variables, _Lists(states)]
-    if parents is not None:
-        columns.append(_Lists(parents))
-    names = ["variable", "states", "parents"][: len(columns)]
-    return f"{head}\n{format_table(names, columns, fixed=1, width=None)}"
-
-
-class _Lists(Sequence[str]):
-    """A column of lists of words."""
-
-    def __init__(self, lists: Sequence[Sequence[str]]):
-        self._lists = lists
-
-    def __len__(self) -> int:
-        return len(self._lists)
-
-    def __getitem__(self, row: Any) -> Any:
-        return _joined(self._lists[row])
-
-
-def _joined(words: Sequence[str]) -> str:
-    """Words separated by commas; as many as fit."""
-    text = ", ".join(words)
-    if display_width(text) <= MAX_WIDTH:
-        return text
-    end = f", ... ({len(words)})"
-    shown = words[0]
-    for word in words[1:]:
-        if display_width(f"{shown}, {word}{end}") > MAX_WIDTH:
-            break
-        shown = f"{shown}, {word}"
-    return abridged(shown, MAX_WIDTH) + (end if len(words) > 1 else "")
-
 
 MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32  # of a table: NumPy's limit
 MAX_STATES = 1 << 22  # of all variables of a model; limits the memory that a short file or call can claim
@@ -143,12 +95,12 @@ class DiscreteModel:
             If the model has no such variable; the message suggests the closest names.
         """
         if isinstance(variable, str):
-            found = self._index.get(variable)
-            if found is None:
+            number = self._index.get(variable)
+            if number is None:
                 raise UnknownVariable(
                     f"there is no variable {shown(variable)}{closest(variable, self._variables)}"
                 )
-            return found
+            return number
         try:
             i = _as_int(variable)
         except TypeError:
@@ -196,21 +148,21 @@ class DiscreteModel:
             return StateNumber(labels.index(state))
         values = self.state_values(v)
         try:
-            found = values.find(state)
+            number = values.find(state)
         except TypeError:
             raise UnknownState(
                 f"a state of {self._variables[v]!r} must be given by name or number, got {shown(state)}"
             ) from None
-        if found is None:
+        if number is None:
             raise UnknownState(values.refusal(self._variables[v], state))
-        return StateNumber(found)
+        return StateNumber(number)
 
     def state_values(self, v: int) -> StateValues:
         """The states of a variable by the values that numbers, truth values and typed texts have."""
-        found = self._values.get(v)
-        if found is None:
-            found = self._values[v] = StateValues(self._states[v])
-        return found
+        cached = self._values.get(v)
+        if cached is None:
+            cached = self._values[v] = StateValues(self._states[v])
+        return cached
 
     def __len__(self) -> int:
         return len(self._variables)

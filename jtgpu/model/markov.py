@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import NetworkError
 from ..util.text_table import counted
 from .cpts import check_numbers, freeze
-from .discrete import MAX_AXES, DiscreteModel, Factor, summary
+from .discrete import MAX_AXES, DiscreteModel, Factor
+from .network_text import summary
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

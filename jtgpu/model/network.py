@@ -17,7 +17,8 @@ from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
 from .directed import DirectedModel
-from .discrete import Factor, summary
+from .discrete import Factor
+from .network_text import summary
 
 if TYPE_CHECKING:
     import networkx

@@ -1,6 +1,6 @@
-"""Structures as text: ``"smoke{yes|no}->lung->xray; smoke->bronc"``, the syntax of pyAgrum's ``fastBN``.
+"""Networks as text: the table that ``print(net)`` shows, and structures in the syntax of pyAgrum's ``fastBN``.
 
-Grammar::
+A structure is a line such as ``"smoke{yes|no}->lung->xray; smoke->bronc"``. Grammar::
 
     text       = statement {(";" | newline) statement}
     statement  = [node {("->" | "<-") node}]
@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import ParseError
+from ..util.text_table import abridged, display_width, format_table
 
 MAX_STATES = 1_000_000
 _SOURCE = "<network>"
@@ -67,10 +68,10 @@ def parse_network(text: str, default: Sequence[str]) -> NetworkText:
 
 def parse_states(text: str) -> tuple[str, ...]:
     """Parse the states of a variable: ``"[3]"``, ``"{yes|no}"`` and the other forms of a node's states."""
-    found = _TOKEN.fullmatch(text.strip())
-    if found is None or found.lastgroup != "states":
+    match = _TOKEN.fullmatch(text.strip())
+    if match is None or match.lastgroup != "states":
         _fail(text, 0, f"expected states such as '[3]' or '{{yes|no}}', found {text!r}")
-    return _states(text, text.index(found[0]), found[0])
+    return _states(text, text.index(match[0]), match[0])
 
 
 class _Parser:
@@ -115,18 +116,18 @@ class _Parser:
         tokens: list[_Token] = []
         at = 0
         while at < len(self.text):
-            found = _TOKEN.match(self.text, at)
-            if found is None or found.lastgroup is None:
+            match = _TOKEN.match(self.text, at)
+            if match is None or match.lastgroup is None:
                 c = self.text[at]
                 self._fail(at, _MISTAKES.get(c, f"found {c!r}, expected a name, '->', '<-' or ';'"))
-            kind, word = found.lastgroup, found[0]
+            kind, word = match.lastgroup, match[0]
             if kind == "name":
                 word = word.strip()
             elif kind == "quoted":
                 word = word[1:-1]
             if kind != "space" and word:
-                tokens.append(_Token(kind, word, at + len(found[0]) - len(found[0].lstrip())))
-            at = found.end()
+                tokens.append(_Token(kind, word, at + len(match[0]) - len(match[0].lstrip())))
+            at = match.end()
         before, newlines = "", list[_Token]()
         for is_newline, group in groupby(tokens, key=lambda t: t.text == "\n"):
             run = list(group)
@@ -273,3 +274,50 @@ def _fail(text: str, at: int, message: str) -> NoReturn:
     excerpt = shown[start : start + 100].replace("\t", " ")
     mark = " " * (column - 1 - start) + "^"
     raise ParseError(f"{message}\n    {excerpt}\n    {mark}", _SOURCE, line, column)
+
+
+# Models as text: what ``print(net)`` shows.
+
+MAX_WIDTH = 32  # columns of text that a list takes
+
+
+def summary(
+    head: str, variables: Sequence[str], states: Sequence[Sequence[str]], parents: Sequence[Sequence[str]] | None
+) -> str:
+    """A line about the model and a table of its variables."""
+    # head: The first line
+    # variables, states, parents: Of each variable; ``parents=None`` leaves the column out
+    if not variables:
+        return head
+    columns: list[Sequence[str]] = [variables, _Lists(states)]
+    if parents is not None:
+        columns.append(_Lists(parents))
+    names = ["variable", "states", "parents"][: len(columns)]
+    return f"{head}\n{format_table(names, columns, fixed=1, width=None)}"
+
+
+class _Lists(Sequence[str]):
+    """A column of lists of words."""
+
+    def __init__(self, lists: Sequence[Sequence[str]]):
+        self._lists = lists
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    def __getitem__(self, row: Any) -> Any:
+        return _joined(self._lists[row])
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Words separated by commas; as many as fit."""
+    text = ", ".join(words)
+    if display_width(text) <= MAX_WIDTH:
+        return text
+    end = f", ... ({len(words)})"
+    shown = words[0]
+    for word in words[1:]:
+        if display_width(f"{shown}, {word}{end}") > MAX_WIDTH:
+            break
+        shown = f"{shown}, {word}"
+    return abridged(shown, MAX_WIDTH) + (end if len(words) > 1 else "")

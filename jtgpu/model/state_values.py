@@ -56,14 +56,14 @@ class StateValues:
             return self._truth(bool(value))
         number = float(value) if isinstance(value, (float, np.floating)) else operator.index(value)
         if self.intervals is not None:
-            found = self.intervals.find(number) if abs(number) < MAX_EXACT or isinstance(number, float) else -1
+            state = self.intervals.find(number) if abs(number) < MAX_EXACT or isinstance(number, float) else -1
         elif self.numbers:
             # a large integer is compared as text: as a float it would be rounded
             large = isinstance(number, int) and abs(number) >= MAX_EXACT
-            found = self.names.get(str(number), -1) if large else self.numbers.get(number, -1)
+            state = self.names.get(str(number), -1) if large else self.numbers.get(number, -1)
         else:
-            found = int(number) if isinstance(number, int) or number.is_integer() else -1
-        return found if 0 <= found < len(self.labels) else None
+            state = int(number) if isinstance(number, int) or number.is_integer() else -1
+        return state if 0 <= state < len(self.labels) else None
 
     def by_integer(self) -> dict[str | int, int]:
         """The state that each integer means, as far as it means one."""
@@ -77,8 +77,8 @@ class StateValues:
         """Number of the state that a typed text or a cell means: a name, a number or a truth value."""
         for candidate in (text, text.strip()):
             if candidate in self.names:
-                found = self.names[candidate]
-                return None if found == SEVERAL else found
+                state = self.names[candidate]
+                return None if state == SEVERAL else state
         number = _numeral(text)
         if number is None:
             folded = text.strip().casefold()
@@ -90,10 +90,10 @@ class StateValues:
         return self.find(int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
     def _truth(self, value: bool) -> int | None:
-        found = [i for i, s in enumerate(self.labels) if s.casefold() == str(value).casefold()]
-        if not found:
-            found = [self.numbers.get(float(value), -1)]
-        return found[0] if len(found) == 1 and found[0] >= 0 else None
+        states = [i for i, s in enumerate(self.labels) if s.casefold() == str(value).casefold()]
+        if not states:
+            states = [self.numbers.get(float(value), -1)]
+        return states[0] if len(states) == 1 and states[0] >= 0 else None
 
     def refusal(self, variable: str, value: Any) -> str:
         """Why a number or a truth value means no state: for a message."""

@@ -29,7 +29,7 @@ def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> list
     for scope in scopes:
         for v in scope:
             around[v].update(scope)
-    return [tuple(sorted(found - {v})) for v, found in enumerate(around)]
+    return [tuple(sorted(neighbours - {v})) for v, neighbours in enumerate(around)]
 
 
 Clique = tuple[int, ...]

@@ -116,10 +116,10 @@ def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = 
         raise ArgumentError(f"together must be a list of lists of variables, not {described(together)}")
     sets = []
     for variables in groups:
-        found = several(variables)
-        if found is None:
+        names = several(variables)
+        if names is None:
             raise ArgumentError(f"together must be a list of lists of variables, but contains {described(variables)}")
-        sets.append(sorted({model.index(v) for v in found}))
+        sets.append(sorted({model.index(v) for v in names}))
     return interaction_graph(len(model), [*(f.scope for f in model.factors), *sets])
 
 

@@ -170,7 +170,7 @@ class Cost:
         Number of cliques; levels of the junction tree (its height + 1, the dependent steps of one sweep); variables
         of the clique with the most variables, minus one.
     entries, largest, smallest : int
-        Sum, largest and smallest of the clique tables' sizes; the sum is the usual measure of a junction tree.
+        Sum, largest and smallest of the clique tables' sizes; the sum is the common measure of a junction tree.
     separator_entries, largest_separator : int
         Sum and largest of the sizes of the separator tables.
     contractions, program_levels : int

@@ -233,7 +233,7 @@ def _report(line: str) -> None:
 
 
 class BuildError(Exception):
-    """What is missing, in one sentence."""
+    """The loops cannot be compiled ahead; the message says what is missing."""
 
 
 def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] = _report) -> Path:
@@ -258,16 +258,16 @@ def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] 
         names = entries()
         report(f"compiling {len(names)} loops for {level} on {cores()} cores")
         with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
-            found, shown = [], started
+            compiled, shown = [], started
             for entry in pool.map(compile_entry, names, [level] * len(names), [scratch] * len(names)):
-                found.append(entry)
+                compiled.append(entry)
                 if time.perf_counter() - shown > PAUSE:
                     shown = time.perf_counter()
-                    report(f"  {len(found)} of {len(names)} loops, {shown - started:.0f} s")
-        _check(found)
+                    report(f"  {len(compiled)} of {len(names)} loops, {shown - started:.0f} s")
+        _check(compiled)
         text = Path(scratch, "loops.c")
-        text.write_text(source(found, module, level, source_digest()), encoding="utf-8")
-        _link(text, [entry.object_file for entry in found], target)
+        text.write_text(source(compiled, module, level, source_digest()), encoding="utf-8")
+        _link(text, [entry.object_file for entry in compiled], target)
     seconds, size = time.perf_counter() - started, target.stat().st_size / 2**20
     report(f"built {target.name}: {len(names)} loops, {size:.1f} MiB, in {seconds:.0f} s")
     return target
@@ -313,10 +313,10 @@ def main(arguments: list[str]) -> int:
     """
     folder = Path(arguments[0]) if arguments else Path(__file__).parents[1]
     try:
-        if found := current():
-            print(f"{found.name} is up to date")
-            if found.parent.resolve() != folder.resolve():
-                shutil.copy2(found, folder)
+        if existing := current():
+            print(f"{existing.name} is up to date")
+            if existing.parent.resolve() != folder.resolve():
+                shutil.copy2(existing, folder)
         else:
             build(folder)
     except Exception as error:  # whatever Numba or the linker reports: the package works without

@@ -101,12 +101,12 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
     try:
         if isinstance(value, bool):
             raise TypeError
-        found = operator.index(value)  # a TypeError for NumPy's bools, too
+        integer = operator.index(value)  # a TypeError for NumPy's bools, too
     except TypeError:
         raise ArgumentError(f"{name} must be {expected}, not {described(value)}") from None
-    if (least is not None and found < least) or (most is not None and found > most):
-        raise ArgumentError(f"{name} must be {expected}, not {shown(found)}")
-    return found
+    if (least is not None and integer < least) or (most is not None and integer > most):
+        raise ArgumentError(f"{name} must be {expected}, not {shown(integer)}")
+    return integer
 
 
 def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
@@ -118,12 +118,13 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
         expected += f" of at least {least:g}"
     is_number = isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are registered as Real
     try:
-        found = float(value) if is_number else math.nan
+        converted = float(value) if is_number else math.nan
     except OverflowError:
-        found = math.inf
-    if math.isnan(found) or (above is not None and not found > above) or (least is not None and not found >= least):
+        converted = math.inf
+    too_small = (above is not None and not converted > above) or (least is not None and not converted >= least)
+    if math.isnan(converted) or too_small:
         raise ArgumentError(f"{name} must be {expected}, not {described(value)}")
-    return found
+    return converted
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
@@ -149,10 +150,10 @@ def several(value: Any) -> list[Any] | None:
 
 def names(name: str, value: Any) -> list[Any]:
     """The elements of an iterable of names; a name alone is one of them, None is none of them."""
-    found = [value] if isinstance(value, str) else [] if value is None else several(value)
-    if found is None or not all(isinstance(x, Hashable) for x in found):
+    listed = [value] if isinstance(value, str) else [] if value is None else several(value)
+    if listed is None or not all(isinstance(x, Hashable) for x in listed):
         raise ArgumentError(f"{name} must be a name or an iterable of names, not {described(value)}")
-    return found
+    return listed
 
 
 def mapping(name: str, value: Any) -> Mapping[Any, Any]:
@@ -171,10 +172,10 @@ def text(name: str, value: Any) -> str:
 
 def file_path(name: str, value: Any) -> str:
     """The path of a file: a string or an `os.PathLike` of a string."""
-    found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(found, str):
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str):
         raise ArgumentError(f"{name} must be a path, as a string or a pathlib.Path, not {described(value)}")
-    return found
+    return path
 
 
 def new_file_path(name: str, value: Any) -> str:
@@ -218,7 +219,7 @@ def having(name: str, value: Any, attribute: str, expected: str) -> None:
 
 @dataclass(frozen=True)
 class Option:
-    """What the command line, the checks of arguments and the OpenAPI description say about one option."""
+    """One option, as the command line, the checks of arguments and the OpenAPI description state it."""
 
     flags: str  # on the command line: "-n, --rows N", names and what stands for the value; "FILE" of an argument
     help: str

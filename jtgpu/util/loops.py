@@ -37,7 +37,7 @@ LEVELS = {"x86-64-v3": "_loops_v3"}  # processors that extension modules are bui
 
 
 def mode() -> str:
-    """What ``JTGPU_LOOPS`` says."""
+    """Mode of the loops: value of ``JTGPU_LOOPS``."""
     said = os.environ.get("JTGPU_LOOPS", "").strip().lower() or "auto"
     if said not in ("auto", "jit", "ahead"):
         raise JtgpuError(f"JTGPU_LOOPS is {said!r}; it must be auto, jit or ahead")
@@ -85,8 +85,8 @@ def _check_complete(name: str) -> None:
             file.seek(0)
             data = memoryview(file.read())
         if complete and len(data) - end >= CHECKSUM.size:
-            word, found = CHECKSUM.unpack(data[-CHECKSUM.size :])
-            complete = word != WORD or found == zlib.crc32(data[: -CHECKSUM.size])
+            word, checksum = CHECKSUM.unpack(data[-CHECKSUM.size :])
+            complete = word != WORD or checksum == zlib.crc32(data[: -CHECKSUM.size])
     except (OSError, OverflowError, MemoryError, struct.error):
         complete = False
     if not complete:
@@ -101,7 +101,7 @@ def add_checksum(path: Path) -> None:
 
 
 def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:
-    """What the extension calls with arguments that no signature of a function fits: Numba compiles it for them."""
+    """Compile a function for arguments that none of its signatures fits; the extension calls this."""
     undeclared.append(f"{name}{[_described(a) for a in arguments]}")
     if mode() == "ahead":
         raise JtgpuError(f"{name} was not built for these arguments: {[_described(a) for a in arguments]}")
@@ -146,10 +146,10 @@ class Loops:
         if chosen == "jit":
             return None
         module, reason = extension()
-        found = None if module is None else module.functions.get(f"{self._module}.{name}")
-        if found is None and chosen == "ahead":
+        function = None if module is None else module.functions.get(f"{self._module}.{name}")
+        if function is None and chosen == "ahead":
             raise JtgpuError(f"JTGPU_LOOPS=ahead, but {reason or f'{self._module}.{name} was not built'}")
-        return found
+        return function
 
     def address(self, name: str) -> int:
         """Address of a function for callers by the C convention; see `jtgpu.util.jit.address_of`.
@@ -158,12 +158,12 @@ class Loops:
         """
         if name not in self._addresses:
             if self._ahead(name) is not None:
-                found = int(extension()[0].addresses[f"{self._module}.{name}"])
+                value = int(extension()[0].addresses[f"{self._module}.{name}"])
             else:
                 from .jit import address_of  # imports Numba
 
-                found = address_of(getattr(importlib.import_module(self._module), name))
-            self._addresses[name] = found
+                value = address_of(getattr(importlib.import_module(self._module), name))
+            self._addresses[name] = value
         return self._addresses[name]
 
     def waits_for_compiler(self, name: str) -> str:

@@ -52,14 +52,14 @@ def compile_entry(name: str, cpu: str, folder: str) -> Entry:
     names = function.py_func.__globals__
     types = numba_types(signature, names)
     function.compile(types)
-    found = function.overloads[types]
+    overload = function.overloads[types]
     symbol = "jtgpu_" + name.replace(".", "_")
-    module = llvm.parse_assembly(ERROR_DETAILS.sub(r"\1\n  ret ptr null\n}\n", found.library.get_llvm_str()))
-    _keep(module, found.fndesc.llvm_func_name, symbol)
+    module = llvm.parse_assembly(ERROR_DETAILS.sub(r"\1\n  ret ptr null\n}\n", overload.library.get_llvm_str()))
+    _keep(module, overload.fndesc.llvm_func_name, symbol)
     path = Path(folder, f"{symbol}.o")
     path.write_bytes(_machine(cpu).emit_object(module))
     needs = tuple(f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm."))
-    return Entry(name, symbol, parse(signature, names), type_of(found.signature.return_type), str(path), needs)
+    return Entry(name, symbol, parse(signature, names), type_of(overload.signature.return_type), str(path), needs)
 
 
 def _keep(module: Any, function: str, symbol: str) -> None:

@@ -79,7 +79,7 @@ class MissingReport:
         return "; ".join(self.lines())
 
     def lines(self, n_left_out: int = 0, n_rows: int = 0) -> list[str]:
-        """What a report says; `n_left_out` of `n_rows` rows were left out for their missing cells."""
+        """The lines of a report; `n_left_out` of `n_rows` rows were left out for their missing cells."""
         lines = []
         if self.cells:
             n, listed = len(self.cells), ", ".join(f"{v} {k:,}" for v, k in [*self.cells.items()][:MAX_LISTED])

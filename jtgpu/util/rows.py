@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
+Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay
 OWN = 8 << 20  # least bytes of each thread: reading them takes a millisecond or two, starting a thread a tenth
@@ -24,7 +24,7 @@ THREADS = 16  # with 64 on 64 cores, most wait for the interpreter's lock
 
 
 @contextmanager
-def thread_map(nbytes: int) -> Iterator[Each]:
+def thread_map(nbytes: int) -> Iterator[Mapper]:
     """A function that maps over the pieces of a table of this size, on several threads if that is faster."""
     if nbytes < LARGE:
         yield map
@@ -47,35 +47,35 @@ def extremes(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
             low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
         return low, high
 
-    with thread_map(table.nbytes) as each:
-        low, high = zip(*each(look, range(0, n, PIECES * step)), strict=True)
+    with thread_map(table.nbytes) as mapper:
+        low, high = zip(*mapper(look, range(0, n, PIECES * step)), strict=True)
     return np.min(low, axis=0), np.max(high, axis=0)
 
 
 def take_rows(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     """``table[rows]``; fresh memory is slow to touch, so several threads copy large ones."""
-    found = np.empty((len(rows), *table.shape[1:]), table.dtype)
-    step = max(PIECES * PIECE // max(found.nbytes // max(len(rows), 1), 1), 1)
+    taken = np.empty((len(rows), *table.shape[1:]), table.dtype)
+    step = max(PIECES * PIECE // max(taken.nbytes // max(len(rows), 1), 1), 1)
 
     def copy(first: int) -> None:
         some = slice(first, first + step)
-        np.take(table, rows[some], axis=0, out=found[some], mode="clip")  # "raise" would copy twice
+        np.take(table, rows[some], axis=0, out=taken[some], mode="clip")  # "raise" would copy twice
 
-    with thread_map(found.nbytes) as each:
-        list(each(copy, range(0, len(rows), step)))
-    return found
+    with thread_map(taken.nbytes) as mapper:
+        list(mapper(copy, range(0, len(rows), step)))
+    return taken
 
 
 def take_columns(table: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[Any]:
     """``table[:, columns]``, C-contiguous, on several threads if it is large."""
-    found = np.empty((len(table), len(columns)), table.dtype)
+    taken = np.empty((len(table), len(columns)), table.dtype)
 
     def copy(row: int) -> None:
-        np.take(table[row], columns, out=found[row], mode="clip")
+        np.take(table[row], columns, out=taken[row], mode="clip")
 
-    with thread_map(found.nbytes) as each:
-        list(each(copy, range(len(table))))
-    return found
+    with thread_map(taken.nbytes) as mapper:
+        list(mapper(copy, range(len(table))))
+    return taken
 
 
 # Find equal rows of a table: 64-bit hashes first, then a comparison cell by cell. NumPy arrays only; multithreaded.
@@ -96,36 +96,36 @@ class EqualRows(NamedTuple):
     kind: NDArray[np.int64]  # (n,) kind of each row: it equals the row ``first[kind]``
 
 
-def find_equal_rows(*tables: NDArray[Any], worth: float = 0.0, each: Each | None = None) -> EqualRows | None:
+def find_equal_rows(*tables: NDArray[Any], min_saving: float = 0.0, mapper: Mapper | None = None) -> EqualRows | None:
     """Find the rows that are equal in all of some tables."""
     # *tables: (n, k) arrays: Integers or float64, C-contiguous or Fortran-contiguous (pass ``columns.T``). Floats are
     #     compared as numbers.
-    # worth: Least share of rows that must equal earlier ones for the result to be of use. A sample of about ``2 sqrt(n
-    #     / worth)`` rows is hashed first; the search ends if the sample suggests a smaller share. 0: no sample.
-    # each: Maps a function over pieces of work, such as ``pool.map``. Default: a few threads of its own for large
+    # min_saving: Least share of rows that must equal earlier ones for the result to be of use. A sample of about
+    #     ``2 sqrt(n / min_saving)`` rows is hashed first; the search ends if it suggests a smaller share. 0: no sample.
+    # mapper: Maps a function over pieces of work, such as ``pool.map``. Default: a few threads of its own for large
     #     tables.
-    # returns None if all rows differ, or if fewer than `worth` are equal to earlier ones.
+    # returns None if all rows differ, or if fewer than `min_saving` are equal to earlier ones.
     n = len(tables[0])
-    if n < 2 or worth >= 1.0:
+    if n < 2 or min_saving >= 1.0:
         return None
-    size = math.ceil(2.0 * math.sqrt(n / worth)) if worth else n
+    size = math.ceil(2.0 * math.sqrt(n / min_saving)) if min_saving else n
     if size < n:
         sample = _hashes([t[:: n // size] for t in tables], map)
-        if _expected_saving(len(sample), len(np.unique(sample)), n) < worth:
+        if _expected_saving(len(sample), len(np.unique(sample)), n) < min_saving:
             return None
     with thread_map(sum(t.nbytes for t in tables)) as own:
-        mapped = each or own
+        mapped = mapper or own
         equal_to = _equal_hash(_hashes(tables, mapped))
-        found = _numbered(equal_to)
-        if len(found.first) == n or n - len(found.first) < worth * n:
+        equal = _numbered(equal_to)
+        if len(equal.first) == n or n - len(equal.first) < min_saving * n:
             return None
         if _is_exact(tables):
-            return found
+            return equal
         wrong = _differing(tables, equal_to, mapped)
     if len(wrong):  # equal hashes of different rows: each of these rows becomes a kind of its own
         equal_to[wrong] = wrong
-        found = _numbered(equal_to)
-    return found
+        equal = _numbered(equal_to)
+    return equal
 
 
 def _is_exact(tables: Sequence[NDArray[Any]]) -> bool:
@@ -146,14 +146,14 @@ def _expected_saving(sample: int, different: int, n: int) -> float:
     return float(1.0 + kinds / n * math.expm1(-n / kinds))
 
 
-def _hashes(tables: Sequence[NDArray[Any]], each: Each) -> NDArray[np.uint64]:
+def _hashes(tables: Sequence[NDArray[Any]], mapper: Mapper) -> NDArray[np.uint64]:
     """A hash of each row, (n,); the same in every process."""
     n = len(tables[0])
-    found = np.full(n, SEED, np.uint64)
+    hashes = np.full(n, SEED, np.uint64)
 
     def add(start: int) -> None:
         for at in range(start, min(start + BLOCKS * BLOCK, n), BLOCK):
-            h = found[at : at + BLOCK]
+            h = hashes[at : at + BLOCK]
             for table in tables:
                 for word in _words(table[at : at + BLOCK]).T:
                     h ^= word
@@ -161,8 +161,8 @@ def _hashes(tables: Sequence[NDArray[Any]], each: Each) -> NDArray[np.uint64]:
                     h ^= h >> np.uint64(32)
                     h *= MULTIPLIER  # else words of small numbers that differ in single bytes would cancel out
 
-    list(each(add, range(0, n, BLOCKS * BLOCK)))
-    return found
+    list(mapper(add, range(0, n, BLOCKS * BLOCK)))
+    return hashes
 
 
 def _words(block: NDArray[Any]) -> NDArray[np.uint64]:
@@ -188,17 +188,17 @@ def _equal_hash(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
     n = len(hashes)
     bits = n.bit_length() + 1
-    taker, found = np.empty(1 << bits, np.int64), np.empty(n, np.int64)
+    taker, earliest = np.empty(1 << bits, np.int64), np.empty(n, np.int64)
     rows, left = np.arange(n), hashes
     while len(rows):
         place = (left >> np.uint64(64 - bits)).astype(np.int64)
         taker[place[::-1]] = rows[::-1]  # of several assignments to one place the last one stays
         first = taker[place]
         done = hashes[first] == hashes[rows]
-        found[rows[done]] = first[done]
+        earliest[rows[done]] = first[done]
         rows = rows[~done]
         left = left[~done] * MULTIPLIER
-    return found
+    return earliest
 
 
 def _numbered(equal_to: NDArray[np.int64]) -> EqualRows:
@@ -207,7 +207,7 @@ def _numbered(equal_to: NDArray[np.int64]) -> EqualRows:
     return EqualRows(np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[equal_to])
 
 
-def _differing(tables: Sequence[NDArray[Any]], equal_to: NDArray[np.int64], each: Each) -> NDArray[np.int64]:
+def _differing(tables: Sequence[NDArray[Any]], equal_to: NDArray[np.int64], mapper: Mapper) -> NDArray[np.int64]:
     """Rows that differ from those that they are said to equal."""
 
     def compare(start: int) -> NDArray[np.int64]:
@@ -222,4 +222,4 @@ def _differing(tables: Sequence[NDArray[Any]], equal_to: NDArray[np.int64], each
                     wrong |= table[:, j][to] != some[:, j]
         return np.flatnonzero(wrong) + start
 
-    return np.concatenate(list(each(compare, range(0, len(equal_to), BLOCK))))
+    return np.concatenate(list(mapper(compare, range(0, len(equal_to), BLOCK))))

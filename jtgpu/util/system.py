@@ -26,12 +26,12 @@ def parse_bytes(size: int | float | str, name: str = "a size") -> int:
     # name: Of the argument, for messages
     # raises ArgumentError: If `size` has another form, or is not positive.
     if isinstance(size, str):
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)\s*", size)
-        if not found or found[2].upper() not in _UNITS:
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)\s*", size)
+        if not match or match[2].upper() not in _UNITS:
             raise ArgumentError(f"{name} must be a size such as 8GiB, 500MB or a number of bytes, not {shown(size)}")
-        n = float(found[1]) * _UNITS[found[2].upper()]
+        n = float(match[1]) * _UNITS[match[2].upper()]
         if n < 1:
-            raise ArgumentError(f"{name} must be at least one byte, not {shown(found[0])}")
+            raise ArgumentError(f"{name} must be at least one byte, not {shown(match[0])}")
         return int(min(n, 2**62))
     return int(min(number(name, size, above=0), 2**62))
 

@@ -196,15 +196,15 @@ class Intervals:
         at = bisect.bisect_right(self._keys, (value, False)) - 1  # the last interval that begins at or below `value`
         if at < 0:
             return -1
-        found = self._sorted[at]
-        return found.state if value < found.high or (value == found.high and found.closes) else -1
+        interval = self._sorted[at]
+        return interval.state if value < interval.high or (value == interval.high and interval.closes) else -1
 
 
 def intervals_of(labels: Sequence[str]) -> Intervals | None:
     """The intervals that names of states denote; None unless there are two or more, all intervals, and disjoint."""
     if len(labels) < 2 or not all(label.lstrip()[:1] in ("[", "]", "(") for label in labels):
         return None
-    found = []
+    intervals = []
     for state, label in enumerate(labels):
         parts = _INTERVAL.fullmatch(label)
         if parts is None:
@@ -216,12 +216,12 @@ def intervals_of(labels: Sequence[str]) -> Intervals | None:
         opens, closes = parts[1] != "[", parts[4] == "]"
         if math.isnan(low) or math.isnan(high) or not (low < high or (low == high and closes and not opens)):
             return None
-        found.append(_Interval(low, opens, high, closes, state))
-    found.sort()
-    for a, b in itertools.pairwise(found):
+        intervals.append(_Interval(low, opens, high, closes, state))
+    intervals.sort()
+    for a, b in itertools.pairwise(intervals):
         if a.high > b.low or (a.high == b.low and a.closes and not b.opens):
             return None
-    return Intervals(found)
+    return Intervals(intervals)
 
 
 def interval_labels(cuts: Sequence[float]) -> tuple[str, ...]:

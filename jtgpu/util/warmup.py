@@ -16,7 +16,7 @@ from .system import cores
 
 
 class Warmup(NamedTuple):
-    """What `compile_loops` did."""
+    """The outcome of `compile_loops`."""
 
     place: str  # the extension module, or the folder of the cache
     reason: str  # why the extension module is not used; empty if it is

@@ -11,8 +11,8 @@ from jtgpu.errors import (
     UnknownState,
     UnknownVariable,
 )
-from jtgpu.model.findings import parse_finding, parse_findings
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.quick import parse_finding, parse_findings
 
 
 def odd_net() -> BayesianNetwork:

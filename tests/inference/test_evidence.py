@@ -155,7 +155,7 @@ def test_backends_of_interventions_are_cached_and_closed(monkeypatch: pytest.Mon
     tree.intervened((1,))
     tree.intervened((2,))  # the first one is evicted, and stays open while it is referenced
     backend = first.backend
-    held = tree.settle({"wet": "yes"}, do={"rain": "yes"})
+    held = tree.resolve({"wet": "yes"}, do={"rain": "yes"})
     assert held.backend is not backend
     backend.run(held.case)
     del first
@@ -193,8 +193,8 @@ def test_an_idle_backend_is_reloaded_for_the_next_intervention(
             evidence = {"BP": 0, "HR": 1}
             fresh = net.compile(backend, order="min-fill")
             same_bits(tree.posteriors(evidence, do=do), fresh.posteriors(evidence, do=do))
-            settled = tree.settle(evidence, do=do)
-            seen.add(id(settled.backend))
+            resolved = tree.resolve(evidence, do=do)
+            seen.add(id(resolved.backend))
     assert len(seen) <= 3  # two cached ones and an idle one
 
 

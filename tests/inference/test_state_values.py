@@ -13,7 +13,7 @@ import jtgpu
 from jtgpu.formats.evidence_files import parse_evidence
 from jtgpu.inference.queries.grammar import parse
 from jtgpu.inference.tree import JunctionTree
-from jtgpu.model.findings import parse_finding
+from jtgpu.model.quick import parse_finding
 from tests.cli.commands import run
 
 STATES = {

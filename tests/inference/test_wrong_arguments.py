@@ -35,7 +35,7 @@ SKIPPED = {*FRAMES, "close", "reload", "serve"}  # the arguments of servers are 
 
 
 def arguments(method: Callable[..., Any]) -> Iterator[str]:
-    """Names of the arguments of a method; those of ``**more: Unpack[More]`` too."""
+    """Names of the arguments of a method; those of ``**more: Unpack[EvidenceOptions]`` too."""
     for name, parameter in inspect.signature(method).parameters.items():
         if name == "self":
             continue

@@ -18,7 +18,7 @@ from jtgpu.backends.wrappers.devices import MultiDevice
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
-from jtgpu.inference.network_plan import SlicedPlan
+from jtgpu.inference.planning import SlicedPlan
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans import compiler
 from tests.on_gpu.conftest import ROOT

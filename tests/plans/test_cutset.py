@@ -19,7 +19,7 @@ from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers.devices import DevicePool
 from jtgpu.backends.wrappers.slices import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.formats import bundled
-from jtgpu.inference.network_plan import SlicedPlan
+from jtgpu.inference.planning import SlicedPlan
 from jtgpu.plans import compiler
 from jtgpu.util.options import BackendName
 from tests.support import oracle, random_nets

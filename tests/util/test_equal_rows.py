@@ -32,7 +32,7 @@ def test_rows_of_integers(dtype: Any, width: int, by_columns: bool) -> None:
     table = kinds[rng.integers(0, 200, 3000)]
     given = np.ascontiguousarray(table.T).T if by_columns else table
     hold(find_equal_rows(given), table)
-    hold(find_equal_rows(given, worth=0.05), table)
+    hold(find_equal_rows(given, min_saving=0.05), table)
 
 
 def test_rows_of_integers_and_weights() -> None:
@@ -68,7 +68,7 @@ def test_threads_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
     expected = find_equal_rows(table)
     monkeypatch.setattr(equal_rows, "BLOCK", 100)
     with ThreadPoolExecutor(3) as pool:
-        found = find_equal_rows(table, each=pool.map)
+        found = find_equal_rows(table, mapper=pool.map)
     assert expected is not None
     assert found is not None
     for a, b in zip(found, expected, strict=True):
@@ -86,10 +86,10 @@ def test_a_search_that_cannot_pay_ends_early(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(equal_rows, "_hashes", counting)
     rng = np.random.default_rng(3)
     different = rng.integers(0, 100, (100_000, 9)).astype(np.int8)
-    assert find_equal_rows(different, worth=0.05) is None
+    assert find_equal_rows(different, min_saving=0.05) is None
     assert sum(hashed) < 5000
-    assert find_equal_rows(different[rng.integers(0, 10, 100_000)], worth=1.0) is None  # never worth it
+    assert find_equal_rows(different[rng.integers(0, 10, 100_000)], min_saving=1.0) is None  # never worth it
     few = different.copy()
     few[:10] = few[10:20]
-    assert find_equal_rows(few, worth=0.05) is None
+    assert find_equal_rows(few, min_saving=0.05) is None
     hold(find_equal_rows(few), few)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ...plans.plan import Plan
     from ...plans.program import Program
     from ..compiled import CompiledModel
-    from ..evidence import KnownCases
-    from ..interventions import Intervened, Settled
+    from ..evidence_table import BatchEvidence
+    from ..interventions import Intervened, ResolvedEvidence
 
 PART_CELLS = 1 << 20  # cells of a part of a table that a worker of a cluster counts at a time
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
@@ -61,19 +61,19 @@ def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
     if is_tensor(weights):
         weights = as_array(weights, "weights")
     try:
-        found = np.asarray(weights, np.float64)
+        values = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
         raise EvidenceError(f"weights must be {n} numbers, one for each case") from None
-    if found.shape != (n,):
-        raise EvidenceError(f"weights has shape {found.shape}, expected ({n},): one for each case")
-    bad = np.flatnonzero(~np.isfinite(found))
+    if values.shape != (n,):
+        raise EvidenceError(f"weights has shape {values.shape}, expected ({n},): one for each case")
+    bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        raise EvidenceError(f"row {int(bad[0])}: the weight {found[bad[0]]} is not a finite number")
-    return np.ascontiguousarray(found)
+        raise EvidenceError(f"row {int(bad[0])}: the weight {values[bad[0]]} is not a finite number")
+    return np.ascontiguousarray(values)
 
 
 def expected_counts(
-    tree: CompiledModel, known: KnownCases, weights: ArrayLike | None, variables: Any, on_impossible: str,
+    tree: CompiledModel, known: BatchEvidence, weights: ArrayLike | None, variables: Any, on_impossible: str,
     cluster: Any = None,
 ) -> ExpectedCounts:  # fmt: skip
     model = tree.model
@@ -81,46 +81,46 @@ def expected_counts(
         raise NetworkError("expected counts of families require a Bayesian network")
     wanted = range(len(model)) if variables is None else targets_of(model, variables) or ()
     each = case_weights(weights, len(known.states))
-    settled = tree.intervened(known.intervened)
+    resolved = tree.intervened(known.intervened)
     if cluster is None:
-        count = partial(_counted, tree, settled)
+        count = partial(_counted, tree, resolved)
     else:
-        count = partial(_counted_on_cluster, tree, settled, cluster)
-    equal = find_equal_rows(known.states, *known.likelihood.values(), worth=MIN_EQUAL)
+        count = partial(_counted_on_cluster, tree, resolved, cluster)
+    equal = find_equal_rows(known.states, *known.likelihood.values(), min_saving=MIN_EQUAL)
     if equal is None:
-        found = count(known.states, each, known.likelihood)
-        log_evidence, impossible = found.log_evidence, found.impossible
+        counts = count(known.states, each, known.likelihood)
+        log_evidence, impossible = counts.log_evidence, counts.impossible
     else:
         likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
         summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
-        found = count(known.states[equal.first], summed, likelihood)
-        log_evidence, impossible = found.log_evidence[equal.kind], found.impossible[equal.kind]
+        counts = count(known.states[equal.first], summed, likelihood)
+        log_evidence, impossible = counts.log_evidence[equal.kind], counts.impossible[equal.kind]
     raise_if_impossible(tree, known, impossible, on_impossible)
-    return ExpectedCounts(model, found.families, tuple(wanted), each, log_evidence, impossible)
+    return ExpectedCounts(model, counts.families, tuple(wanted), each, log_evidence, impossible)
 
 
 def _counted(
-    tree: CompiledModel, settled: Intervened, states: NDArray[np.int32], weights: NDArray[np.float64],
+    tree: CompiledModel, resolved: Intervened, states: NDArray[np.int32], weights: NDArray[np.float64],
     likelihood: Mapping[int, NDArray[np.float64]],
 ) -> Counts:  # fmt: skip
     """Counts by the backend of the tree if it is on a GPU with enough memory, otherwise on the CPU."""
-    if settled.backend.holds_cases:
+    if resolved.backend.holds_cases:
         try:
-            return settled.backend.run_counts(states, weights, likelihood)
+            return resolved.backend.run_counts(states, weights, likelihood)
         except TableTooLarge as error:
             logging.getLogger("jtgpu").info("expected counts are made on the CPU: %s", error)
     name = "reference" if tree.backend == "reference" else "cpu"
     backend = tree.cached(
         "counts",
-        id(settled.factors),
-        lambda: (settled.factors, counting_backend(name, tree.plan.whole, settled.factors, tree.threads)),
+        id(resolved.factors),
+        lambda: (resolved.factors, counting_backend(name, tree.plan.whole, resolved.factors, tree.threads)),
         1,
     )[1]
     return backend.run_counts(states, weights, likelihood)
 
 
 def _counted_on_cluster(
-    tree: CompiledModel, settled: Intervened, cluster: Any, states: NDArray[np.int32], weights: NDArray[np.float64],
+    tree: CompiledModel, resolved: Intervened, cluster: Any, states: NDArray[np.int32], weights: NDArray[np.float64],
     likelihood: Mapping[int, NDArray[np.float64]],
 ) -> Counts:  # fmt: skip
     """Counts of parts of the table on a cluster, added in the order of the parts."""
@@ -128,14 +128,14 @@ def _counted_on_cluster(
     parts = [slice(at, at + step) for at in range(0, len(states), step)] or [slice(0, 0)]
     pieces = ([(states[p], weights[p], {v: w[p] for v, w in likelihood.items()})] for p in parts)
     name = "reference" if tree.backend == "reference" else "cpu"
-    workers = late_imports.cluster().ClusterCounts(cluster, tree.plan.whole, settled.factors, name, pieces)
+    workers = late_imports.cluster().ClusterCounts(cluster, tree.plan.whole, resolved.factors, name, pieces)
     try:
-        found = [one for [one] in workers.count(settled.factors)]
+        counted = [one for [one] in workers.count(resolved.factors)]
     finally:
         workers.close()
-    families = [np.sum(family, axis=0) for family in zip(*(one.families for one in found), strict=True)]
-    log_evidence = np.concatenate([one.log_evidence for one in found])
-    return Counts(families, log_evidence, np.concatenate([one.impossible for one in found]))
+    families = [np.sum(family, axis=0) for family in zip(*(one.families for one in counted), strict=True)]
+    log_evidence = np.concatenate([one.log_evidence for one in counted])
+    return Counts(families, log_evidence, np.concatenate([one.impossible for one in counted]))
 
 
 # Sensitivity of a probability to every parameter of every CPT, from two passes over the tree.
@@ -153,21 +153,21 @@ def _counted_on_cluster(
 MAX_PARAMETERS = 4  # sets of CPTs whose parameters are cached
 
 
-def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) -> Sensitivity:
-    model, case = tree.model, settled.case
+def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: ResolvedEvidence) -> Sensitivity:
+    model, case = tree.model, resolved.case
     if not isinstance(model, BayesianNetwork):
         raise NetworkError(
             "sensitivity requires a Bayesian network: the factors of a Markov network have no rows that sum to 1"
         )
     v, state = _target(model, target, case)
-    sweep = messages_of(tree, settled.factors).derivative()
-    parameters = tree.cached("parameters", id(settled.factors), lambda: Parameters(settled.factors), MAX_PARAMETERS)
+    sweep = messages_of(tree, resolved.factors).derivative()
+    parameters = tree.cached("parameters", id(resolved.factors), lambda: Parameters(resolved.factors), MAX_PARAMETERS)
 
     def derivatives() -> Derivatives:
-        found = sweep.derivatives(case)
-        if not (found.root > 0).all():
+        result = sweep.derivatives(case)
+        if not (result.root > 0).all():
             raise ImpossibleEvidence("the evidence has probability 0")
-        return found
+        return result
 
     of_evidence = named(tree, case, derivatives)
     size = np.diff(parameters.first)
@@ -192,7 +192,7 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) 
         model,
         (model.variables[v], model.states(v)[state]),
         min(probability, 1.0),
-        float(log_root.sum()) + of_evidence.log_scale + settled.log_shift,
+        float(log_root.sum()) + of_evidence.log_scale + resolved.log_shift,
         (partial_joint, partial_evidence),
         parameters,
     )
@@ -212,9 +212,9 @@ def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int
 
 
 def _over_evidence(
-    found: Derivatives, evidence: Derivatives, size: NDArray[np.int64], program: Program
+    derivatives: Derivatives, evidence: Derivatives, size: NDArray[np.int64], program: Program
 ) -> NDArray[np.float64]:
     """Derivatives divided by P(e) of each factor's component."""
     root = np.array(program.factor_root)
-    exponent = found.exponent - evidence.root_exponent[root]
-    return np.asarray(np.ldexp(found.cells / np.repeat(evidence.root[root], size), np.repeat(exponent, size)))
+    exponent = derivatives.exponent - evidence.root_exponent[root]
+    return np.asarray(np.ldexp(derivatives.cells / np.repeat(evidence.root[root], size), np.repeat(exponent, size)))

@@ -21,8 +21,8 @@ from ...model.network import BayesianNetwork
 from ...plans.program import derivative_program
 from ...util.arguments import choice
 from ...util.system import new_lock
-from ..evidence import KnownCases, read_known_cases
-from ..evidence.one_case import by_number, number_array
+from ..evidence import by_number, number_array
+from ..evidence_table import BatchEvidence, read_known_cases
 from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
 
@@ -104,9 +104,9 @@ class EvidenceFunction:
         """
         factors, known = self._read(cpts, likelihood)
         with self._numbers().using(factors) as backend:
-            found = backend.run_batch(known.states, known.likelihood, [])
-        raise_if_impossible(self.tree, known, found.impossible, self._on_impossible)
-        return found.log_evidence
+            result = backend.run_batch(known.states, known.likelihood, [])
+        raise_if_impossible(self.tree, known, result.impossible, self._on_impossible)
+        return result.log_evidence
 
     def posteriors(
         self, targets: Sequence[str | int], cpts: Mapping[Any, ArrayLike] | None = None,
@@ -116,9 +116,9 @@ class EvidenceFunction:
         factors, known = self._read(cpts, likelihood)
         numbers = [self.model.index(v) for v in targets]
         with self._numbers().using(factors) as backend:
-            found = backend.run_batch(known.states, known.likelihood, numbers)
-        raise_if_impossible(self.tree, known, found.impossible, self._on_impossible)
-        return self._split(found.posterior, numbers)
+            result = backend.run_batch(known.states, known.likelihood, numbers)
+        raise_if_impossible(self.tree, known, result.impossible, self._on_impossible)
+        return self._split(result.posterior, numbers)
 
     def gradient(
         self, weights: ArrayLike | None = None, cpts: Mapping[Any, ArrayLike] | None = None,
@@ -163,7 +163,7 @@ class EvidenceFunction:
             if each.shape != (self.n_cases, int(self.model.cardinality[v])):
                 raise EvidenceError(f"the weights of {self.model.variables[v]!r} have the wrong shape {each.shape}")
             each, is_constant = _positive(each, known.states[:, v] >= 0)
-            more = KnownCases(known.states, {**known.likelihood, v: known.likelihood.get(v, 1.0) * each})
+            more = BatchEvidence(known.states, {**known.likelihood, v: known.likelihood.get(v, 1.0) * each})
             with self._numbers().using(factors) as backend:
                 posterior = backend.run_batch(known.states, known.likelihood, [v]).posterior
             # mean of the weights: P(e, one more likelihood) / P(e)
@@ -184,7 +184,7 @@ class EvidenceFunction:
     def _numbers(self) -> _Numbers:
         return self.tree.cached("gradients", 0, lambda: _Numbers(self.tree), 1)
 
-    def _read(self, cpts: Any, likelihood: Any) -> tuple[Factors, KnownCases]:
+    def _read(self, cpts: Any, likelihood: Any) -> tuple[Factors, BatchEvidence]:
         """The tables of all variables, and the cases with their likelihoods."""
         factors = list(self.tree._factors)
         for v, value in by_number(self.model, cpts, "cpts"):
@@ -198,7 +198,7 @@ class EvidenceFunction:
         if not likelihood:
             return factors, self._known
         known = read_known_cases(self.model, self._known.states, likelihood)
-        return factors, KnownCases(self._known.states, known.likelihood, table=self._known.table)
+        return factors, BatchEvidence(self._known.states, known.likelihood, table=self._known.table)
 
     def _wanted(self, variables: Sequence[str | int] | None) -> list[int]:
         if variables is None:
@@ -211,20 +211,20 @@ class EvidenceFunction:
 
     def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods) -> Gradients:
         names = self.model.variables
-        return Gradients(*({names[v]: x for v, x in found.items()} for found in (by_cpt, by_likelihood)))
+        return Gradients(*({names[v]: x for v, x in gradients.items()} for gradients in (by_cpt, by_likelihood)))
 
     def _differentiate(
-        self, factors: Factors, known: KnownCases, weights: NDArray[np.float64], wanted: Sequence[int]
+        self, factors: Factors, known: BatchEvidence, weights: NDArray[np.float64], wanted: Sequence[int]
     ) -> tuple[Likelihoods, Likelihoods]:
         """Derivatives of the weighted sum of ln P by some CPTs, and by all likelihoods."""
         targets = [*known.likelihood]
         with self._numbers().using(factors) as backend:
-            found = backend.run_batch(known.states, known.likelihood, targets)
-            weights = np.where(found.impossible, 0.0, weights)
+            result = backend.run_batch(known.states, known.likelihood, targets)
+            weights = np.where(result.impossible, 0.0, weights)
             counts = backend.run_counts(known.states, weights, known.likelihood).families if wanted else []
-            posteriors = dict(zip(targets, self._split(found.posterior, targets), strict=True))
+            posteriors = dict(zip(targets, self._split(result.posterior, targets), strict=True))
             by_likelihood = {
-                v: _by_likelihood(backend, known, v, weights, (posteriors[v], found.log_evidence)) for v in targets
+                v: _by_likelihood(backend, known, v, weights, (posteriors[v], result.log_evidence)) for v in targets
             }
         by_cpt = {}
         for v in wanted:
@@ -236,7 +236,7 @@ class EvidenceFunction:
                 by_cpt[v] = np.where(factors[v] == 0, exact[v], by_cpt[v])
         return by_cpt, by_likelihood
 
-    def _by_sweeps(self, factors: Factors, known: KnownCases, weights: NDArray[np.float64]) -> Factors:
+    def _by_sweeps(self, factors: Factors, known: BatchEvidence, weights: NDArray[np.float64]) -> Factors:
         """Derivatives by all entries of all CPTs, case by case."""
         program = derivative_program(self.tree.plan.whole)
         if self.tree.backend == "reference":
@@ -248,9 +248,9 @@ class EvidenceFunction:
         total = np.zeros(int(size.sum()))
         for row in np.flatnonzero(weights).tolist():
             case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
-            found = sweep.derivatives(case)
-            exponent = np.repeat(found.exponent - found.root_exponent[root], size)
-            total += weights[row] * np.ldexp(found.cells / np.repeat(found.root[root], size), exponent)
+            derivatives = sweep.derivatives(case)
+            exponent = np.repeat(derivatives.exponent - derivatives.root_exponent[root], size)
+            total += weights[row] * np.ldexp(derivatives.cells / np.repeat(derivatives.root[root], size), exponent)
         return [part.reshape(f.shape) for part, f in zip(np.split(total, np.cumsum(size)[:-1]), factors, strict=True)]
 
 
@@ -265,11 +265,11 @@ def _positive(weights: NDArray[np.float64], observed: NDArray[np.bool_]) -> tupl
 
 
 def _by_likelihood(
-    backend: Backend, known: KnownCases, v: int, weights: NDArray[np.float64],
-    found: tuple[NDArray[np.float64], NDArray[np.float64]],
+    backend: Backend, known: BatchEvidence, v: int, weights: NDArray[np.float64],
+    result: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.float64]:  # fmt: skip
     """Derivatives by the likelihoods of one variable, (B, card), from its posteriors and ln P of the cases."""
-    given, (posterior, log_evidence) = known.likelihood[v], found
+    given, (posterior, log_evidence) = known.likelihood[v], result
     each = weights[:, None] * np.divide(posterior, given, out=np.zeros(given.shape), where=given > 0)
     rows = np.flatnonzero((given == 0).any(axis=1) & (weights != 0))
     if len(rows):  # P(e) without the likelihood, over P(e) with it, times the posterior without it

@@ -12,8 +12,6 @@ from ...model.discrete import DiscreteModel
 from ...model.state_values import StateNumber
 from ..evidence import read_known
 
-# `Scanner`: punctuation, names of variables and states, and numbers, read from a text at a position.
-
 States = int | frozenset[int]  # the number of a state, or of several states one of which holds
 
 WINDOW = 100  # characters of a long text that a message shows on either side of a position
@@ -21,7 +19,7 @@ _SPACE = re.compile(r"\s*")
 
 
 class Scanner:
-    """A text and the position up to which it has been read.
+    """A text and the position up to which it has been read: marks, names, states and numbers.
 
     Names may contain any character, punctuation included, so there are no tokens: at each position, the names of the
     model are compared with the text.
@@ -41,17 +39,13 @@ class Scanner:
         raise kind(f"{message} (column {at + 1})\n    {before}{line}{after}\n    {caret}")
 
     def skip(self) -> None:
-        """Skip blanks."""
-        found = _SPACE.match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
+        self.match(_SPACE)
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Read what a pattern matches at the position, if anything."""
-        found = pattern.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return found
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return match
 
     def stands(self, *marks: str) -> bool:
         """Whether one of the marks follows; reads blanks only."""
@@ -59,32 +53,27 @@ class Scanner:
         return self.text.startswith(marks, self.at)
 
     def take(self, mark: str) -> bool:
-        """Read a mark if it follows."""
         if not self.stands(mark):
             return False
         self.at += len(mark)
         return True
 
     def need(self, mark: str, where: str) -> None:
-        """Read a mark that must follow."""
         if not self.take(mark):
-            found = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
-            self.fail(f"expected {mark!r} {where}, found {found}")
+            here = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
+            self.fail(f"expected {mark!r} {where}, found {here}")
 
     def listed(self, read: Callable[[], Any]) -> list[Any]:
         """Read one or more items, separated by commas."""
-        found = [read()]
+        items = [read()]
         while self.take(","):
-            found.append(read())
-        return found
+            items.append(read())
+        return items
 
     def fitting(self, words: Iterable[str], ends: str) -> list[tuple[str, int]]:
-        """The words that follow, each before one of the characters `ends`, with their end positions; longest first.
-
-        They may be in quotes, as `quoted` writes them.
-        """
+        """Words that follow, in quotes or not, each before one of `ends`, with their end positions; longest first."""
         self.skip()
-        found = []
+        fitting = []
         quote = self.text[self.at : self.at + 1]
         for word in words:
             for written in (word, f"{quote}{word}{quote}") if quote in ('"', "'") else (word,):
@@ -92,8 +81,8 @@ class Scanner:
                     after = _SPACE.match(self.text, self.at + len(written))
                     assert after is not None
                     if after.end() < len(self.text) and self.text[after.end()] in ends:
-                        found.append((word, self.at + len(written)))
-        return sorted(found, key=lambda f: -f[1])
+                        fitting.append((word, self.at + len(written)))
+        return sorted(fitting, key=lambda f: -f[1])
 
     def word(self) -> str:
         """The text up to the next mark, for messages."""
@@ -102,8 +91,8 @@ class Scanner:
 
     def variable(self, ends: str) -> str:
         """Read the name of a variable, which one of the characters `ends` must follow."""
-        found = self.fitting(self.names, ends)
-        if not found:
+        names = self.fitting(self.names, ends)
+        if not names:
             word = self.word()
             if not word:
                 self.fail("expected a variable")
@@ -112,15 +101,15 @@ class Scanner:
                 self.at += len(word)
                 self.fail(f"expected {expected} after {word!r}")
             self.fail(f"there is no variable {shown(word)}{closest(word, self.model.variables)}", kind=UnknownVariable)
-        name, self.at = found[0]
+        name, self.at = names[0]
         return name
 
     def state(self, name: str, ends: str) -> int:
         """Read a state of a variable, by name or number."""
         labels = self.model.states(name)
-        found = self.fitting(labels, ends)
-        if found:
-            at, (label, self.at) = self.at, found[0]
+        fitting = self.fitting(labels, ends)
+        if fitting:
+            at, (label, self.at) = self.at, fitting[0]
             if labels.count(label) > 1:
                 self.fail(f"{name!r} has several states named {label!r}; use the state's number", at, UnknownState)
             return StateNumber(labels.index(label))
@@ -146,11 +135,11 @@ class Scanner:
 
     def item(self, ends: str) -> tuple[str, States | None]:
         """Read ``name`` or ``name=state``: the longest name whose rest can be read, too."""
-        found = self.fitting(self.names, ends + "=")
-        if not found:
+        names = self.fitting(self.names, ends + "=")
+        if not names:
             self.variable(ends + "=")  # raises
         refused: UnknownState | None = None
-        for name, end in found:
+        for name, end in names:
             self.at = end
             if not self.take("="):
                 return name, None
@@ -188,12 +177,10 @@ class Question:
 
     def also(self, model: DiscreteModel, evidence: dict[str, States]) -> Question:
         """The same question with additional observations."""
-        # raises EvidenceError: If the question already has evidence on one of the variables.
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):
-                raise EvidenceError(
-                    f"evidence on {name!r} is given twice: in the question {self.text!r} and outside of it"
-                )
+                both = f"in the question {self.text!r} and outside of it"
+                raise EvidenceError(f"evidence on {name!r} is given twice: {both}")
         known = {**self.known, "evidence": {**self.known.get("evidence", {}), **evidence}}
         read_known(model, **known)
         return replace(self, known=known)
@@ -201,8 +188,7 @@ class Question:
 
 def parse(model: DiscreteModel, text: str) -> Question:
     """Parse a question; see `jtgpu.inference.queries.text` for the grammar."""
-    # raises EvidenceError: If the text is not a question; the message shows it with a caret below the position.
-    # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
+    # raises EvidenceError, UnknownVariable, UnknownState: the message shows the text with a caret below the position
     return _Parser(model, text).question()
 
 
@@ -210,7 +196,6 @@ class _Parser(Scanner):
     """A recursive-descent parser: one method for each rule of the grammar."""
 
     def question(self) -> Question:
-        """Read the whole text."""
         kind = self.kind()
         self.need("(", f"after {kind}")
         q = Question(self.text, kind)
@@ -237,10 +222,9 @@ class _Parser(Scanner):
         return q
 
     def kind(self) -> str:
-        """Read the kind of question, in upper or lower case."""
-        self.skip()
-        found = _KIND.match(self.text, self.at)
-        word = found[0] if found else ""
+        self.skip()  # in upper or lower case
+        match = _KIND.match(self.text, self.at)
+        word = match[0] if match else ""
         for kind in KINDS:
             if re.sub(r"\s", "", word).casefold() == kind.casefold():
                 self.at += len(word)
@@ -250,12 +234,11 @@ class _Parser(Scanner):
         self.fail(f"unknown kind of question {shown(word)}{closest(word.upper(), KINDS)} (expected one of {known})")
 
     def count(self) -> int:
-        """Read the number of explanations; 1 if there is none."""
         begin = self.at
-        found = self.match(_COUNT)
-        if found and int(found[0]) < 1:
+        count = self.match(_COUNT)
+        if count and int(count[0]) < 1:
             self.fail("the number of explanations must be at least 1", begin)
-        return int(found[0]) if found else 1
+        return int(count[0]) if count else 1
 
     def subjects(self, q: Question) -> Question:
         """Read the variables of a question, or the event of P, lnP and CONFLICT."""
@@ -317,7 +300,7 @@ class _Parser(Scanner):
     def numbers(self, name: str) -> list[float]:
         """Read a number for each state of a variable: in order, or each after its state."""
         labels = self.model.states(name)
-        found: dict[int, float] = {}
+        values: dict[int, float] = {}
         by_state: set[bool] = set()
 
         def one() -> None:
@@ -328,7 +311,7 @@ class _Parser(Scanner):
             if len(by_state) > 1:
                 self.fail("give the numbers in the order of the states, or each with its state", begin)
             if number and by_state == {False}:
-                state = len(found)
+                state = len(values)
                 if state >= len(labels):
                     self.fail(f"too many numbers: {name!r} has {len(labels)} states", begin)
             else:
@@ -338,16 +321,16 @@ class _Parser(Scanner):
                 number = _NUMBER.match(self.text, self.at)
                 if not number:
                     self.fail("expected a number")
-            if state in found:
+            if state in values:
                 self.fail("this state already has a number", begin)
             self.at = number.end()
-            found[state] = float(number[0])
+            values[state] = float(number[0])
 
         self.listed(one)
-        missing = [repr(label) for i, label in enumerate(labels) if i not in found]
+        missing = [repr(label) for i, label in enumerate(labels) if i not in values]
         if missing:
             self.fail(f"{name!r} needs a number for {', '.join(missing)}")
-        return [found[i] for i in range(len(labels))]
+        return [values[i] for i in range(len(labels))]
 
     def check(self, q: Question) -> None:
         """Check what depends on more than one part of a question."""

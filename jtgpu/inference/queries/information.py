@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ...backends.base import BatchResult
     from ..compiled import CompiledModel
-    from ..evidence import Known
-    from ..interventions import Settled
+    from ..evidence import CaseEvidence
+    from ..interventions import ResolvedEvidence
 
 @dataclass(frozen=True)
 class Observation:
@@ -61,11 +61,11 @@ def _entropy(p: NDArray[np.float64]) -> float:
     return max(0.0, -float((positive * logs(positive)).sum()))
 
 
-def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], settled: Settled) -> float:
+def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], resolved: ResolvedEvidence) -> float:
     scope = scope_of(tree.model, variables)
     if len(scope) > 1:
-        return _entropy(joint(tree, scope, settled).probabilities)
-    result = tree.answer(settled.backend.run, settled.case, scope)
+        return _entropy(joint(tree, scope, resolved).probabilities)
+    result = tree.answer(resolved.backend.run, resolved.case, scope)
     ptr = tree.plan.posterior_ptr
     return _entropy(result.posterior[ptr[scope[0]] : ptr[scope[0] + 1]])
 
@@ -74,8 +74,8 @@ class _TargetAndOthers:
     """P(t | e), and P(x | t, e) of other variables x for each possible state t of the target."""
     # p: (T,) ndarray of float64: P(t | e) of the possible states
 
-    def __init__(self, tree: CompiledModel, target: int, others: list[int], settled: Settled):
-        model, case = tree.model, settled.case
+    def __init__(self, tree: CompiledModel, target: int, others: list[int], resolved: ResolvedEvidence):
+        model, case = tree.model, resolved.case
         card = int(model.cardinality[target])
         states = np.tile(case.state, (card, 1))
         if case.state[target] < 0:
@@ -83,15 +83,15 @@ class _TargetAndOthers:
         else:
             states = states[:1]
         weights = {v: np.tile(w, (len(states), 1)) for v, w in case.likelihood.items()}
-        found = settled.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, others)
-        if found.impossible.all():
-            tree.answer(settled.backend.run, case, [])  # raises and names the evidence
+        result = resolved.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, others)
+        if result.impossible.all():
+            tree.answer(resolved.backend.run, case, [])  # raises and names the evidence
             raise ImpossibleEvidence("the evidence has probability 0")
-        possible = ~found.impossible
-        log_case = found.log_evidence[possible]
+        possible = ~result.impossible
+        log_case = result.log_evidence[possible]
         self.p = exps(log_case - log_case.max())
         self.p /= self.p.sum()
-        self._rows = found.posterior[possible]  # (T, sum of the others' cardinalities)
+        self._rows = result.posterior[possible]  # (T, sum of the others' cardinalities)
         ends = np.cumsum([0, *(int(model.cardinality[v]) for v in others)]).tolist()
         self._columns = {v: slice(a, b) for v, a, b in zip(others, ends, ends[1:], strict=False)}
 
@@ -117,33 +117,33 @@ def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None)
 
 
 def mutual_information(
-    tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, settled: Settled
+    tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, resolved: ResolvedEvidence
 ) -> Scores:
     t = tree.model.index(target)
     scope = _others(tree, t, others)
-    table = _TargetAndOthers(tree, t, scope, settled)
-    found = {v: table.information(v) for v in scope}
-    order = sorted(found, key=lambda v: (-found[v], v))
-    return Scores({tree.model.variables[v]: found[v] for v in order}, "mutual_information")
+    table = _TargetAndOthers(tree, t, scope, resolved)
+    information = {v: table.information(v) for v in scope}
+    order = sorted(information, key=lambda v: (-information[v], v))
+    return Scores({tree.model.variables[v]: information[v] for v in order}, "mutual_information")
 
 
 def value_of_information(
-    tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, settled: Settled
+    tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, resolved: ResolvedEvidence
 ) -> Ranking[Observation]:
     model = tree.model
     t = model.index(target)
     scope = _others(tree, t, candidates)
     if candidates is None:
-        scope = [v for v in scope if settled.case.state[v] < 0]
-    table = _TargetAndOthers(tree, t, scope, settled)
+        scope = [v for v in scope if resolved.case.state[v] < 0]
+    table = _TargetAndOthers(tree, t, scope, resolved)
     before = _entropy(table.p)
-    found = []
+    observations = []
     for v in scope:
         gain = min(table.information(v), before)
         accuracy = float(table.joint(v).max(axis=0).sum())
-        found.append(Observation(model.variables[v], before - gain, gain, min(1.0, accuracy)))
-    found.sort(key=lambda o: (-o.gain, model.index(o.variable)))
-    return Ranking(found, Observation, f"Value of information about {model.variables[t]}, best first")
+        observations.append(Observation(model.variables[v], before - gain, gain, min(1.0, accuracy)))
+    observations.sort(key=lambda o: (-o.gain, model.index(o.variable)))
+    return Ranking(observations, Observation, f"Value of information about {model.variables[t]}, best first")
 
 
 # Analysis of the findings: how much they conflict, and the effect of each one on a target.
@@ -189,19 +189,19 @@ def _shift(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     return float(np.abs(p - q).max())
 
 
-def conflict(tree: CompiledModel, known: Known) -> float:
+def conflict(tree: CompiledModel, known: CaseEvidence) -> float:
     n = len(_findings(tree, known))
     if not n:
         raise EvidenceError("the conflict measure requires at least one finding")
     included = np.vstack([np.zeros(n, np.bool_), np.ones(n, np.bool_), np.eye(n, dtype=np.bool_)])
-    found = _run_subsets(tree, known, included, [])
-    _raise_if(tree, known, bool(found.impossible[:2].any()))
+    result = _run_subsets(tree, known, included, [])
+    _raise_if(tree, known, bool(result.impossible[:2].any()))
     # the factors of a Markov network may have any sum: probabilities are relative to no evidence
-    log_p = found.log_evidence - found.log_evidence[0]
+    log_p = result.log_evidence - result.log_evidence[0]
     return float(log_p[2:].sum() - log_p[1])
 
 
-def evidence_importance(tree: CompiledModel, target: str | int, known: Known) -> Ranking[Importance]:
+def evidence_importance(tree: CompiledModel, target: str | int, known: CaseEvidence) -> Ranking[Importance]:
     model = tree.model
     t = model.index(target)
     findings = _findings(tree, known)
@@ -210,13 +210,13 @@ def evidence_importance(tree: CompiledModel, target: str | int, known: Known) ->
         raise EvidenceError("evidence_importance requires at least one finding")
     single = np.eye(n, dtype=np.bool_)
     included = np.vstack([np.ones(n, np.bool_), np.zeros(n, np.bool_), ~single, single])
-    found = _run_subsets(tree, known, included, [t])
-    _raise_if(tree, known, bool(found.impossible[0]))
-    posterior, prior = found.posterior[0], found.posterior[1]
+    result = _run_subsets(tree, known, included, [t])
+    _raise_if(tree, known, bool(result.impossible[0]))
+    posterior, prior = result.posterior[0], result.posterior[1]
     vectors = known.case.vectors(model.cardinality)
     answers = []
     for i, v in enumerate(findings):
-        without, alone = found.posterior[2 + i].copy(), found.posterior[2 + n + i].copy()
+        without, alone = result.posterior[2 + i].copy(), result.posterior[2 + n + i].copy()
         answers.append(
             Importance(
                 variable=model.variables[v],
@@ -235,7 +235,7 @@ def evidence_importance(tree: CompiledModel, target: str | int, known: Known) ->
     return Ranking(answers, Importance, f"Importance of findings for {model.variables[t]}, most important first")
 
 
-def _findings(tree: CompiledModel, known: Known) -> list[int]:
+def _findings(tree: CompiledModel, known: CaseEvidence) -> list[int]:
     """Variables with evidence, interventions excluded; ascending."""
     case = known.case
     return [
@@ -246,7 +246,7 @@ def _findings(tree: CompiledModel, known: Known) -> list[int]:
 
 
 def _run_subsets(
-    tree: CompiledModel, known: Known, included: NDArray[np.bool_], targets: list[int]
+    tree: CompiledModel, known: CaseEvidence, included: NDArray[np.bool_], targets: list[int]
 ) -> BatchResult:
     """Results of one case for each row of `included`, (rows, findings), with this subset of the findings.
 
@@ -263,7 +263,7 @@ def _run_subsets(
     return backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
 
 
-def _raise_if(tree: CompiledModel, known: Known, impossible: bool) -> None:
+def _raise_if(tree: CompiledModel, known: CaseEvidence, impossible: bool) -> None:
     """Raise `ImpossibleEvidence`, naming the evidence, if it is impossible."""
     if impossible:
         tree.answer(tree.intervened(known.intervened).backend.run, known.case, [])

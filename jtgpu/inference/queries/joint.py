@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
-    from ..interventions import Settled
+    from ..interventions import ResolvedEvidence
 
 # Joint tables by enumeration: one case for each configuration of all but one of the variables.
 #
@@ -44,35 +44,35 @@ LANES = 64  # cases that share the operations which do not depend on them
 MAX_CELLS = 1 << 24  # of a table of cases that is passed at once
 
 
-def widest(model: DiscreteModel, scope: Sequence[int], settled: Settled) -> int:
+def widest(model: DiscreteModel, scope: Sequence[int], resolved: ResolvedEvidence) -> int:
     """The variable that is not enumerated: of those that are not observed, the one with the most states."""
-    return max(scope, key=lambda v: (settled.case.state[v] < 0, int(model.cardinality[v]), -v))
+    return max(scope, key=lambda v: (resolved.case.state[v] < 0, int(model.cardinality[v]), -v))
 
 
-def cost(tree: CompiledModel, scope: list[int], last: int, settled: Settled) -> JointCost:
+def cost(tree: CompiledModel, scope: list[int], last: int, resolved: ResolvedEvidence) -> JointCost:
     """Cost of `log_joint_table`."""
-    model, state = tree.model, settled.case.state
+    model, state = tree.model, resolved.case.state
     entries = n_configurations(model, scope)
     others = [v for v in scope if v != last]
     cases = n_configurations(model, [v for v in others if state[v] < 0])
     if cases <= FEW:
         operations = cases * (tree.plan.cost().flops + PER_CASE)
     else:
-        each, shared = _operations(tree.plan.whole, settled, others, last)
+        each, shared = _operations(tree.plan.whole, resolved, others, last)
         operations = cases * (each + PER_CASE) + -(-cases // LANES) * shared
     block = min(cases, _block(model))
     memory = 8 * (2 * entries + block * int(model.cardinality[last])) + 4 * block * len(model)
     return JointCost("cases", entries, cases, operations, entries, memory)
 
 
-def _operations(plan: Plan, settled: Settled, observed: Sequence[int], target: int) -> tuple[int, int]:
+def _operations(plan: Plan, resolved: ResolvedEvidence, observed: Sequence[int], target: int) -> tuple[int, int]:
     """Operations of a case with additional observed variables: those of each case, and those that all cases share."""
-    heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
+    heads = conditional_heads(resolved.factors, plan.factor_scopes, plan.n_variables)
     sk = flatten(posterior_program(plan), heads)
     sk.card[-1] = 2  # any number of cases: tables that depend on the case have this axis
     pattern = np.full(plan.n_variables, FREE, np.uint8)
-    pattern[list(settled.case.likelihood)] = SOFT
-    pattern[settled.case.state >= 0] = HARD
+    pattern[list(resolved.case.likelihood)] = SOFT
+    pattern[resolved.case.state >= 0] = HARD
     pattern[list(observed)] = HARD
     wanted = np.zeros(plan.n_variables, np.bool_)
     wanted[target] = True
@@ -99,28 +99,28 @@ def _block(model: DiscreteModel) -> int:
 
 
 def log_joint_table(
-    tree: CompiledModel, scope: list[int], settled: Settled, last: int
+    tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, last: int
 ) -> tuple[NDArray[np.float64], float]:
     """ln P(configuration, evidence), one axis for each variable, -inf if impossible; and ln P(evidence)."""
-    model, state = tree.model, settled.case.state
+    model, state = tree.model, resolved.case.state
     others = [v for v in scope if v != last]
     allowed: list[NDArray[Any]] = [
         np.arange(int(model.cardinality[v])) if state[v] < 0 else state[v : v + 1] for v in others
     ]
     if math.prod(len(a) for a in allowed) > FEW:  # leave out states of probability 0
-        first, ptr = tree.answer(settled.backend.run, settled.case, others), tree.plan.posterior_ptr
+        first, ptr = tree.answer(resolved.backend.run, resolved.case, others), tree.plan.posterior_ptr
         allowed = [np.flatnonzero(first.posterior[ptr[v] : ptr[v + 1]]) for v in others]
     table = np.full([int(model.cardinality[v]) for v in (*others, last)], -np.inf)
     parts = []
     for rows in _configurations(allowed, _block(model)):
-        log_case, posterior = _run(settled, others, rows, last)
+        log_case, posterior = _run(resolved, others, rows, last)
         parts.append(log_case)
         with np.errstate(divide="ignore"):
             table[tuple(rows.T)] = log_case[:, None] + np.log(posterior)
     log_cases = np.concatenate(parts)
     top = float(log_cases.max())
     if top == -math.inf:
-        tree.answer(settled.backend.run, settled.case, [])  # raises and names the evidence
+        tree.answer(resolved.backend.run, resolved.case, [])  # raises and names the evidence
         raise ImpossibleEvidence("the evidence has probability 0")
     log_evidence = top + math.log(float(np.exp(log_cases - top).sum()))
     return np.moveaxis(table, -1, scope.index(last)), log_evidence
@@ -138,15 +138,15 @@ def _configurations(allowed: Sequence[NDArray[Any]], block: int) -> Iterator[NDA
 
 
 def _run(
-    settled: Settled, others: Sequence[int], rows: NDArray[np.int64], last: int
+    resolved: ResolvedEvidence, others: Sequence[int], rows: NDArray[np.int64], last: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """ln P(case), and the posterior of the last variable, for each row of states of the other variables."""
-    case = settled.case
+    case = resolved.case
     states = np.tile(case.state, (len(rows), 1))
     states[:, others] = rows
     weights = {v: np.tile(w, (len(rows), 1)) for v, w in case.likelihood.items()}
-    found = settled.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, [last])
-    return found.log_evidence, found.posterior
+    result = resolved.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, [last])
+    return result.log_evidence, result.posterior
 
 
 MAX_TABLE = 100_000_000  # entries of the result, or of an intermediate table
@@ -160,45 +160,50 @@ NUMPY_FACTOR = 8  # time of an operation in NumPy relative to the compiled loops
 def joint(
     tree: CompiledModel,
     variables: Iterable[str | int],
-    settled: Settled,
+    resolved: ResolvedEvidence,
     how: str = "auto",
     max_table: int | None = None,
 ) -> Joint:
     scope = scope_of(tree.model, variables)
     limit = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
-    last = widest(tree.model, scope, settled)
-    cost = _choose(tree, scope, last, settled, how, limit)
+    last = widest(tree.model, scope, resolved)
+    cost = _choose(tree, scope, last, resolved, how, limit)
     if cost.how == "together":
-        table, log_evidence = variable_elimination.joint_table(tree, scope, settled)
+        table, log_evidence = variable_elimination.joint_table(tree, scope, resolved)
     else:
-        log_table, log_evidence = log_joint_table(tree, scope, settled, last)
+        log_table, log_evidence = log_joint_table(tree, scope, resolved, last)
         table = np.exp(log_table - log_evidence, out=log_table)
     total = table.sum()
     if not total > 0:
         raise ImpossibleEvidence("the evidence has probability 0")
     names, states = _labels(tree.model, scope)
-    return Joint(names, states, table / total, log_evidence + settled.log_shift)
+    return Joint(names, states, table / total, log_evidence + resolved.log_shift)
 
 
-def joint_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled, how: str = "auto") -> JointCost:
+def joint_cost(
+    tree: CompiledModel, variables: Iterable[str | int], resolved: ResolvedEvidence, how: str = "auto"
+) -> JointCost:
     scope = scope_of(tree.model, variables)
-    return _choose(tree, scope, widest(tree.model, scope, settled), settled, how, None)
+    return _choose(tree, scope, widest(tree.model, scope, resolved), resolved, how, None)
 
 
 def conditional(
-    tree: CompiledModel, variables: str | int | Iterable[str | int], given: Iterable[str | int], settled: Settled
+    tree: CompiledModel,
+    variables: str | int | Iterable[str | int],
+    given: Iterable[str | int],
+    resolved: ResolvedEvidence,
 ) -> Conditional:
     model = tree.model
     targets = scope_of(model, variables)
     conditions = scope_of(model, given, "given")
     both = scope_of(model, [*conditions, *targets], "variables and given")
-    last = widest(model, targets, settled)
-    cost = _choose(tree, both, last, settled, "auto", MAX_TABLE)
+    last = widest(model, targets, resolved)
+    cost = _choose(tree, both, last, resolved, "auto", MAX_TABLE)
     axes = tuple(range(len(conditions), len(both)))
     if cost.how == "together":
-        table, _ = variable_elimination.joint_table(tree, both, settled)
+        table, _ = variable_elimination.joint_table(tree, both, resolved)
     else:  # each row is normalised on its own: a row of probability 1e-320 is as accurate as any
-        log_table, _ = log_joint_table(tree, both, settled, last)
+        log_table, _ = log_joint_table(tree, both, resolved, last)
         top = log_table.max(axis=axes, keepdims=True)
         table = np.exp(log_table - np.where(np.isneginf(top), 0.0, top))
     sums = table.sum(axis=axes, keepdims=True)
@@ -214,7 +219,7 @@ def _labels(model: DiscreteModel, scope: Sequence[int]) -> tuple[tuple[str, ...]
 
 
 def _choose(
-    tree: CompiledModel, scope: list[int], last: int, settled: Settled, how: str, limit: float | None
+    tree: CompiledModel, scope: list[int], last: int, resolved: ResolvedEvidence, how: str, limit: float | None
 ) -> JointCost:
     """Cost of the requested method, or of the cheaper one."""
     # last: The variable that method ``"cases"`` does not enumerate
@@ -231,13 +236,13 @@ def _choose(
             -1,
         )
     if how == "together":
-        return _checked(variable_elimination.cost(tree, scope, settled), limit)
-    cases = cost(tree, scope, last, settled)
+        return _checked(variable_elimination.cost(tree, scope, resolved), limit)
+    cases = cost(tree, scope, last, resolved)
     if how == "cases" or cases.cases <= FEW or cases.operations <= CHEAP:
         return _checked(cases, limit)
     try:
         together = _checked(
-            variable_elimination.cost(tree, scope, settled), MAX_TABLE if limit is None else limit
+            variable_elimination.cost(tree, scope, resolved), MAX_TABLE if limit is None else limit
         )
     except TableTooLarge:
         return _checked(cases, limit)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...backends.base import Evidence
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
-    from ..interventions import Settled
+    from ..interventions import ResolvedEvidence
 
 # Elimination orders for marginal MAP: every summed variable before every maximised one.
 #
@@ -58,10 +58,10 @@ def components(scopes: Sequence[frozenset[int]], summed: frozenset[int]) -> list
         for v in inside[1:]:
             a, b = sorted((head(inside[0]), head(v)))
             group[b] = a
-    found: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for v in sorted(summed):
-        found.setdefault(head(v), []).append(v)
-    return [found[h] for h in sorted(found)]
+        members.setdefault(head(v), []).append(v)
+    return [members[h] for h in sorted(members)]
 
 
 def order_before(
@@ -77,10 +77,10 @@ def order_before(
         for a, b in combinations(sorted(number[v] for v in scope if v in number), 2):
             neighbours[a].add(b)
             neighbours[b].add(a)
-    found = find_order([cards[v] for v in both], neighbours, "auto").order.tolist()
+    order = find_order([cards[v] for v in both], neighbours, "auto").order.tolist()
     if last:
-        found = ending_with(neighbours, found, range(len(variables), len(both)))
-    return [both[i] for i in found if i < len(variables)]
+        order = ending_with(neighbours, order, range(len(variables), len(both)))
+    return [both[i] for i in order if i < len(variables)]
 
 
 def ending_with(neighbours: Sequence[set[int]], order: Sequence[int], last: Iterable[int]) -> list[int]:
@@ -249,16 +249,16 @@ MAX_JOINT = 1_000_000  # entries of a joint posterior
 def marginal_map(
     tree: CompiledModel,
     variables: Iterable[str | int],
-    settled: Settled,
+    resolved: ResolvedEvidence,
     k: int,
     memory_limit: int | float | str | None,
     max_table: int | None,
 ) -> Explanation:
-    program, cost, scope = _program_of(tree, variables, settled)
-    k = check_k(tree.model, k, scope, settled.case)
+    program, cost, scope = _program_of(tree, variables, resolved)
+    k = check_k(tree.model, k, scope, resolved.case)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
     most = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
-    cost = _cheaper(tree, scope, settled, cost, most)
+    cost = _cheaper(tree, scope, resolved, cost, most)
     if cost.largest > most or cost.bytes > limit:
         raise TableTooLarge(
             f"this marginal MAP query needs {format_bytes(cost.bytes)} and tables of up to {cost.largest:,} entries; "
@@ -270,44 +270,44 @@ def marginal_map(
             limit,
         )
     if cost.how == "joint":
-        return _from_joint(tree, scope, settled, k)
-    key = "map", *sorted(scope), (settled.case.state >= 0).tobytes(), *sorted(settled.case.likelihood)
-    sweep = messages_of(tree, settled.factors).get(key, lambda: program)
-    best = named(tree, settled.case, lambda: sweep.best(settled.case, k))
+        return _from_joint(tree, scope, resolved, k)
+    key = "map", *sorted(scope), (resolved.case.state >= 0).tobytes(), *sorted(resolved.case.likelihood)
+    sweep = messages_of(tree, resolved.factors).get(key, lambda: program)
+    best = named(tree, resolved.case, lambda: sweep.best(resolved.case, k))
     return explanations(
-        tree.model, best.states, best.log_value + settled.log_shift, evidence_of(tree, settled), scope
+        tree.model, best.states, best.log_value + resolved.log_shift, evidence_of(tree, resolved), scope
     )
 
 
-def map_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled) -> MapCost:
-    _, cost, scope = _program_of(tree, variables, settled)
-    return _cheaper(tree, scope, settled, cost, MAX_TABLE)
+def map_cost(tree: CompiledModel, variables: Iterable[str | int], resolved: ResolvedEvidence) -> MapCost:
+    _, cost, scope = _program_of(tree, variables, resolved)
+    return _cheaper(tree, scope, resolved, cost, MAX_TABLE)
 
 
 def _program_of(
-    tree: CompiledModel, variables: Iterable[str | int], settled: Settled
+    tree: CompiledModel, variables: Iterable[str | int], resolved: ResolvedEvidence
 ) -> tuple[Program, MapCost, list[int]]:
     """The program of a query, cached by the observed variables; its cost; the variables by number."""
     scope = scope_of(tree.model, variables)
-    case = settled.case
+    case = resolved.case
     key = tuple(sorted(scope)), (case.state >= 0).tobytes(), tuple(sorted(case.likelihood))
 
     def make() -> tuple[Program, MapCost]:
         plan = tree.plan.whole
-        heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
+        heads = conditional_heads(resolved.factors, plan.factor_scopes, plan.n_variables)
         return map_program(plan, heads, frozenset(scope), case)
 
     program, cost = tree.cached("map_programs", key, make, MAX_PROGRAMS)
     return program, cost, scope
 
 
-def _cheaper(tree: CompiledModel, scope: list[int], settled: Settled, cost: MapCost, most: float) -> MapCost:
+def _cheaper(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, cost: MapCost, most: float) -> MapCost:
     """`cost`, or that of the joint posterior if it is cheaper or the tables of the order are too large."""
-    free = [v for v in scope if settled.case.state[v] < 0]
+    free = [v for v in scope if resolved.case.state[v] < 0]
     entries = n_configurations(tree.model, free)
     if not free or entries > MAX_JOINT or (cost.operations <= CHEAP and cost.largest <= most):
         return cost
-    other = joint_cost(tree, free, settled)
+    other = joint_cost(tree, free, resolved)
     if other.largest > most or (cost.largest <= most and other.operations >= cost.operations):
         return cost
     return replace(
@@ -316,15 +316,15 @@ def _cheaper(tree: CompiledModel, scope: list[int], settled: Settled, cost: MapC
     )  # fmt: skip
 
 
-def _from_joint(tree: CompiledModel, scope: list[int], settled: Settled, k: int) -> Explanation:
+def _from_joint(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, k: int) -> Explanation:
     """The k largest entries of the joint posterior."""
-    free = [v for v in scope if settled.case.state[v] < 0]
-    table = joint(tree, free, settled)
+    free = [v for v in scope if resolved.case.state[v] < 0]
+    table = joint(tree, free, resolved)
     flat = table.probabilities.ravel()
     order = np.argsort(-flat, kind="stable")[:k]
     order = order[flat[order] > 0]
     states = np.full((len(order), len(tree.model)), -1, np.int32)
-    states[:, scope] = settled.case.state[scope]
+    states[:, scope] = resolved.case.state[scope]
     states[:, free] = np.stack(np.unravel_index(order, table.shape), axis=1)
     log_joint = np.log(flat[order]) + table.log_evidence
     return explanations(tree.model, states, log_joint, lambda: table.log_evidence, scope)

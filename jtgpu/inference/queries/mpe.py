@@ -19,7 +19,7 @@ from ...errors import ArgumentError, ImpossibleEvidence, TableTooLarge, format_b
 from ...model.discrete import DiscreteModel
 from ...util.arguments import choice, described, whole_number
 from ...util.system import free_memory
-from ..evidence import KnownCases
+from ..evidence_table import BatchEvidence
 from ..results.configurations import CaseExplanations, Explanation, Imputed, Ranking, Samples
 from ..tables import at_row
 from .posteriors import messages_of, n_configurations, named
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ...backends.sweep import Uniforms
     from ..compiled import CompiledModel
-    from ..interventions import Settled
+    from ..interventions import ResolvedEvidence
 
 FEW = 10_000  # explanations that are made without a look at the free memory
 BYTES, BYTES_PER_VARIABLE = 1024, 24  # of one explanation and of what finds the next one, as measured
@@ -55,12 +55,12 @@ def explanations(
     return Ranking(model, states[order], log_joint[order], log_evidence, variables).explanations[0]
 
 
-def mpe(tree: CompiledModel, settled: Settled, k: int) -> Explanation:
-    k = check_k(tree.model, k, range(len(tree.model)), settled.case)
-    sweep = messages_of(tree, settled.factors).maximal()
-    best = named(tree, settled.case, lambda: sweep.best(settled.case, k))
-    log_joint = sweep.score(best.states, settled.case) + settled.log_shift
-    return explanations(tree.model, best.states, log_joint, evidence_of(tree, settled))
+def mpe(tree: CompiledModel, resolved: ResolvedEvidence, k: int) -> Explanation:
+    k = check_k(tree.model, k, range(len(tree.model)), resolved.case)
+    sweep = messages_of(tree, resolved.factors).maximal()
+    best = named(tree, resolved.case, lambda: sweep.best(resolved.case, k))
+    log_joint = sweep.score(best.states, resolved.case) + resolved.log_shift
+    return explanations(tree.model, best.states, log_joint, evidence_of(tree, resolved))
 
 
 def check_k(model: DiscreteModel, k: int, variables: Iterable[int], case: Evidence) -> int:
@@ -86,12 +86,12 @@ def check_k(model: DiscreteModel, k: int, variables: Iterable[int], case: Eviden
     return k
 
 
-def evidence_of(tree: CompiledModel, settled: Settled) -> Callable[[], float]:
+def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[], float]:
     """A function that computes ln P(evidence)."""
-    return lambda: tree.answer(settled.backend.run, settled.case, []).log_evidence + settled.log_shift
+    return lambda: tree.answer(resolved.backend.run, resolved.case, []).log_evidence + resolved.log_shift
 
 
-def mpe_batch(tree: CompiledModel, known: KnownCases, on_impossible: str) -> CaseExplanations:
+def mpe_batch(tree: CompiledModel, known: BatchEvidence, on_impossible: str) -> CaseExplanations:
     sweep = messages_of(tree, tree.intervened(known.intervened).factors).maximal()
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
@@ -100,7 +100,7 @@ def mpe_batch(tree: CompiledModel, known: KnownCases, on_impossible: str) -> Cas
 
 
 def raise_if_impossible(
-    tree: CompiledModel, known: KnownCases, impossible: NDArray[np.bool_], on_impossible: str
+    tree: CompiledModel, known: BatchEvidence, impossible: NDArray[np.bool_], on_impossible: str
 ) -> None:
     """Raise `ImpossibleEvidence` for the first impossible case of a table, unless ``on_impossible="flag"``."""
     if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
@@ -154,21 +154,21 @@ def _check_memory(n: int, n_variables: int) -> None:
         )
 
 
-def sample(tree: CompiledModel, settled: Settled, n: int, seed: Any) -> Samples:
+def sample(tree: CompiledModel, resolved: ResolvedEvidence, n: int, seed: Any) -> Samples:
     n = whole_number("n", n, least=0)
     _check_memory(n, len(tree.model))
-    sweep = messages_of(tree, settled.factors).summing()
+    sweep = messages_of(tree, resolved.factors).summing()
     uniforms = _uniforms(seed, len(tree.model))
-    return Samples(tree.model, named(tree, settled.case, lambda: sweep.draw(settled.case, n, uniforms)))
+    return Samples(tree.model, named(tree, resolved.case, lambda: sweep.draw(resolved.case, n, uniforms)))
 
 
-def impute(tree: CompiledModel, known: KnownCases, how: str, seed: Any, on_impossible: str) -> Imputed:
+def impute(tree: CompiledModel, known: BatchEvidence, how: str, seed: Any, on_impossible: str) -> Imputed:
     choice("how", how, ("sample", "mpe"))
     messages = messages_of(tree, tree.intervened(known.intervened).factors)
     if how == "mpe":
         filled = messages.maximal().best_rows(known.states, known.likelihood).states
     else:
         filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(tree.model)))
-    found = Imputed(tree.model, filled, known.states < 0, known.table)
-    raise_if_impossible(tree, known, found.impossible, on_impossible)
-    return found
+    imputed = Imputed(tree.model, filled, known.states < 0, known.table)
+    raise_if_impossible(tree, known, imputed.impossible, on_impossible)
+    return imputed

@@ -18,10 +18,9 @@ from ...plans.program import Program, collect_program, derivative_program
 from ...util.arguments import described, several
 from ...util.lru import LRU
 from ..compiled import CompiledModel
-from ..evidence import Cases, Known, KnownCases, read_known_cases
-from ..evidence.case_table import weight_rows
-from ..evidence.one_case import by_number
-from ..interventions import Settled, answer_cases
+from ..evidence import CaseEvidence, Cases, by_number
+from ..evidence_table import BatchEvidence, read_known_cases, weight_rows
+from ..interventions import ResolvedEvidence, answer_cases
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..results.tables import DevicePosteriors
 from ..tables import at_row, is_on_device
@@ -38,12 +37,12 @@ def as_list(names: Any, what: str) -> list[Any]:
     # raises EvidenceError: If `names` is neither a name, a number, nor a collection.
     if isinstance(names, (str, int, np.integer)):
         return [names]
-    found = several(names)
-    if found is None:
+    listed = several(names)
+    if listed is None:
         raise EvidenceError(
             f"{what} must be one or several names or numbers, such as ['lung', 'bronc'], not {described(names)}"
         )
-    return found
+    return listed
 
 
 def check_single(variable: Any) -> None:
@@ -82,20 +81,20 @@ def n_configurations(model: DiscreteModel, scope: Iterable[int]) -> int:
 
 
 def posteriors(
-    model: CompiledModel, settled: Settled, targets: Sequence[int] | None, known: Known | None = None
+    model: CompiledModel, resolved: ResolvedEvidence, targets: Sequence[int] | None, known: CaseEvidence | None = None
 ) -> Posteriors:
-    """See `jtgpu.JunctionTree.posteriors`; `known` is the evidence that `settled` comes from."""
-    found = model.answer(settled.backend.run, settled.case, targets)
-    log_evidence = found.log_evidence + settled.log_shift
-    return Posteriors(model.model, found.posterior, model.plan.posterior_ptr, log_evidence, targets, known)
+    """See `jtgpu.JunctionTree.posteriors`; `known` is the evidence that `resolved` comes from."""
+    result = model.answer(resolved.backend.run, resolved.case, targets)
+    log_evidence = result.log_evidence + resolved.log_shift
+    return Posteriors(model.model, result.posterior, model.plan.posterior_ptr, log_evidence, targets, known)
 
 
-def posterior(model: CompiledModel, variable: str | int, settled: Settled) -> Posterior:
-    return posteriors(model, settled, [model.model.index(variable)])[variable]
+def posterior(model: CompiledModel, variable: str | int, resolved: ResolvedEvidence) -> Posterior:
+    return posteriors(model, resolved, [model.model.index(variable)])[variable]
 
 
 def posteriors_batch(
-    model: CompiledModel, known: KnownCases, targets: list[int] | None, on_impossible: str
+    model: CompiledModel, known: BatchEvidence, targets: list[int] | None, on_impossible: str
 ) -> CasePosteriors:
     backend = model.intervened(known.intervened).backend
     reasons: Mapping[int, str] = {}

@@ -63,19 +63,19 @@ def ask(tree: CompiledModel, question: str | Question) -> Any:
 def _probability(tree: CompiledModel, q: Question) -> Any:
     if q.event:
         return math.exp(_log_probability(tree, q))
-    settled = tree.settle(**q.known)
+    resolved = tree.resolve(**q.known)
     if q.given:
-        return conditional(tree, q.targets, q.given, settled)
+        return conditional(tree, q.targets, q.given, resolved)
     if len(q.targets) > 1:
-        return joint(tree, q.targets, settled)
-    return posterior(tree, q.targets[0], settled)
+        return joint(tree, q.targets, resolved)
+    return posterior(tree, q.targets[0], resolved)
 
 
 def _log_probability(tree: CompiledModel, q: Question) -> float:
     """ln P(event | evidence); -inf for an impossible event."""
-    settled = tree.settle(**q.known)
-    model, case = tree.model, settled.case
-    before = tree.answer(settled.backend.run, case, []).log_evidence
+    resolved = tree.resolve(**q.known)
+    model, case = tree.model, resolved.case
+    before = tree.answer(resolved.backend.run, case, []).log_evidence
     state, weights = case.state.copy(), dict(case.likelihood)
     for name, states in q.event.items():
         v = model.index(name)
@@ -94,7 +94,7 @@ def _log_probability(tree: CompiledModel, q: Question) -> float:
             if not weights[v].any():
                 return -math.inf
     try:
-        after = settled.backend.run(Evidence(state, weights), []).log_evidence
+        after = resolved.backend.run(Evidence(state, weights), []).log_evidence
     except ImpossibleEvidence:
         return -math.inf
     return min(0.0, after - before)
@@ -103,13 +103,13 @@ def _log_probability(tree: CompiledModel, q: Question) -> float:
 _ANSWERS: dict[str, Callable[[CompiledModel, Question], Any]] = {
     "P": _probability,
     "lnP": _log_probability,
-    "H": lambda tree, q: entropy(tree, q.targets, tree.settle(**q.known)),
-    "MI": lambda tree, q: mutual_information(tree, q.targets[0], q.others, tree.settle(**q.known)),
-    "VOI": lambda tree, q: value_of_information(tree, q.targets[0], q.others, tree.settle(**q.known)),
+    "H": lambda tree, q: entropy(tree, q.targets, tree.resolve(**q.known)),
+    "MI": lambda tree, q: mutual_information(tree, q.targets[0], q.others, tree.resolve(**q.known)),
+    "VOI": lambda tree, q: value_of_information(tree, q.targets[0], q.others, tree.resolve(**q.known)),
     "IMPORTANCE": lambda tree, q: evidence_importance(tree, q.targets[0], read_known(tree.model, **q.known)),
     "CONFLICT": lambda tree, q: conflict(tree, read_known(tree.model, **q.known)),
-    "MPE": lambda tree, q: mpe(tree, tree.settle(**q.known), q.k),
-    "MAP": lambda tree, q: marginal_map(tree, q.targets, tree.settle(**q.known), 1, None, None),
+    "MPE": lambda tree, q: mpe(tree, tree.resolve(**q.known), q.k),
+    "MAP": lambda tree, q: marginal_map(tree, q.targets, tree.resolve(**q.known), 1, None, None),
 }
 
 
@@ -122,29 +122,29 @@ UNITS = {
 
 def as_json(q: Question, answer: Any) -> dict[str, Any]:
     """Convert an answer to numbers, strings, lists and dicts; an infinite logarithm becomes null."""
-    found: dict[str, Any] = {"question": q.text, "kind": q.kind}
+    content: dict[str, Any] = {"question": q.text, "kind": q.kind}
     if isinstance(answer, Posterior):
-        found |= {"variable": answer.variable, "states": list(answer.states)}
-        return found | {"probabilities": answer.probabilities.tolist()}
+        content |= {"variable": answer.variable, "states": list(answer.states)}
+        return content | {"probabilities": answer.probabilities.tolist()}
     if isinstance(answer, (Joint, Conditional)):
-        found |= {"variables": list(answer.variables), "states": [list(s) for s in answer.states]}
-        found["probabilities"] = answer.probabilities.tolist()
+        content |= {"variables": list(answer.variables), "states": [list(s) for s in answer.states]}
+        content["probabilities"] = answer.probabilities.tolist()
         if isinstance(answer, Conditional):
-            return found | {"given": list(answer.given), "possible": answer.possible.tolist()}
-        return found | {"log_evidence": answer.log_evidence}
+            return content | {"given": list(answer.given), "possible": answer.possible.tolist()}
+        return content | {"log_evidence": answer.log_evidence}
     if q.kind == "MI":
-        return found | {"nats": answer}
+        return content | {"nats": answer}
     if q.kind == "VOI":
-        return found | {"observations": [dict(vars(o)) for o in answer]}
+        return content | {"observations": [dict(vars(o)) for o in answer]}
     if q.kind == "IMPORTANCE":
-        return found | {"findings": [
+        return content | {"findings": [
             {k: _plain(v) for k, v in vars(i).items()} for i in answer
         ]}  # fmt: skip
     if q.kind in ("MPE", "MAP"):
-        return found | {"explanations": [
+        return content | {"explanations": [
             {"states": dict(e), "log_joint": e.log_joint, "probability": e.probability} for e in answer.ranked
         ]}  # fmt: skip
-    return found | {"value": float(answer) if math.isfinite(answer) else None, "unit": UNITS[q.kind]}
+    return content | {"value": float(answer) if math.isfinite(answer) else None, "unit": UNITS[q.kind]}
 
 
 def _plain(value: Any) -> Any:

@@ -27,45 +27,45 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..compiled import CompiledModel
-    from ..interventions import Settled
+    from ..interventions import ResolvedEvidence
 
 MAX_PLANS = 16  # cached for each compiled model
 
 _Scoped = tuple[tuple[int, ...], Any]  # the variables of a table, and its numbers
 
 
-def joint_table(tree: CompiledModel, scope: list[int], settled: Settled) -> tuple[NDArray[np.float64], float]:
+def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> tuple[NDArray[np.float64], float]:
     """P(configuration, evidence) up to a factor, one axis for each variable; and ln P(evidence)."""
     cards = tree.model.cardinality
-    tables = list(_tables(tree.model, scope, settled))
+    tables = list(_tables(tree.model, scope, resolved))
     exponent = 0
-    for v in _elimination_order(_plan_of(tree, scope), scope, settled.case):
+    for v in _elimination_order(_plan_of(tree, scope), scope, resolved.case):
         bucket = [t for t in tables if v in t[0]]
         if bucket:
             made, shift = _scaled(*_product(bucket, without=v))
             tables = [*(t for t in tables if v not in t[0]), made]
             exponent += shift
-    free = [v for v in scope if settled.case.state[v] < 0]
+    free = [v for v in scope if resolved.case.state[v] < 0]
     tables.append((tuple(free), np.ones([int(cards[v]) for v in free])))
     (axes, table), shift = _scaled(*_product(tables))
     table = table.transpose([axes.index(v) for v in free])
     log_evidence = math.log(float(table.sum())) + (exponent + shift) * math.log(2.0)
     full = np.zeros([int(cards[v]) for v in scope])
-    full[tuple(slice(None) if settled.case.state[v] < 0 else int(settled.case.state[v]) for v in scope)] = table
+    full[tuple(slice(None) if resolved.case.state[v] < 0 else int(resolved.case.state[v]) for v in scope)] = table
     return full, log_evidence
 
 
-def cost(tree: CompiledModel, scope: list[int], settled: Settled) -> JointCost:
+def cost(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> JointCost:
     """Cost of `joint_table`: the same steps on scopes instead of tables."""
     cards = tree.model.cardinality.tolist()
 
     def size(variables: Iterable[int]) -> int:
         return math.prod(cards[v] for v in variables)
 
-    tables = [frozenset(s) for s, _ in _tables(tree.model, scope, settled)]
+    tables = [frozenset(s) for s, _ in _tables(tree.model, scope, resolved)]
     operations = largest = cells = 0
-    free = frozenset(v for v in scope if settled.case.state[v] < 0)
-    for v in [*_elimination_order(_plan_of(tree, scope), scope, settled.case), -1]:
+    free = frozenset(v for v in scope if resolved.case.state[v] < 0)
+    for v in [*_elimination_order(_plan_of(tree, scope), scope, resolved.case), -1]:
         bucket = [t for t in tables if v in t] if v >= 0 else [*tables, free]
         if not bucket:
             continue
@@ -83,14 +83,14 @@ def cost(tree: CompiledModel, scope: list[int], settled: Settled) -> JointCost:
     return JointCost("together", entries, 0, operations, max(largest, entries), 8 * (cells + entries))
 
 
-def _tables(model: DiscreteModel, scope: Sequence[int], settled: Settled) -> Iterator[_Scoped]:
+def _tables(model: DiscreteModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Iterator[_Scoped]:
     """The relevant factors, restricted to the observed states, and the likelihoods."""
-    case = settled.case
+    case = resolved.case
     for v, w in sorted(case.likelihood.items()):
         yield ((v,), w) if case.state[v] < 0 else ((), w[case.state[v]])
     factors = model_factors(model)
     relevant = _ancestors(model, [*scope, *case.likelihood, *np.flatnonzero(case.state >= 0).tolist()])
-    for f, table in enumerate(settled.factors):
+    for f, table in enumerate(resolved.factors):
         if f in relevant:
             axes = factors[f].scope
             at = tuple(slice(None) if case.state[v] < 0 else int(case.state[v]) for v in axes)
@@ -101,13 +101,13 @@ def _ancestors(model: DiscreteModel, variables: Iterable[int]) -> set[int]:
     """Numbers of the factors that are not barren: those of the variables and of their ancestors."""
     if not isinstance(model, BayesianNetwork):  # it is not known which factors sum to 1
         return set(range(len(model) + len(model.factors)))
-    found = dict.fromkeys(variables)
-    for v in (queue := list(found)):
+    reached = dict.fromkeys(variables)
+    for v in (queue := list(reached)):
         for u in model.factors[v].scope:
-            if u not in found:
-                found[u] = None
+            if u not in reached:
+                reached[u] = None
                 queue.append(u)
-    return set(found)
+    return set(reached)
 
 
 def _product(tables: Sequence[_Scoped], without: int = -1) -> _Scoped:

@@ -13,7 +13,7 @@ from ...errors import ArgumentError, JtgpuError
 from ...model.discrete import DiscreteModel
 from ..tables import Table
 from .marginals import as_array
-from .printed import Lazy, Printed, make_frame, row_labels, to_frame_method, unused_name
+from .printed import LazySequence, Printed, make_frame, row_labels, to_frame_method, unused_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -160,7 +160,7 @@ class Explanation(Printed, Mapping[str, str]):
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         names = [*self]
-        return ["", ""], [names, Lazy(len(names), lambda i: self[names[i]])], 2
+        return ["", ""], [names, LazySequence(len(names), lambda i: self[names[i]])], 2
 
     def __repr__(self) -> str:  # one line: explanations are also elements of `ranked`
         shown = ", ".join(f"{v}={s}" for v, s in itertools.islice(self.items(), 6))
@@ -196,8 +196,8 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
         """Names of one variable's states, (n,) ndarray of object; None in impossible cases."""
         v = self._model.index(variable)
         labels = np.array([*self._model.states(v), None], object)  # -1 is the last one
-        found: NDArray[Any] = labels[self.states[:, v]]
-        return found
+        column: NDArray[Any] = labels[self.states[:, v]]
+        return column
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._model.variables)
@@ -228,7 +228,8 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
         n = len(self.states)
 
         def column(v: int) -> Sequence[Any]:
-            return Lazy(n, lambda i: None if self.states[i, v] < 0 else self._model.states(v)[self.states[i, v]])
+            labels = self._model.states(v)
+            return LazySequence(n, lambda i: None if self.states[i, v] < 0 else labels[self.states[i, v]])
 
         return ["", *self], [row_labels(n, self._table_of_cases), *map(column, range(len(self)))], 1
 

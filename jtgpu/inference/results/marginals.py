@@ -11,9 +11,9 @@ from ...backends.base import BatchResult, without_rounding
 from ...model.discrete import DiscreteModel
 from ...util import late_imports
 from ...util.text_table import format_table, quoted, shown_rows
-from ..evidence import Known
+from ..evidence import CaseEvidence
 from ..tables import Table
-from .printed import HINT, Lazy, Printed, make_frame, row_labels, state_columns, to_frame_method
+from .printed import HINT, LazySequence, Printed, make_frame, row_labels, state_columns, to_frame_method
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,7 +140,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         ptr: NDArray[np.int64],
         log_evidence: float,
         targets: Sequence[int] | None = None,
-        known: Known | None = None,
+        known: CaseEvidence | None = None,
     ):
         flat.flags.writeable = False
         self._model, self._flat, self._ptr = model, flat, ptr
@@ -197,7 +197,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         model, ids = self._model, self._ids()
         n = len(ids)
         columns = [
-            Lazy(n, lambda i: model.variables[ids[i]]),
+            LazySequence(n, lambda i: model.variables[ids[i]]),
             *state_columns(
                 n, lambda i: model.states(ids[i]), lambda i: self._flat[self._ptr[ids[i]] : self._ptr[ids[i] + 1]]
             ),
@@ -276,7 +276,7 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         def column(j: int) -> Sequence[Any]:
-            return Lazy(len(self.flat), lambda i: None if self.impossible[i] else self.flat[i, j])
+            return LazySequence(len(self.flat), lambda i: None if self.impossible[i] else self.flat[i, j])
 
         columns = [row_labels(len(self.flat), self._table_of_cases), *map(column, range(self.flat.shape[1]))]
         return ["", *self._names(), "log_evidence"], [*columns, self.log_evidence], 1

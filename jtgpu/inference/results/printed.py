@@ -31,7 +31,7 @@ MAX_STATE = 16  # columns of text that the name of a state takes next to its num
 MAX_STATES = 30  # states of a variable that may fit into a line
 
 
-class Lazy(Sequence[Any]):
+class LazySequence(Sequence[Any]):
     """A column whose cells are computed when they are read."""
     # n: Number of cells
     # cell: The cell of a row
@@ -61,7 +61,7 @@ class Printed:
     __slots__ = ()
 
     def _title(self) -> str:
-        """What the result is, in one line."""
+        """The kind of result, in one line."""
         raise NotImplementedError
 
     def _table(self) -> tuple[list[str], list[Any], int]:
@@ -81,11 +81,11 @@ class Printed:
 
 
 def row_labels(n: int, cases: Table | None) -> Sequence[Any]:
-    """What names the rows of a table of n cases: the index of a pandas frame, or their numbers."""
+    """Names of the rows of a table of n cases: the index of a pandas frame, or their numbers."""
     if cases is None or cases.index is None:
         return range(n)
     index = cases.index
-    return Lazy(n, lambda i: str(index[i]))
+    return LazySequence(n, lambda i: str(index[i]))
 
 
 def state_columns(
@@ -104,7 +104,7 @@ def state_columns(
             i: f"{justified(label, width)} {format_cell(rows[i][1][k])}"
             for i, label in zip(having, labels, strict=True)
         }
-        columns.append(Lazy(n, cells.get))
+        columns.append(LazySequence(n, cells.get))
     return columns
 
 

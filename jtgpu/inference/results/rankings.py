@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import format_bytes
 from ...model.network import BayesianNetwork
 from .marginals import distinct_names
-from .printed import Lazy, Printed, make_frame, state_columns, to_frame_method
+from .printed import LazySequence, Printed, make_frame, state_columns, to_frame_method
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,12 +49,12 @@ class Ranking(Printed, list[T]):
         return type(self), ([*self], self._kind, self._title_text)
 
     def _columns(self) -> dict[str, list[Any]]:
-        found = {}
+        columns = {}
         for field in fields(self._kind):  # type: ignore[arg-type]
             cells = [getattr(record, field.name) for record in self]
             if not any(isinstance(cell, np.ndarray) for cell in cells):
-                found[field.name] = [" or ".join(c) if isinstance(c, tuple) else c for c in cells]
-        return found
+                columns[field.name] = [" or ".join(c) if isinstance(c, tuple) else c for c in cells]
+        return columns
 
     @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
@@ -210,12 +210,12 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
 
         def counts(i: int) -> NDArray[np.float64]:
             v, row = place(i)
-            found: NDArray[np.float64] = families[v].reshape(-1, families[v].shape[-1])[row]
-            return found
+            row_counts: NDArray[np.float64] = families[v].reshape(-1, families[v].shape[-1])[row]
+            return row_counts
 
         columns = [
-            Lazy(n, lambda i: model.variables[place(i)[0]]),
-            Lazy(n, lambda i: self._given(*place(i))),
+            LazySequence(n, lambda i: model.variables[place(i)[0]]),
+            LazySequence(n, lambda i: self._given(*place(i))),
             *state_columns(n, lambda i: distinct_names(model.states(place(i)[0])), counts),
         ]
         return [""] * len(columns), columns, 2

@@ -173,9 +173,9 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
 
     def _shaped(self, flat: NDArray[np.float64], variable: str | int) -> NDArray[np.float64]:
         v = self._model.index(variable)
-        found = flat[self._parameters.first[v] : self._parameters.first[v + 1]].reshape(self._parameters.shapes[v])
-        found.flags.writeable = False
-        return found
+        values = flat[self._parameters.first[v] : self._parameters.first[v + 1]].reshape(self._parameters.shapes[v])
+        values.flags.writeable = False
+        return values
 
     def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
         return self._shaped(self._flat, variable)

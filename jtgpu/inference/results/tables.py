@@ -14,7 +14,7 @@ from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
 from ...util.text_table import quoted
 from .marginals import CasePosteriors, Posterior, as_array, distinct_names
-from .printed import Lazy, Printed, make_frame, to_frame_method, unused_name
+from .printed import LazySequence, Printed, make_frame, to_frame_method, unused_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,10 +131,10 @@ class _Table(Printed):
 
         def labels(axis: int) -> Sequence[Any]:
             names = distinct_names(others[axis])
-            return Lazy(len(rows), lambda i: names[int(np.unravel_index(i, shape)[axis])])
+            return LazySequence(len(rows), lambda i: names[int(np.unravel_index(i, shape)[axis])])
 
         def column(k: int) -> Sequence[Any]:
-            return Lazy(len(rows), lambda i: None if rows[i, k] is np.ma.masked else rows[i, k])
+            return LazySequence(len(rows), lambda i: None if rows[i, k] is np.ma.masked else rows[i, k])
 
         names = [*self.variables[:-1], *(f"{self.variables[-1]}={s}" for s in distinct_names(last))]
         return names, [*map(labels, range(len(others))), *map(column, range(len(last)))], len(others)
@@ -143,10 +143,10 @@ class _Table(Printed):
         """Numbers of the states that `key` gives for the first n variables."""
         expected = f"expected one state for each of {', '.join(map(repr, self.variables[:n]))}"
         if isinstance(key, Mapping):
-            found = {self._model.index(v): s for v, s in key.items()}
-            if sorted(found) != list(range(n)):
+            states = {self._model.index(v): s for v, s in key.items()}
+            if sorted(states) != list(range(n)):
                 raise EvidenceError(f"{expected}, got {shown(dict(key))}")
-            key = tuple(found[i] for i in range(n))
+            key = tuple(states[i] for i in range(n))
         elif not isinstance(key, tuple):
             key = (key,)
         if len(key) != n:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import EvidenceError, UnknownVariable, closest, shown
 from ...model.discrete import DiscreteModel
-from ...util.rows import Each
+from ...util.rows import Mapper
 from .arrow import arrow, compute
 from .plain_cells import CategoricalColumn, encode_array, encode_list, look_up
 from .states import NOT_OBSERVED, REJECTED, StateLookup
@@ -134,7 +134,7 @@ class Encoder:
         self.dtype = next(k for k in kinds if most <= np.iinfo(k).max)
 
     def encode(
-        self, columns: Sequence[Any], n: int, each: Each = map, *, first_only: bool = False
+        self, columns: Sequence[Any], n: int, each: Mapper = map, *, first_only: bool = False
     ) -> Encoded:
         """Encode columns of n cells."""
         # columns: sequence of Arrow arrays (chunked or not), NumPy arrays, `CategoricalColumn`, or lists

@@ -81,13 +81,13 @@ def _open_frame(model: DiscreteModel | None, frame: Any) -> Table:
 def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
     """Rows as an array; an object array keeps labels, numbers and None apart."""
     try:
-        found = np.asarray(rows)
-        found = found if found.dtype.kind in "iuf" else np.array(rows, object)
+        array = np.asarray(rows)
+        array = array if array.dtype.kind in "iuf" else np.array(rows, object)
     except ValueError:  # rows of different lengths
         raise EvidenceError(f"{_EXPECTED}; got a list of {type(rows[0]).__name__}") from None
-    if found.ndim != 2:
+    if array.ndim != 2:
         raise EvidenceError(f"{_EXPECTED}; got a list of {type(rows[0]).__name__}")
-    return found
+    return array
 
 
 # State numbers of a table of cases of any kind.

@@ -114,16 +114,16 @@ def _encode_distinct(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]
 def look_up(states: list[int], indices: NDArray[Any], out: NDArray[Any]) -> bool:
     """Write the states of values, given by index, to `out`; returns whether any is rejected.
 
-    An index of -1 or ``len(states)`` means "not observed". Indices that are state numbers already, the usual case, are
+    An index of -1 or ``len(states)`` means "not observed". Indices that are state numbers already, the common case, are
     copied.
     """
     if states == [*range(len(states))] and indices.max(initial=0) < len(states):
         out[:] = indices  # -1 is NOT_OBSERVED
         return False
-    found = np.array([*states, NOT_OBSERVED], out.dtype)
+    values = np.array([*states, NOT_OBSERVED], out.dtype)
     mode: Any = "wrap" if indices.dtype.kind == "i" else "clip"
     for at in range(0, len(indices), BLOCK):
-        np.take(found, indices[at : at + BLOCK], out=out[at : at + BLOCK], mode=mode)
+        np.take(values, indices[at : at + BLOCK], out=out[at : at + BLOCK], mode=mode)
     return REJECTED in states
 
 
@@ -148,8 +148,8 @@ def column_values(
                 ) from None
         raise DataError(f"column {name!r} has cells that are not single values") from None
     unusable = [i for i, value in enumerate(values) if is_unusable(value)]
-    if unusable and (found := np.isin(codes, unusable)).any():
-        row = int(np.argmax(found))
+    if unusable and (hits := np.isin(codes, unusable)).any():
+        row = int(np.argmax(hits))
         what = "a complex number" if isinstance(values[codes[row]], complex) else "infinite"
         raise DataError(f"{row_name(row)}, column {name!r}: the value {values[codes[row]]!r} is {what}")
     return codes, values
@@ -170,11 +170,11 @@ def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
     elif isinstance(column, (list, np.ndarray)):
         cells = column if isinstance(column, list) else column.tolist()
         try:
-            found = dict.fromkeys(cells)
+            entries = dict.fromkeys(cells)
         except TypeError:  # numpy.ma.masked cannot be hashed
             cells = [None if is_missing(cell) else cell for cell in cells]
-            found = dict.fromkeys(cells)
-        at: dict[Any, int] = {cell: i for i, cell in enumerate(found)}
+            entries = dict.fromkeys(cells)
+        at: dict[Any, int] = {cell: i for i, cell in enumerate(entries)}
         codes, values = np.fromiter(map(at.__getitem__, cells), np.int64, len(cells)), [*at]
     else:
         codes, values = _of_arrow(column)

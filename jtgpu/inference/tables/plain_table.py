@@ -256,11 +256,11 @@ def _as_column(name: str, value: Any) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         return value.tolist()
     if isinstance(value, (list, np.ndarray)):
-        found: Any = value
+        column: Any = value
     elif type(value).__module__.partition(".")[0] == "pyarrow":
         return value
     elif is_tensor(value) and not hasattr(value, "to_frame"):
-        found = as_array(value, f"column {name!r}")
+        column = as_array(value, f"column {name!r}")
     elif isinstance(value, (str, bytes, Mapping, AbstractSet)) or not isinstance(value, Iterable):
         raise EvidenceError(
             f"column {name!r} must be a sequence of states, one for each case, not {value!r}; for a single case, use "
@@ -269,7 +269,7 @@ def _as_column(name: str, value: Any) -> Any:
     elif hasattr(value, "to_frame"):  # a series of pandas, Polars ...
         return column_of_series(value)
     else:
-        found = np.asarray(value) if hasattr(value, "__array__") else [*value]
-    if isinstance(found, np.ndarray) and found.ndim != 1:
-        raise EvidenceError(f"column {name!r} has shape {found.shape}, expected one dimension")
-    return found
+        column = np.asarray(value) if hasattr(value, "__array__") else [*value]
+    if isinstance(column, np.ndarray) and column.ndim != 1:
+        raise EvidenceError(f"column {name!r} has shape {column.shape}, expected one dimension")
+    return column

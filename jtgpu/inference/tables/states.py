@@ -53,14 +53,14 @@ class StateLookup:
         """Number of the state that a value names; `NOT_OBSERVED` or `REJECTED` (-1, -2)."""
         key = (type(value), value)
         try:
-            found = self._found.get(key)
+            state = self._found.get(key)
         except TypeError:  # unhashable values name no state
             return NOT_OBSERVED if is_missing(value) else REJECTED
-        if found is None:
-            found = self._look_up(value)
+        if state is None:
+            state = self._look_up(value)
             if len(self._found) < MAX_CACHED:
-                self._found[key] = found
-        return found
+                self._found[key] = state
+        return state
 
     def _look_up(self, value: Any) -> int:
         if is_missing(value):
@@ -72,15 +72,15 @@ class StateLookup:
                 if text in self._words:
                     self.na_found |= {text} - {""}
                     return NOT_OBSERVED
-            found = self._values.find_text(value)
+            state = self._values.find_text(value)
         else:
             try:
-                found = self._values.find(value)
+                state = self._values.find(value)
             except TypeError:  # an interval, a date: by its text
                 return self._look_up(str(value))
-            if found is None and value == -1 and self._values.intervals is None:
+            if state is None and value == -1 and self._values.intervals is None:
                 return NOT_OBSERVED
-        return REJECTED if found is None else found
+        return REJECTED if state is None else state
 
     def reason(self, value: Any) -> str:
         """Why a value was rejected, with the closest state."""

@@ -138,7 +138,7 @@ class CodedCases:
 def _merged(block: Block) -> Block:
     if isinstance(block.states, np.memmap) or len(block.states) < 2:
         return block
-    equal = find_equal_rows(np.ascontiguousarray(block.states), worth=MIN_EQUAL)
+    equal = find_equal_rows(np.ascontiguousarray(block.states), min_saving=MIN_EQUAL)
     if equal is None:
         return block
     weights = np.asarray(np.bincount(equal.kind, block.weights, len(equal.first)), np.float64)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, DataError, closest
-from ...inference.evidence.case_table import weight_rows
+from ...inference.evidence_table import weight_rows
 from ...inference.tables import distinct_values
 from ...inference.tables.columns import Encoder
 from ...inference.tables.plain_cells import CategoricalColumn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, DataError, NetworkError, TableTooLarge, closest
-from ...inference.results.printed import Lazy, Printed, make_frame, to_frame_method
+from ...inference.results.printed import LazySequence, Printed, make_frame, to_frame_method
 from ...inference.tree import JunctionTree
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, names, number
@@ -245,7 +245,7 @@ class PredictiveCheck(Printed):
         def state(axis: int, cell: int) -> str:
             return self.states[axis][int(np.unravel_index(cell, shape)[axis])]
 
-        front = [Lazy(n, lambda cell, axis=axis: state(axis, cell)) for axis in range(len(shape))]  # type: ignore[misc]
+        front = [LazySequence(n, lambda cell, axis=axis: state(axis, cell)) for axis in range(len(shape))]  # type: ignore[misc]
         numbers = [getattr(self, name).ravel() for name in ("observed", "expected", "deviation", "z")]
         return [*self.variables, "observed", "expected", "deviation", "z"], [*front, *numbers], len(shape)
 

@@ -50,15 +50,15 @@ def read_num(path: str | os.PathLike[str], model: DiscreteModel) -> NDArray[np.i
     # raises OrderError: If names are missing, or the file cannot be read.
     text = read_text(path)
     seen: set[str] = set()
-    for found in re.finditer(r"\S+", text):
-        name = found[0]
+    for match in re.finditer(r"\S+", text):
+        name = match[0]
         if name not in model.variables or name in seen:
             what = "a second time" if name in seen else "which is not a variable of the model"
             message = f"found {shown(name)} {what}, expected each variable's name once"
-            raise parse_error(path, text, found.start(), message)
+            raise parse_error(path, text, match.start(), message)
         seen.add(name)
     try:
-        return as_order(model, (found[0] for found in re.finditer(r"\S+", text)))
+        return as_order(model, (match[0] for match in re.finditer(r"\S+", text)))
     except OrderError as error:
         raise OrderError(f"{os.fspath(path)}: {error}") from None
 
@@ -161,17 +161,17 @@ def recall(
     return SavedOrder(order, cost, seconds, n_steps, lower_bound, optimal)
 
 
-def save(key: str, found: SavedOrder) -> None:
+def save(key: str, order: SavedOrder) -> None:
     """Save an order; a folder that is not writable is ignored."""
     data = {
         "version": _VERSION,
-        "entries": found.cost.entries,
-        "seconds": round(found.seconds, 3),
-        "n_steps": found.n_steps,
-        "order": [int(v) for v in found.order],
+        "entries": order.cost.entries,
+        "seconds": round(order.seconds, 3),
+        "n_steps": order.n_steps,
+        "order": [int(v) for v in order.order],
     }
-    if found.lower_bound:
-        data |= {"lower_bound": found.lower_bound, "optimal": found.optimal}
+    if order.lower_bound:
+        data |= {"lower_bound": order.lower_bound, "optimal": order.optimal}
     with contextlib.suppress(OSError):
         path = cache_folder() / "orders" / f"{key}.json"
         atomic_file.write_text(path, json.dumps(data), durable=False, make_folders=True)

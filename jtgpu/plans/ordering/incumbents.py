@@ -98,7 +98,7 @@ class Incumbents:
         return store.digest(self.cards, self.neighbours, self.objective)
 
     def measure(self, atom: Atom, order: Sequence[int]) -> tuple[int, int]:
-        """What is minimised on an atom: (total, largest), or the other way round."""
+        """The objective on an atom: (total, largest), or the other way round."""
         total, largest = atom_cost(atom, order)
         return (largest, total) if self.objective == "largest" else (total, largest)
 

@@ -176,14 +176,14 @@ def _components(adjacent: Sequence[set[int]], left: Sequence[int]) -> list[list[
         if start in seen:
             continue
         seen.add(start)
-        stack, found = [start], [start]
+        stack, component = [start], [start]
         while stack:
             for u in adjacent[stack.pop()]:
                 if u not in seen:
                     seen.add(u)
                     stack.append(u)
-                    found.append(u)
-        out.append(sorted(found))
+                    component.append(u)
+        out.append(sorted(component))
     return out
 
 
@@ -252,19 +252,19 @@ def _reached(masks: Sequence[int], classes: dict[int, int], start: int, left: in
     Levels of weight are flooded in ascending order, each with masks of all vertices found so far; the search ends when
     every heavier vertex is reached.
     """
-    reached = found = start
+    reached = seen = start
     heavier = left
     for level in sorted(classes):
         heavier &= ~classes[level]
         if not heavier & ~reached:
             break
-        front = found & classes[level]
+        front = seen & classes[level]
         while front:
             grown = 0
             for u in bits(front):
                 grown |= masks[u]
-            new = grown & left & ~found
-            found |= new
+            new = grown & left & ~seen
+            seen |= new
             reached |= new & heavier
             front = new & ~heavier
     return reached
@@ -275,14 +275,14 @@ def _mask_clique(masks: Sequence[int], around: int) -> bool:
 
 
 def _reach(masks: Sequence[int], start: int, within: int) -> int:
-    found = front = 1 << start
+    reached = front = 1 << start
     while front:
         grown = 0
         for u in bits(front):
             grown |= masks[u]
-        front = grown & within & ~found
-        found |= front
-    return found
+        front = grown & within & ~reached
+        reached |= front
+    return reached
 
 
 def _sub(masks: Sequence[int], vertices: Sequence[int]) -> list[int]:

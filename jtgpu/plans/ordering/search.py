@@ -38,7 +38,7 @@ Found = tuple[tuple[int, int], list[int]]  # cost and order that a chain found
 
 
 class Budget(NamedTuple):
-    """What a search may spend."""
+    """Limits of a search."""
 
     seconds: float  # since the search began; may be infinite
     n_steps: int | None = None  # annealing steps
@@ -273,12 +273,12 @@ def _auto_by_memo(cards: list[int], neighbours: Sequence[Iterable[int]], options
     memo = store.recall(key, cards, around, options.objective)
     if memo is None:
         search = Incumbents(cards, around, options)
-        found = _auto(search)
+        result = _auto(search)
         if search.n_steps and not search.interrupted:
-            order = found.order.tolist()
+            order = result.order.tolist()
             cost = order_cost(cards, around, order, options.objective)
-            store.save(key, SavedOrder(order, cost, 0.0, found.n_steps, found.lower_bound, found.optimal))
-        return found
+            store.save(key, SavedOrder(order, cost, 0.0, result.n_steps, result.lower_bound, result.optimal))
+        return result
     seconds = options.clock() - started
     cost = memo.cost
     return OrderResult(

@@ -261,13 +261,13 @@ def _check(
     for a, b in edges:
         for v in bags[a] & bags[b]:
             shared[v] += 1
-    for v, found in enumerate(holders):
-        if not found:
+    for v, held in enumerate(holders):
+        if not held:
             raise OrderError(f"{name}: no bag contains vertex {v + 1} ({model.variables[v]!r})")
-        if shared[v] != len(found) - 1:
+        if shared[v] != len(held) - 1:
             raise OrderError(f"{name}: the bags of vertex {v + 1} ({model.variables[v]!r}) are not connected")
         for u in neighbours[v]:
-            if u > v and not any(u in bags[b] for b in found):
+            if u > v and not any(u in bags[b] for b in held):
                 pair = f"{model.variables[v]!r} and {model.variables[u]!r}"
                 raise OrderError(f"{name}: no bag contains both {pair}, which are neighbours")
 

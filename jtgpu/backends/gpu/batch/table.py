@@ -196,7 +196,7 @@ class RowTable(Table[BatchResult]):
             raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
         weights = scale_weights(likelihood, len(states), cardinality)
         both = (states, weights.values) if likelihood else (states,)
-        equal = find_equal_rows(*both, worth=worth)
+        equal = find_equal_rows(*both, min_saving=worth)
         if equal is None:
             return cls(states, weights, targets)
         return cls(states, weights, targets).subset(equal.first, equal.kind)
@@ -277,7 +277,7 @@ class ColumnTable(Table[ColumnResult]):
         if codes.ndim != 2 or len(codes) != len(variables):
             raise EvidenceError(f"columns of states have shape {codes.shape}, not ({len(variables)}, B)")
         codes = codes if codes.dtype in CODES else codes.astype(np.int32)
-        equal = find_equal_rows(codes.T, worth=worth)
+        equal = find_equal_rows(codes.T, min_saving=worth)
         if equal is None:
             return cls(variables, codes, targets, n_variables)
         return cls(variables, take_columns(codes, equal.first), targets, n_variables, equal.kind)

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import EvidenceError, ImpossibleEvidence, UnknownState
-from ...model.discrete import DiscreteModel
-from ..tables import at_row, read_states
-from ..tables.columns import Encoder
-from .one_case import Cases, KnownCases, by_number, check_intervention, number_array, probability_rows, weights
+from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
+from ..model.discrete import DiscreteModel
+from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, number_array, probabilities, weights
+from .tables import Table, at_row, read_states
+from .tables.columns import Encoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class BatchEvidence:
+    """All evidence of a table of B cases, by number."""
+
+    states: NDArray[np.int32]  # (B, V), -1: not observed
+    likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
+    # variable -> (B, card) probabilities, NaN in cases without soft evidence
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
+    table: Table | None = None  # that the cases were read from; None: an array of state numbers
 
 
 def read_known_cases(
@@ -24,7 +37,7 @@ def read_known_cases(
     likelihood: Mapping[Any, Any] | None = None,
     soft: Mapping[Any, Any] | None = None,
     do: Mapping[Any, Any] | None = None,
-) -> KnownCases:
+) -> BatchEvidence:
     """Convert all kinds of evidence of a table of B cases from names to numbers."""
     # cases: data frame, mapping, list of mappings, or array: See `jtgpu.JunctionTree.posteriors_batch`
     # likelihood: Variable to weights >= 0: (B, card), or (card,) or a mapping from state to weight for all cases
@@ -37,20 +50,20 @@ def read_known_cases(
     states, table = read_states(model, cases)
     weights = {v: weight_rows(model, v, value, len(states)) for v, value in by_number(model, likelihood, "likelihood")}
     if soft is None and do is None:
-        return KnownCases(states, weights, table=table)
+        return BatchEvidence(states, weights, table=table)
     states = states.copy()  # the table may be the caller's
     intervened = _set_states(model, do, states, weights)
-    found: dict[int, NDArray[np.float64]] = {}
+    required: dict[int, NDArray[np.float64]] = {}
     for v, value in by_number(model, soft, "soft"):
         name = model.variables[v]
         if v in intervened:
             raise EvidenceError(f"{name!r} is set by do and cannot have soft evidence")
-        found[v] = probability_rows(model, v, value, len(states), "soft evidence")
-        both = (states[:, v] >= 0) & ~np.isnan(found[v][:, 0])
+        required[v] = probability_rows(model, v, value, len(states), "soft evidence")
+        both = (states[:, v] >= 0) & ~np.isnan(required[v][:, 0])
         if both.any():
             reason = f"{name!r} is observed and cannot have soft evidence"
             raise EvidenceError(at_row(table, int(np.argmax(both)), reason))
-    return KnownCases(states, weights, dict(sorted(found.items())), tuple(sorted(intervened)), table)
+    return BatchEvidence(states, weights, dict(sorted(required.items())), tuple(sorted(intervened)), table)
 
 
 def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.float64]:
@@ -70,6 +83,29 @@ def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.
     if not np.isfinite(table).all() or (table < 0).any():
         raise EvidenceError(f"the likelihood of {name!r} must have finite weights >= 0")
     return np.ascontiguousarray(np.broadcast_to(table, (n, card)))
+
+
+def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
+    """(n, card) probabilities of n cases; rows of NaN are kept."""
+    name, card = model.variables[v], int(model.cardinality[v])
+    if isinstance(value, Mapping):
+        return np.tile(probabilities(model, v, value, what), (n, 1))
+    table = number_array(value, f"{what} on {name!r}")
+    if table.ndim == 1:
+        return np.tile(probabilities(model, v, table, what), (n, 1))
+    if table.shape != (n, card):
+        raise EvidenceError(
+            f"{what} on {name!r} has shape {table.shape}, expected ({n}, {card}) or ({card},) for {n} cases and "
+            f"{card} states"
+        )
+    given = ~np.isnan(table).all(axis=1)
+    with np.errstate(over="ignore"):
+        sums = table[given].sum(axis=1)
+    # a single NaN makes the sum of its row NaN, and the comparison False
+    if not (table[given] >= 0).all() or not (np.abs(sums - 1.0) <= SUM_TOLERANCE).all():
+        raise EvidenceError(f"the probabilities of {what} on {name!r} must be >= 0, and each row must sum to 1")
+    table[given] /= sums[:, None]
+    return table
 
 
 def _set_states(

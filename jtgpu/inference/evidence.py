@@ -1,4 +1,7 @@
-"""Evidence of one case: `read_findings` for observations and likelihoods, `read_known` for all kinds."""
+"""Conversion of evidence of one case from names and labels to numbers.
+
+`read_findings` reads observations and likelihoods, `read_known` all kinds; `evidence_table` reads tables of cases.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy as np
 
-from ...backends.base import Evidence
-from ...errors import EvidenceError, ImpossibleEvidence, shown
-from ...model.discrete import DiscreteModel
-from ...model.network import BayesianNetwork
-from ...model.state_values import StateNumber
-from ...util.missing import is_missing
-from ...util.options import TableLike
-from ..tables import Table, is_frame, read_states
-from ..tables.arrow import as_array, is_tensor, log_copy
-from ..tables.columns import reject_repeated
+from ..backends.base import Evidence
+from ..errors import EvidenceError, ImpossibleEvidence, shown
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
+from ..model.state_values import StateNumber
+from ..util.missing import is_missing
+from ..util.options import TableLike
+from .tables import is_frame, read_states
+from .tables.arrow import as_array, is_tensor, log_copy
+from .tables.columns import reject_repeated
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -37,7 +40,7 @@ Findings = Mapping[Any, Any] | Row
 Cases = TableLike
 
 
-class More(TypedDict, total=False):
+class EvidenceOptions(TypedDict, total=False):
     """Evidence other than observations: keyword arguments of every query.
 
     Each maps variables, by name or number, to a value:
@@ -58,24 +61,12 @@ class More(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Known:
+class CaseEvidence:
     """All evidence of one case, by number."""
 
     case: Evidence  # observations and likelihoods; interventions are entered as observations, too
     soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) probabilities
     intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
-
-
-@dataclass(frozen=True)
-class KnownCases:
-    """All evidence of a table of B cases, by number."""
-
-    states: NDArray[np.int32]  # (B, V), -1: not observed
-    likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
-    # variable -> (B, card) probabilities, NaN in cases without soft evidence
-    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
-    intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
-    table: Table | None = None  # that the cases were read from; None: an array of state numbers
 
 
 # Checks of what users give for one variable: weights, probabilities, and each variable once.
@@ -159,12 +150,12 @@ def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: st
     given = np.zeros(len(labels), np.bool_)
     for s, weight in value.items():
         i = model.state_index(v, s)
-        found = number_array(weight, f"{what} for the state {shown(labels[i])}", "a number")
-        if found.ndim:
+        number = number_array(weight, f"{what} for the state {shown(labels[i])}", "a number")
+        if number.ndim:
             raise EvidenceError(f"{what} for the state {shown(labels[i])} must be a number, got {shown(weight)}")
         if given[i]:
             raise EvidenceError(f"{what} has the state {shown(labels[i])} twice, by name and by number")
-        vector[i], given[i] = float(found), True
+        vector[i], given[i] = float(number), True
     if not given.all():
         missing = [labels[i] for i in np.flatnonzero(~given)[:10].tolist()]
         raise EvidenceError(f"{what} has no weight for {', '.join(map(shown, missing))}")
@@ -192,35 +183,12 @@ def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArra
 def product(model: DiscreteModel, v: int, a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """The product of two likelihoods of a variable."""
     with np.errstate(over="ignore"):
-        found: NDArray[np.float64] = a * b
-    if not np.isfinite(found).all():
+        both: NDArray[np.float64] = a * b
+    if not np.isfinite(both).all():
         raise EvidenceError(
             f"the product of the likelihoods of {model.variables[v]!r} is too large for a number; scale one of them"
         )
-    return found
-
-
-def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
-    """(n, card) probabilities of n cases; rows of NaN are kept."""
-    name, card = model.variables[v], int(model.cardinality[v])
-    if isinstance(value, Mapping):
-        return np.tile(probabilities(model, v, value, what), (n, 1))
-    table = number_array(value, f"{what} on {name!r}")
-    if table.ndim == 1:
-        return np.tile(probabilities(model, v, table, what), (n, 1))
-    if table.shape != (n, card):
-        raise EvidenceError(
-            f"{what} on {name!r} has shape {table.shape}, expected ({n}, {card}) or ({card},) for {n} cases and "
-            f"{card} states"
-        )
-    given = ~np.isnan(table).all(axis=1)
-    with np.errstate(over="ignore"):
-        sums = table[given].sum(axis=1)
-    # a single NaN makes the sum of its row NaN, and the comparison False
-    if not (table[given] >= 0).all() or not (np.abs(sums - 1.0) <= SUM_TOLERANCE).all():
-        raise EvidenceError(f"the probabilities of {what} on {name!r} must be >= 0, and each row must sum to 1")
-    table[given] /= sums[:, None]
-    return table
+    return both
 
 
 def number_array(
@@ -233,9 +201,9 @@ def number_array(
         if not copy:
             log_copy(value, np.float64, what)
     try:
-        found = np.array(value) if copy else np.asarray(value)
-        if found.dtype.kind in "biuf" or (found.dtype.kind == "O" and not any(isinstance(x, str) for x in found.flat)):
-            return found.astype(np.float64, copy=False)
+        array = np.array(value) if copy else np.asarray(value)
+        if array.dtype.kind in "biuf" or (array.dtype.kind == "O" and not any(isinstance(x, str) for x in array.flat)):
+            return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
     raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")
@@ -324,14 +292,14 @@ def read_known(
     likelihood: Findings | None = None,
     soft: Findings | None = None,
     do: Findings | None = None,
-) -> Known:
-    """Convert all kinds of evidence from names to numbers; see `More`."""
+) -> CaseEvidence:
+    """Convert all kinds of evidence from names to numbers; see `EvidenceOptions`."""
     # raises UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence: As `read_findings`; also if probabilities
     #     do not sum to 1, if a variable with soft evidence is observed or set, if a variable is set to one state and
     #     observed in another one, or if a model without arcs gets an intervention.
     case = read_findings(model, evidence, likelihood)
     if soft is None and do is None:
-        return Known(case)
+        return CaseEvidence(case)
     given = dict(case.likelihood)
     intervened = set()
     for v, value in by_number(model, do, "do"):
@@ -348,10 +316,10 @@ def read_known(
                 f"{model.states(v)[case.state[v]]!r}"
             )
         case.state[v] = state
-    found: dict[int, NDArray[np.float64]] = {}
+    required: dict[int, NDArray[np.float64]] = {}
     for v, value in by_number(model, soft, "soft"):
         if v in intervened or case.state[v] >= 0:
             how = "set by do" if v in intervened else "observed"
             raise EvidenceError(f"{model.variables[v]!r} is {how} and cannot have soft evidence")
-        found[v] = probabilities(model, v, value, "soft evidence")
-    return Known(Evidence(case.state, given), dict(sorted(found.items())), tuple(sorted(intervened)))
+        required[v] = probabilities(model, v, value, "soft evidence")
+    return CaseEvidence(Evidence(case.state, given), dict(sorted(required.items())), tuple(sorted(intervened)))
