@@ -34,8 +34,7 @@ from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.posterior import chain_posterior, problem
 from jtgpu.learn.dags.posterior.sources import ChainSource
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.gpu_device import DeviceScores
-from jtgpu.learn.dags.scores.gpu_problem import count_problem
+from jtgpu.learn.dags.scores.gpu_device import DeviceScores, count_problem
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS

@@ -17,7 +17,7 @@ from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables,
 from .constraints import Constraints, StructurePrior, make_constraints, make_prior
 from .graphs import start_graph, topological_order
 from .scores.coded import CodedTable, code_table
-from .scores.gpu_problem import gpu_can_score
+from .scores.gpu_device import gpu_can_score
 from .scores.rules import ScoreRule, n_parent_sets
 from .scores.score_table import ScoreTable, score_families
 

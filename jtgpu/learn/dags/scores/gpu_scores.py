@@ -14,8 +14,7 @@ import numpy as np
 
 from ....device.context import Device, device_numbers, open_device
 from ....errors import TableTooLarge, format_bytes
-from .gpu_device import DeviceScores
-from .gpu_problem import CountProblem, count_problem
+from .gpu_device import CountProblem, DeviceScores, count_problem
 from .rules import n_parent_sets
 
 if TYPE_CHECKING:
