@@ -275,14 +275,6 @@ def structure_of(
     sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)
     log_prior = math.fsum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
     return Structure(
-        table.names,
-        best.weight - log_prior,
-        best.weight,
-        method,
-        [table.names[v] for v in best.order],
-        candidates,
-        adjacency(best.parents),
-        table,
-        rule.network_ess,
-        best.n_steps,
-    )
+        table.names, best.weight - log_prior, best.weight, method, [table.names[v] for v in best.order], candidates,
+        adjacency(best.parents), table, rule.network_ess, best.n_steps,
+    )  # fmt: skip

@@ -149,11 +149,10 @@ class ExactPosterior(NamedTuple):
     families: NDArray[np.float64]
     # ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised
     log_evidence: float
-    # set_sums, order_sums: ndarray of float64: Of `exact_by_orders`, for `jtgpu.learn.dags.exact.draws`: ln of the
-    #     total weight of the parent sets of each variable within each set of the others, (n, 2**(n-1)), relative to the
-    #     largest weight; and of the orders of each set of variables, (2**n,)
+    # of `exact_by_orders`, for `draw_by_orders`: ln of the total weight of the parent sets of each variable within each
+    # set of the others, (n, 2**(n-1)), relative to the largest weight
     set_sums: NDArray[np.float64] | None = None
-    order_sums: NDArray[np.float64] | None = None
+    order_sums: NDArray[np.float64] | None = None  # (2**n,) ln of that of the orders of each set of variables
 
 
 def exact_by_orders(

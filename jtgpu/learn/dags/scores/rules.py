@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -271,13 +270,6 @@ def binomial_table(n: int, size: int) -> NDArray[np.int64]:
 def rank(members: Sequence[int]) -> int:
     """Rank of a set among those of its size."""
     return sum(math.comb(m, j) for j, m in enumerate(sorted(members), 1))
-
-
-def sets_by_rank(n: int, size: int) -> Iterator[tuple[int, ...]]:
-    """All sets of `size` variables out of n, ascending members, by rank."""
-    # reflected, lexicographic order is colexicographic order backward
-    for members in reversed(list(combinations(range(n - 1, -1, -1), size))):
-        yield members[::-1]
 
 
 def n_parent_sets(n: int, max_parents: int) -> int:
