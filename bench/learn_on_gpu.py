@@ -19,25 +19,24 @@ from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags import task
 from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates, family_weights
-from jtgpu.learn.dags.chains import gpu_engines as engines
+from jtgpu.learn.dags.chains import gpu_movers as movers
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu_base import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu_chains import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
-from jtgpu.learn.dags.chains.runs import ChainRun
-from jtgpu.learn.dags.chains.set_tables import set_tables
+from jtgpu.learn.dags.chains.run import ChainRun
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import gpu_orders as workspace
 from jtgpu.learn.dags.exact.gpu_exact import partitions_on_gpu
 from jtgpu.learn.dags.exact.gpu_orders import orders_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.outer_sets import outer_sets
-from jtgpu.learn.dags.posterior import chain_posterior, problem
-from jtgpu.learn.dags.posterior.sources import ChainSource
+from jtgpu.learn.dags.posterior import chain_posterior, exact_posterior, records
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores, count_problem
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
+from jtgpu.learn.dags.set_tables import set_tables
 from jtgpu.learn.published.filling import aligned_rows
 from jtgpu.learn.published.gpu import FamilyKernels
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
@@ -323,19 +322,19 @@ def _with_outer_sets(name: str, table: CodedTable, steps: int, runs: int) -> Row
 def _stage_seconds(work: Callable[[], object]) -> dict[str, float]:
     """Wall seconds of the stages of a posterior by chains, those within others included, and of the whole."""
     found = dict[str, float]()
-    engine = engines.GpuPartitionEngine
+    engine = movers.GpuPartitionMover
     places: list[tuple[Any, str]] = [
         (module, name)
-        for module in (chain_posterior, problem, task)
+        for module in (chain_posterior, exact_posterior, records, task)
         for name in (
             "score_families", "family_weights", "candidate_tables", "best_by_orders", "outer_sets", "set_tables",
             "_first_orders", "covered_shares", "structure_of",
         )
         if hasattr(module, name)
     ]  # fmt: skip
-    places += [(engine, name) for name in ("start", "run", "graphs")] + [(ChainRun, "estimate")]
+    places += [(engine, name) for name in ("init", "step", "graphs")] + [(ChainRun, "estimate")]
     places += [(task.LearningTask, name) for name in ("scores", "screened_candidates")]
-    places += [(GpuPartitionChains, "_run_part"), (ChainSource, "posterior")]
+    places += [(GpuPartitionChains, "_run_part"), (chain_posterior.ChainSource, "posterior")]
     kept = [getattr(place, name) for place, name in places]
 
     def timed(name: str, call: Any) -> Any:

@@ -1,6 +1,6 @@
 // The state and the steps of a chain over orders; a relocation of a variable evaluates all positions at once: lanes are
 // positions, the weights of the positions are prefix sums.
-// jtgpu/learn/dags/chains/gpu_base.py repeats the layout of Orders.
+// jtgpu/learn/dags/chains/gpu_chains.py repeats the layout of Orders.
 #include "learn/outer_sets.cuh"
 
 #define NONE 255u  // in `bits`: no possible parent

@@ -1,6 +1,6 @@
 // The state of a chain over partitions: a warp's variables in shared memory, their predecessors and values, and draws of
 // parent sets.
-// jtgpu/learn/dags/chains/gpu_base.py repeats the layout of Partitions.
+// jtgpu/learn/dags/chains/gpu_chains.py repeats the layout of Partitions.
 #include "learn/outer_sets.cuh"
 
 #define NOBODY 0xffffffffu

@@ -15,9 +15,9 @@ from ..util.late_imports import public_names
 if TYPE_CHECKING:
     from . import published
     from .classifier import JunctionTreeClassifier
-    from .dags.posterior.load import load
     from .dags.posterior.posterior import posterior
     from .dags.posterior.result import StructurePosterior
+    from .dags.posterior.saved import load
     from .dags.scores.rules import ScoreRule
     from .dags.scores.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "classifier": "JunctionTreeClassifier", "dags.posterior.load": "load", "dags.posterior.posterior": "posterior",
+    "classifier": "JunctionTreeClassifier", "dags.posterior.saved": "load", "dags.posterior.posterior": "posterior",
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.fit": "fit",

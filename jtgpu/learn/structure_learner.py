@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import ArrayLike, NDArray
 
-    from .dags.posterior.facts import ArcTable
+    from .dags.posterior.arcs import ArcTable
     from .dags.posterior.result import StructurePosterior
 
 

@@ -12,7 +12,7 @@ from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.learn.dags.best_graph import exact_best
 from jtgpu.learn.dags.candidate_tables import all_parents, candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu_base import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu_chains import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import (
     OrderSampler,
     run_chains,
@@ -20,7 +20,6 @@ from jtgpu.learn.dags.chains.orders import (
     start_chains,
     steps_between_samples,
 )
-from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact.gpu_exact import GpuExact, partitions_on_gpu
 from jtgpu.learn.dags.exact.gpu_orders import best_order, orders_on_gpu
@@ -28,6 +27,7 @@ from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitio
 from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.rules import ScoreRule, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.dags.set_tables import set_tables
 from jtgpu.learn.published.filling import CpuSums, flip, start
 from jtgpu.learn.published.gpu import OrderKernels
 from tests.learn.dags.data import random_table, table_of

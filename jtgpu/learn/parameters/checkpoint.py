@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import os
-import time
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import JtgpuError
-from ...util.atomic_file import write_bytes
+from ..state_file import DAMAGED, StateFile
 from .coded_cases import CodedCases
 from .em import EMState, Iteration
 from .expectation import Evaluation
@@ -55,75 +49,54 @@ def fingerprints(setup: Setup, cases: CodedCases, options: dict[str, Any]) -> di
 
 
 def _digest(*parts: str | NDArray[Any]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
-        found.update(part.encode() if isinstance(part, str) else repr(part.shape).encode() + part.tobytes())
-    return found.hexdigest()
+        digest.update(part.encode() if isinstance(part, str) else repr(part.shape).encode() + part.tobytes())
+    return digest.hexdigest()
 
 
 class Checkpoint:
     """A file with the state of a run."""
-    # fingerprints: dict of str: See `fingerprints`
     # resume: Whether to continue from the file if it exists. Without it the file is replaced.
-    # objectives: list of float: Of the starts that are done
+    # objectives: Of the starts that are done
     # best: The best of these, without counts
     # raises JtgpuError: If the file cannot be read, or is that of another run; the message names what differs.
 
     def __init__(self, path: str | os.PathLike[str], fingerprints: dict[str, str], *, resume: bool):
-        self._path, self._fingerprints = Path(path), fingerprints
+        self._file = StateFile(path, fingerprints, interval=INTERVAL, advice="delete it, or run without resume")
         self.objectives: list[float] = []
         self.best: EMState | None = None
         self._present: EMState | None = None
-        self._written = -np.inf
-        if resume and self._path.exists():
-            self._read()
-
-    def _read(self) -> None:
-        try:
-            with np.load(self._path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            meta = json.loads(str(arrays.pop("meta")))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise JtgpuError(f"the checkpoint {self._path} cannot be read: {error}") from None
-        known = meta.get("fingerprints") if isinstance(meta, dict) else None
-        if not isinstance(known, dict):
-            raise JtgpuError(f"the checkpoint {self._path} is of an earlier version; delete it, or run without resume")
-        differ = [name for name, value in self._fingerprints.items() if known.get(name) != value]
-        if differ:
-            raise JtgpuError(
-                f"the checkpoint {self._path} is that of another run: other {', '.join(differ)}; delete it, or run "
-                "without resume"
-            )
-        self.objectives = [float(x) for x in meta["objectives"]]
-        self.best = _restored(meta["best"], arrays, "b")
-        self._present = _restored(meta["present"], arrays, "s")
+        saved = self._file.read() if resume else None
+        if saved is not None:
+            meta, arrays = saved
+            try:
+                self.objectives = [float(x) for x in meta["objectives"]]
+                self.best = _restored(meta["best"], arrays, "b")
+                self._present = _restored(meta["present"], arrays, "s")
+            except DAMAGED as error:
+                raise self._file.damaged(error) from None
 
     def resumed(self) -> EMState | None:
         """The state to continue from, without counts; None: begin with the next start. Used once."""
-        found, self._present = self._present, None
-        return found
+        state, self._present = self._present, None
+        return state
 
     def write(
         self, state: EMState | None, objectives: Sequence[float], best: EMState | None, *, now: bool = False
     ) -> None:
         """Write the state, unless that has been done a moment ago."""
-        if not now and time.monotonic() - self._written < INTERVAL:
+        if not now and not self._file.is_due():
             return
         arrays: dict[str, NDArray[Any]] = {}
         meta = {
-            "fingerprints": self._fingerprints,
-            "objectives": list(objectives),
-            "best": _stored(best, arrays, "b"),
-            "present": _stored(state, arrays, "s"),
-        }
-        buffer = io.BytesIO()
-        np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
-        write_bytes(self._path, buffer.getvalue(), durable=now)
-        self._written = time.monotonic()
+            "objectives": list(objectives), "best": _stored(best, arrays, "b"), "present": _stored(state, arrays, "s"),
+        }  # fmt: skip
+        self._file.write(meta, arrays, durable=now)
 
     def finish(self) -> None:
         """Delete the file: the run is complete."""
-        self._path.unlink(missing_ok=True)
+        self._file.delete()
 
 
 def _stored(state: EMState | None, arrays: dict[str, NDArray[Any]], letter: str) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import ArgumentError, FileError, JtgpuError, MissingFileError
 from jtgpu.learn import posterior, structure
-from jtgpu.learn.dags.chains import runs
+from jtgpu.learn.dags.chains.run import ChainRun
 
 DATA = {"a": [*"xxyyxxyyxy"] * 3, "b": [*"xyyyxxyxxy"] * 3, "c": [*"xyxyyxyyxx"] * 3, "d": [*"xxxyyyxyyx"] * 3}
 FEW: dict[str, Any] = {"method": "mcmc", "steps": 20_000, "chains": 4}
@@ -146,13 +146,13 @@ def test_the_criterion_that_fails_is_said() -> None:
 def test_orders_must_stay_within_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single round with small errors does not end a run over orders."""
     rounds: list[int] = []
-    real = runs.ChainRun._run_round
+    real = ChainRun._run_round
 
     def count(run: Any) -> None:
         rounds.append(run.n_rounds)
         real(run)
 
-    monkeypatch.setattr(runs.ChainRun, "_run_round", count)
+    monkeypatch.setattr(ChainRun, "_run_round", count)
     found = posterior(DATA, prior="order", method="mcmc", tolerance=0.5)
     assert found.converged
     assert len(rounds) == 6  # 4 before the first check, 1.5 times as many in all

@@ -10,10 +10,10 @@ import pytest
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.best_graph import graph_of_order
 from jtgpu.learn.dags.candidate_tables import CandidateTables, candidate_tables, choose_candidates, family_weights
-from jtgpu.learn.dags.chains import gpu_base as base
+from jtgpu.learn.dags.chains import gpu_chains as base
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu_base import GpuOrderChains, GpuPartitionChains
-from jtgpu.learn.dags.chains.gpu_engines import start_replicas, without_outer_sets
+from jtgpu.learn.dags.chains.gpu_chains import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu_movers import start_replicas, without_outer_sets
 from jtgpu.learn.dags.chains.orders import (
     OrderSampler,
     run_chains,
@@ -21,11 +21,11 @@ from jtgpu.learn.dags.chains.orders import (
     start_chains,
     steps_between_samples,
 )
-from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.dags.set_tables import set_tables
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.chains import gpu_base as base
-from jtgpu.learn.dags.chains import gpu_engines as engines
+from jtgpu.learn.dags.chains import gpu_chains as base
+from jtgpu.learn.dags.chains import gpu_movers as movers
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.learn.dags.data import random_table
@@ -27,7 +27,7 @@ def emulated() -> Iterator[None]:
 
 def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior: Any = "uniform") -> StructurePosterior:
     monkeypatch.setattr(base, "REPLICAS", 3)
-    for engine in (engines.GpuPartitionEngine, engines.GpuOrderEngine):
+    for engine in (movers.GpuPartitionMover, movers.GpuOrderMover):
         monkeypatch.setattr(engine, "block_steps", min(steps // 8, 250))
     table = random_table(2, n=6, n_rows=60, most=3)
     with warnings.catch_warnings():

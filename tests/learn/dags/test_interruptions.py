@@ -14,7 +14,8 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import JtgpuError
-from jtgpu.learn.dags.chains import kept, run_files, runs
+from jtgpu.learn.dags.chains import run as driver
+from jtgpu.learn.dags.posterior import chain_posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.util import atomic_file
 from tests.learn.dags.data import random_table
@@ -42,9 +43,9 @@ def after_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: i
 @pytest.mark.parametrize(
     ("owner", "name", "calls"),
     [
-        (runs, "estimate_of", 3), (kept, "kept_after", 3),
-        pytest.param(runs.ChainRun, "_run_round", 3, marks=pytest.mark.slow),
-        pytest.param(runs.ChainRun, "is_precise", 3, marks=pytest.mark.slow),
+        (driver, "estimate_of", 3), (driver.ChainHistory, "extended", 3),
+        pytest.param(driver.ChainRun, "_run_round", 3, marks=pytest.mark.slow),
+        pytest.param(driver.ChainRun, "shortfall", 3, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_ctrl_c_anywhere_gives_the_complete_rounds(
@@ -65,7 +66,7 @@ def test_ctrl_c_anywhere_gives_the_complete_rounds(
 @pytest.mark.parametrize("calls", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_ctrl_c_while_a_checkpoint_is_written(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The older file stays as it was or the new one is whole; the run continues with bit-identical results."""
-    monkeypatch.setattr(run_files, "INTERVAL", 0.0)
+    monkeypatch.setattr(chain_posterior, "INTERVAL", 0.0)
     path = tmp_path / "run.npz"
     with monkeypatch.context() as patch:
         after_calls(patch, os, "replace", calls, KeyboardInterrupt())
@@ -99,7 +100,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_files, "INTERVAL", 0.0)
+    monkeypatch.setattr(chain_posterior, "INTERVAL", 0.0)
     whole = posterior(tolerance=0.05)
     path = tmp_path / "run.npz"
     with (
@@ -115,7 +116,7 @@ def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_files, "INTERVAL", 0.0)
+    monkeypatch.setattr(chain_posterior, "INTERVAL", 0.0)
     path = tmp_path / "run.npz"
     with pytest.warns(UserWarning, match="not converged"):
         posterior(steps=20_000, checkpoint=path)

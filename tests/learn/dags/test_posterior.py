@@ -12,8 +12,8 @@ import pytest
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, JtgpuError, NetworkError, TableTooLarge, UnknownVariable
 from jtgpu.learn.dags.best_graph import graph_of_order
-from jtgpu.learn.dags.chains import kept as chain_records
-from jtgpu.learn.dags.chains.runs import ChainRun
+from jtgpu.learn.dags.chains import run as driver
+from jtgpu.learn.dags.chains.run import ChainRun
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.scores.coded import CodedTable
 from tests.learn.dags import oracle
@@ -220,7 +220,7 @@ def test_threads_and_continuations_have_the_same_bits(prior: Any) -> None:
 @pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_with_the_same_bits(prior: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, path = run(80_000, prior=prior), tmp_path / "run.npz"
-    monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
+    monkeypatch.setattr("jtgpu.learn.dags.posterior.chain_posterior.INTERVAL", 0.0)
     rounds, original = [0], ChainRun._run_round
 
     def interrupted(self: ChainRun) -> None:
@@ -251,7 +251,7 @@ def test_a_checkpoint_needs_a_folder(tmp_path: Path) -> None:
 
 
 def test_many_kept_graphs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain_records, "MAX_KEPT", 16)
+    monkeypatch.setattr(driver, "MAX_KEPT", 16)
     found = run(60_000)
     assert 8 <= found.trace.shape[1] <= 16
     with pytest.raises(ArgumentError, match="have kept"):

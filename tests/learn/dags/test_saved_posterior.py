@@ -13,8 +13,8 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, FormatError
-from jtgpu.learn.dags.npz import file_contents, read_file
 from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.state_file import file_contents, read_file
 from tests.learn.dags.data import random_table
 
 

@@ -77,9 +77,9 @@ SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")
 import jtgpu
-from jtgpu.learn.dags.chains import run_files
+from jtgpu.learn.dags.posterior import chain_posterior
 from tests.learn.dags.data import random_table
-run_files.INTERVAL = 0.0
+chain_posterior.INTERVAL = 0.0
 post = jtgpu.learn.posterior(
     random_table(8, n=9, n_rows=90), method="mcmc", tolerance=1e-9, steps=120_000, seed=4, candidates=5,
     checkpoint=sys.argv[1], progress=lambda line: print("round", flush=True) if "R-hat" in line else None,

@@ -13,18 +13,22 @@ import pytest
 
 import jtgpu
 from jtgpu.learn.dags.chain_records import Ladder
-from jtgpu.learn.dags.chains import runs
+from jtgpu.learn.dags.chains import run as driver
 from jtgpu.learn.dags.chains.diagnostics import nested_r_hat, nested_r_hat_of_arcs
-from jtgpu.learn.dags.chains.engines import (
+from jtgpu.learn.dags.chains.partitions import (
     REJECTED,
     SWAP_STEPS,
+    PartitionSampler,
+    ReplicaStates,
     TemperedChains,
+    advance,
     even_ladder,
-    run_tempered,
+    run_chains,
+    start_chains,
     start_tempered,
     tuned,
 )
-from jtgpu.learn.dags.chains.partitions import PartitionSampler, ReplicaStates, advance, start_chains
+from jtgpu.learn.dags.chains.run import ChainRun
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
 from tests.learn.dags.runs import same, short_posterior
@@ -125,7 +129,7 @@ def test_compiled_replicas_and_exchanges_are_those_of_the_reference(k: int | Non
             for r in range(n_replicas)
         ]  # fmt: skip
         advance(sampler, alone, state.n_steps, SWAP_STEPS, 10**6, 1)
-        new, _ = run_tempered(sampler, state, SWAP_STEPS, 10**6, threads=1)
+        new, _ = run_chains(sampler, state, SWAP_STEPS, 10**6, threads=1)
         assert (new.part.reshape(-1, n) == np.concatenate([one.part for one in alone])).all()
         for c in range(n_chains):
             at = [int(np.flatnonzero(state.levels[c] == level)[0]) for level in range(n_replicas)]
@@ -151,16 +155,16 @@ def test_compiled_replicas_and_exchanges_are_those_of_the_reference(k: int | Non
 
 def test_tempered_chains_continue_with_the_same_bits() -> None:
     sampler, start, _ = tempered(2)
-    whole, info = run_tempered(sampler, start, 630, 30, threads=1)
-    half, first = run_tempered(sampler, start, 270, 30, threads=2)
-    again, second = run_tempered(sampler, half, 360, 30, threads=3)
+    whole, info = run_chains(sampler, start, 630, 30, threads=1)
+    half, first = run_chains(sampler, start, 270, 30, threads=2)
+    again, second = run_chains(sampler, half, 360, 30, threads=3)
     for name in ("part", "parents", "levels", "swaps", "arcs", "moves"):
         assert np.array_equal(getattr(whole, name), getattr(again, name))
     assert (info.trace == np.hstack([first.trace, second.trace])).all()
     assert (again.n_steps, again.n_samples) == (630, 21)
     assert (whole.arcs[:, 0, 3] == 21 << 32).all()  # required
     assert (whole.moves[..., 0].sum(axis=1) == 630).all()  # of the first level
-    one = run_tempered(sampler._replace(first_chain=1), start._replace(
+    one = run_chains(sampler._replace(first_chain=1), start._replace(
         **{f: getattr(start, f)[1:] for f in ("part", "parents", "levels", "swaps", "arcs", "moves")}
     ), 630, 30)[0]  # fmt: skip
     assert (one.arcs[0] == whole.arcs[1]).all()  # chains by global number
@@ -190,7 +194,7 @@ def test_the_ladder_stays_descending(share: float) -> None:
 def test_tuning_needs_attempts() -> None:
     sampler, state, _ = tempered(None)
     assert (tuned(state).betas == state.betas).all()
-    state, _ = run_tempered(sampler, state, 2000, 10)
+    state, _ = run_chains(sampler, state, 2000, 10)
     new = tuned(state)
     assert not (new.betas == state.betas).all()
     assert not new.swaps.any()
@@ -210,7 +214,7 @@ def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
     assert (gap <= 5.0 * found.mcse.values + 1e-3).all()
     assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
     assert "tempered: 3 replicas of each chain, beta 1, 0." in found.describe()
-    assert all(0.2 < rate < 1.0 for rate in found._facts.swap_rates)
+    assert all(0.2 < rate < 1.0 for rate in found._diagnostics.swap_rates)
 
 
 @pytest.mark.slow
@@ -220,18 +224,18 @@ def test_tempered_posteriors_have_the_same_bits(tmp_path: Path, monkeypatch: pyt
     assert same(whole, short_posterior(30_000, tempering=4, threads=3))
     short = short_posterior(8_000, tempering=4)
     assert same(whole, short.more(steps=whole.n_steps - short.n_steps))
-    monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
-    path, original = tmp_path / "run.npz", runs.ChainRun._run_round
+    monkeypatch.setattr("jtgpu.learn.dags.posterior.chain_posterior.INTERVAL", 0.0)
+    path, original = tmp_path / "run.npz", ChainRun._run_round
 
-    def killed(self: runs.ChainRun) -> None:
+    def killed(self: ChainRun) -> None:
         if self.n_rounds == 3:  # while the ladder is tuned
             raise SystemExit
         original(self)
 
-    monkeypatch.setattr(runs.ChainRun, "_run_round", killed)
+    monkeypatch.setattr(ChainRun, "_run_round", killed)
     with pytest.raises(SystemExit):
         short_posterior(30_000, tempering=4, checkpoint=path)
-    monkeypatch.setattr(runs.ChainRun, "_run_round", original)
+    monkeypatch.setattr(ChainRun, "_run_round", original)
     assert same(whole, short_posterior(30_000, tempering=4, checkpoint=path))
     whole.save(tmp_path / "post.npz")
     assert jtgpu.learn.load(tmp_path / "post.npz").describe() == whole.describe()
@@ -241,24 +245,24 @@ def test_tempered_posteriors_have_the_same_bits(tmp_path: Path, monkeypatch: pyt
 def test_tempering_turns_on_where_chains_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = short_posterior(60_000)
     assert same(plain, short_posterior(60_000, tempering="auto"))  # they mix
-    monkeypatch.setattr(runs, "nested_r_hat", lambda *_: 1.2)
-    monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
+    monkeypatch.setattr(driver, "largest_nested_r_hat", lambda *_: 1.2)
+    monkeypatch.setattr("jtgpu.learn.dags.posterior.chain_posterior.INTERVAL", 0.0)
     whole = short_posterior(60_000, tempering="auto")
     assert whole.method == "tempered partition MCMC"
     assert "nested R-hat was 1.200 after" in whole.describe()
     assert np.abs(whole.edge_probabilities.values - plain.edge_probabilities.values).max() < 0.05
-    path, original = tmp_path / "run.npz", runs.ChainRun._run_round
+    path, original = tmp_path / "run.npz", ChainRun._run_round
     for at, rounds in (("partition MCMC", 3), ("tempered partition MCMC", 6)):
 
-        def killed(self: runs.ChainRun, at: str = at, rounds: int = rounds) -> None:
-            if self.engine.name == at and self.n_rounds == rounds:
+        def killed(self: ChainRun, at: str = at, rounds: int = rounds) -> None:
+            if self.mover.name == at and self.n_rounds == rounds:
                 raise SystemExit
             original(self)
 
-        monkeypatch.setattr(runs.ChainRun, "_run_round", killed)
+        monkeypatch.setattr(ChainRun, "_run_round", killed)
         with pytest.raises(SystemExit):
             short_posterior(60_000, tempering="auto", checkpoint=path)
-    monkeypatch.setattr(runs.ChainRun, "_run_round", original)
+    monkeypatch.setattr(ChainRun, "_run_round", original)
     assert same(whole, short_posterior(60_000, tempering="auto", checkpoint=path))
 
 

@@ -12,16 +12,18 @@ from ....util.elementary import logs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# `ChainInfo`: what Markov chains visited.
+NO_GRAPHS = np.empty((0, 0), np.int64)
+MAX_R_HAT = 1.05
 
-class ChainInfo(NamedTuple):
-    """What some steps of C chains over orders or partitions visited."""
 
-    trace: NDArray[np.float64]  # (C, samples) ndarray of float64: ln weight of the order or partition at each sample
-    # (C, n) ndarray of int64: The order of the highest weight of all steps; or the graph of the highest weight of all
-    #     samples, as parents by bits of each variable's candidates
+class Block(NamedTuple):
+    """What C chains over orders or partitions visited in some steps."""
+
+    trace: NDArray[np.float64]  # (C, samples) ln weight at each sample; in a history (C,), that of the last one
+    # (..., n) the order of the highest weight of all steps; or graphs of high weight of the samples, as parents by bits
     best: NDArray[np.int64]
-    best_weight: NDArray[np.float64]  # (C,) ndarray of float64: -inf if there was none
+    best_weight: NDArray[np.float64]  # (...,) -inf if there was none
+    graphs: NDArray[np.int64] = NO_GRAPHS  # (C, n) the graph of each chain at the end, as parents by bits
 
 
 RARE = 0.01  # arcs with a probability below this, or above 1 minus this, have no R-hat
@@ -37,21 +39,21 @@ def standard_errors(means: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.float64]:
     """R-hat of the indicators of arcs."""
-    # means: (C, n, n) ndarray of float64: Probability of each arc in each chain
+    # means: (C, n, n) Probability of each arc in each chain
     # n_samples: Of each chain
-    # returns (n, n) ndarray of float64: 1 for arcs with a probability close to 0 or 1, and infinite if chains are
+    # returns (n, n) 1 for arcs with a probability close to 0 or 1, and infinite if chains are
     #     constant at different values.
-    found, p = np.ones(means.shape[1:]), means.mean(axis=0)
+    r_hats, p = np.ones(means.shape[1:]), means.mean(axis=0)
     if len(means) < 2:
-        return found
+        return r_hats
     within = (means * (1.0 - means)).mean(axis=0)  # variance of an indicator
     between = means.var(axis=0, ddof=1)
     common = (p > RARE) & (p < 1.0 - RARE)
     stuck = common & (within <= 0.0)
     free = common & ~stuck
-    found[free] = np.sqrt((n_samples - 1) / n_samples + between[free] / within[free])
-    found[stuck & (between > 0.0)] = np.inf
-    return found
+    r_hats[free] = np.sqrt((n_samples - 1) / n_samples + between[free] / within[free])
+    r_hats[stuck & (between > 0.0)] = np.inf
+    return r_hats
 
 
 def r_hat(traces: NDArray[np.float64]) -> float:
@@ -74,7 +76,7 @@ def r_hat(traces: NDArray[np.float64]) -> float:
 
 def nested_r_hat(values: NDArray[np.float64]) -> float:
     """Nested R-hat of rank-normalised values (Margossian et al., 2024), for superchains: chains with a common start."""
-    # values: (K, M, T) ndarray of float64: T values of each of M chains in K superchains
+    # values: (K, M, T) T values of each of M chains in K superchains
     # returns 1 if all values are equal or there are fewer than two superchains or values of a chain, infinite if chains
     #     are constant at different values.
     n_super, _, length = values.shape
@@ -89,9 +91,9 @@ def nested_r_hat_of_arcs(means: NDArray[np.float64]) -> float:
     p = means.mean(axis=(0, 1))
     if len(means) < 2:
         return 1.0
-    found = [_nested(means[:, :, u, v], means[:, :, u, v] * (1.0 - means[:, :, u, v]))
-             for u, v in np.argwhere((p > RARE) & (p < 1.0 - RARE))]  # fmt: skip
-    return max(found, default=1.0)
+    r_hats = [_nested(means[:, :, u, v], means[:, :, u, v] * (1.0 - means[:, :, u, v]))
+              for u, v in np.argwhere((p > RARE) & (p < 1.0 - RARE))]  # fmt: skip
+    return max(r_hats, default=1.0)
 
 
 def _nested(means: NDArray[np.float64], variances: NDArray[np.float64]) -> float:
@@ -143,3 +145,33 @@ def effective_samples(traces: NDArray[np.float64]) -> float:
     ends = np.flatnonzero(pairs <= 0.0)
     pairs = np.minimum.accumulate(pairs[: ends[0] if len(ends) else len(pairs)])
     return float(n_chains * length / max(2.0 * pairs.sum() - 1.0, 1.0 / math.log10(max(n_chains * length, 10))))
+
+
+class Estimate(NamedTuple):
+    """Probabilities of arcs after the burn-in, and how precise they are."""
+
+    arcs: NDArray[np.float64]  # (n, n) Probability of each arc [parent, child]
+    errors: NDArray[np.float64]  # (n, n) Their standard errors
+    r_hat: float  # the largest: of the weights, and of the arcs
+    r_hats: NDArray[np.float64]  # (n, n) Of the arcs
+    max_difference: float  # largest difference of a probability between the two halves of the chains
+    n_samples: int  # of all chains
+
+
+def estimate_of(means: NDArray[np.float64], n_samples: int, traces: NDArray[np.float64]) -> Estimate:
+    """The estimate of C chains."""
+    # means: (C, n, n) Probability of each arc in each chain
+    # n_samples: Of each chain
+    # traces: (C, T) ln weights
+    r_hats = r_hat_of_arcs(means, n_samples)
+    half = len(means) // 2
+    difference = float(np.abs(means[:half].mean(axis=0) - means[half:].mean(axis=0)).max()) if half else np.inf
+    return Estimate(
+        means.mean(axis=0), standard_errors(means), max(r_hat(traces), float(r_hats.max())),
+        r_hats, difference, n_samples * len(means),
+    )  # fmt: skip
+
+
+def largest_nested_r_hat(means: NDArray[np.float64], traces: NDArray[np.float64]) -> float:
+    """The largest nested R-hat of the weights and the arcs of chains from different starts; see `estimate_of`."""
+    return max(nested_r_hat(traces[:, None]), nested_r_hat_of_arcs(means[:, None]))

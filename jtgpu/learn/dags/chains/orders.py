@@ -14,8 +14,8 @@ import numpy as np
 
 from ....util.loops import loops
 from ....util.system import cores
-from .diagnostics import ChainInfo
-from .set_tables import ANY, draw_sets
+from ..set_tables import ANY, draw_sets
+from .diagnostics import Block
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,19 +28,16 @@ _orders = loops("jtgpu.learn.dags.loops.orders")
 _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 
 ONE = 2.0**32  # probabilities are added as multiples of 1/ONE: sums do not depend on their order
-
-
 OUTER_THIN = 4  # steps between two samples, for each variable, of chains with outer sets
 SHARE_OF_FULL = 4  # variables for each that is relocated by the full weights between two samples
 
 
 class OrderSampler(NamedTuple):
-    """What all chains share."""
+    """Tables, seed and shares of the moves, which all chains share."""
 
     tables: CandidateTables
-    sums: NDArray[np.float64]  # (n, 2**k) ndarray of float64: ``tables.sums()``
-    # (n, k, 2**(k - 1)) ndarray of float64: ``tables.hits()``; with an empty last axis, no arcs are counted
-    hits: NDArray[np.float64]
+    sums: NDArray[np.float64]  # (n, 2**k) ``tables.sums()``
+    hits: NDArray[np.float64]  # (n, k, 2**(k - 1)) ``tables.hits()``; with an empty last axis, no arcs are counted
     seed: int = 0
     share_of_swaps: float = 0.5  # share of the steps that swap neighbours; the others relocate a variable
     first_chain: int = 0  # number of the first chain, where others run elsewhere
@@ -49,9 +46,8 @@ class OrderSampler(NamedTuple):
 class OrderChains(NamedTuple):
     """The state of C chains."""
 
-    order: NDArray[np.int64]  # (C, n) ndarray of int64
-    # (C, n, n) ndarray of uint64: Sums over the samples of the probability of each arc [parent, child], in units of
-    #     2**-32
+    order: NDArray[np.int64]  # (C, n)
+    # (C, n, n) sums over the samples of the probability of each arc [parent, child], in units of 2**-32
     arcs: NDArray[np.uint64]
     # n_steps, n_samples: Of each chain
     n_steps: int
@@ -75,7 +71,7 @@ def start_chains(constraints: Constraints, chains: int, seed: int = 0) -> OrderC
 
 def run_chains(
     sampler: OrderSampler, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
-) -> tuple[OrderChains, ChainInfo]:
+) -> tuple[OrderChains, Block]:
     """Continue all chains.
 
     The chains of two calls are those of one call with the sum of their steps, bit for bit, if `thin` divides the steps
@@ -103,14 +99,14 @@ def run_chains(
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         weights = np.array(list(pool.map(run, range(n_chains))))
     after = OrderChains(order, arcs, state.n_steps + n_steps, state.n_samples + n_steps // thin)
-    return after, ChainInfo(trace, best, weights)
+    return after, Block(trace, best, weights)
 
 
 def run_corrected_chains(
     sampler: OrderSampler, tables: SetTables, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
 ) -> tuple[OrderChains, NDArray[np.float64]]:
     """Continue chains whose weights include outer sets; the trace is (C, samples)."""
-    # sampler, state, n_steps, thin, threads: See `run_chains`; here `thin` must divide the number of steps
+    # the arguments are those of `run_chains`; here `thin` must divide the number of steps
     n_chains, n_samples = len(state.order), n_steps // thin
     order, arcs = state.order.copy(), state.arcs.copy()
     trace, settings = np.empty((n_chains, n_samples)), np.array([1.0, 1.0, sampler.share_of_swaps])
@@ -124,6 +120,11 @@ def run_corrected_chains(
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         list(pool.map(run, range(n_chains)))
     return OrderChains(order, arcs, state.n_steps + n_samples * thin, state.n_samples + n_samples), trace
+
+
+def block_of(trace: NDArray[np.float64], n: int) -> Block:
+    """The record of steps of chains over orders, which draw no graphs."""
+    return Block(trace, np.full((len(trace), n), ANY, np.int64), np.full(len(trace), -np.inf))
 
 
 def steps_between_samples(tables: SetTables) -> int:
@@ -145,10 +146,10 @@ def graphs_of_orders(
     among: tuple[int, int] | None = None,
 ) -> NDArray[np.int64]:
     """A graph that each order allows, drawn by its weight."""
-    # order: (C, n) ndarray of int64
+    # order: (C, n)
     # seed, number: The random numbers are a function of both
     # among: (int, int): Number of the first chain, and of all chains, where others are elsewhere
-    # returns (C, n) ndarray of int64: Bits of the possible parents.
+    # returns (C, n) Bits of the possible parents.
     n_chains, n = order.shape
     first, n_all = among or (0, n_chains)
     before, totals = np.empty((n_chains, n), np.int64), np.empty((n_chains, n))
@@ -158,8 +159,7 @@ def graphs_of_orders(
     u = np.ascontiguousarray(u[:, first : first + n_chains])
     rows = np.ascontiguousarray(before.T)
     met, of_rows = np.full_like(rows, ANY), np.ascontiguousarray(totals.T)
-    found = draw_sets(tables.masks, tables.weights, rows, met, of_rows, u, threads)
-    return np.ascontiguousarray(found.T)
+    return np.ascontiguousarray(draw_sets(tables.masks, tables.weights, rows, met, of_rows, u, threads).T)
 
 
 def arc_probabilities(state: OrderChains) -> NDArray[np.float64]:

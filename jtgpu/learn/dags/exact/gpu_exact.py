@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import NetworkError
 from ....util.elementary import exps
 from ..best_graph import BestGraph, graph_of_best_order
-from ..chains.set_tables import ANY, draw_sets, sorted_sets
+from ..set_tables import ANY, draw_sets, sorted_sets
 from . import gpu_orders as orders
 from .gpu_orders import CELL_BYTES, Workspace, first_device, require_memory
 from .posteriors import ExactPosterior, require_finite

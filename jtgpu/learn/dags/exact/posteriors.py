@@ -12,7 +12,7 @@ from ....errors import NetworkError, TableTooLarge, format_bytes
 from ....util.elementary import exps, logs
 from ....util.loops import loops
 from ....util.system import cores, free_memory
-from ..chains.set_tables import ANY, draw_sets, set_tables, sorted_sets
+from ..set_tables import ANY, draw_sets, set_tables, sorted_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

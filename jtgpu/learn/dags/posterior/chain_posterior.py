@@ -1,41 +1,42 @@
-"""The chains of a task: their options, first states and engines, and what is said about their progress."""
+"""The posterior of a task by chains: their parent sets and first states, checkpoints and progress."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import described, several, whole_number
 from ....util.elementary import log
+from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
 from ..candidate_tables import CandidateTables, covered_shares
 from ..chains import orders, partitions
-from ..chains.cluster import ClusterEngine, EngineSpec
-from ..chains.engines import REPLICAS, Engine
-from ..chains.gpu_engines import GpuOrderEngine, GpuPartitionEngine
-from ..chains.run_files import RunFile
-from ..chains.runs import ChainRun, Estimate, Stop
-from ..chains.set_tables import set_tables, table_bytes
+from ..chains.diagnostics import Estimate, effective_samples
+from ..chains.gpu_movers import GpuOrderMover, GpuPartitionMover
+from ..chains.movers import ClusterMover, Mover, OrderMover, PartitionMover, TemperedMover
+from ..chains.run import MAX_STEPS, ChainRun, Stop
 from ..graphs import adjacency
 from ..outer_sets import outer_sets
-from .facts import variable_number
-from .problem import data_summary, digests
-from .sources import ChainSource, Covered
+from ..set_tables import set_tables, table_bytes
+from .arcs import variable_number
+from .averaging import PROPERTIES
+from .records import CandidateCoverage, DataSummary, Diagnostics, data_summary
+from .result import StructurePosterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..chain_records import SetTables
     from ..task import LearningTask
-
-# `ChainSets`: the candidate parents and the parent sets of chains.
 
 MAX_CANDIDATES = 12  # by default; of the search for the best graph: 16
 
@@ -140,16 +141,7 @@ def _number(task: LearningTask, given: int | str) -> tuple[int, tuple[str, ...]]
 
 FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
 MAX_FIRST_STEPS = 200_000
-
-
-class ChainOptions(NamedTuple):
-    """How many chains run, and how."""
-
-    number: int
-    replicas: int | str  # 0: not tempered
-    cluster: Any
-    checkpoint: str | Path | None
-    progress: Callable[[str], None] | None
+INTERVAL = 30.0  # seconds between two checkpoints
 
 
 def replicas_of(tempering: Any, prior: Any, backend: str) -> int | str:
@@ -167,63 +159,76 @@ def replicas_of(tempering: Any, prior: Any, backend: str) -> int | str:
     return whole_number("tempering", tempering, 2)
 
 
-def chain_source(task: LearningTask, candidates: Any, by_orders: bool, stop: Stop, how: ChainOptions) -> ChainSource:
-    """Tables and first states."""
+def chain_source(
+    task: LearningTask, candidates: Any, stop: Stop, *, n_chains: int, replicas: int | str, cluster: Any,
+    checkpoint: str | Path | None,
+) -> ChainSource:  # fmt: skip
+    """Tables and first states of the chains, which continue from a checkpoint if there is one."""
     sets = chain_sets(task, candidates)
-    tables, chain_tables = sets.tables, sets.chain_tables
-    task.say(f"{how.number} chains over orders look for the graphs to start from")
-    state = _first_orders(task, tables, how.number)
-    spec = EngineSpec("orders", tables, chain_tables, task.seed, how.number)
-
-    def engine_of(kind: str, replicas: int = 0) -> Any:
-        own = spec._replace(kind=kind, tables=tables if kind == "orders" else None, replicas=replicas)
-        return own.engine(task.threads) if how.cluster is None else ClusterEngine(own, how.cluster)
-
-    engine: Engine = engine_of("orders")
-    first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
-    later = None
-    if task.backend == "gpu":
-        if by_orders:
-            engine = GpuOrderEngine(chain_tables, task.seed, task.devices, task.threads)
-            first = engine.start(state.order)
-        else:
-            engine = GpuPartitionEngine(chain_tables, task.seed, task.devices, task.threads)
-            first = engine.start(state)
-    elif not by_orders:
-        first = partitions.start_chains(engine.graphs(first), chain_tables.candidates)
-        if isinstance(how.replicas, int) and how.replicas:
-            engine = engine_of("tempered", how.replicas)
-            first = engine.start(first)
-        else:
-            engine = engine_of("partitions")
-            later = engine_of("tempered", REPLICAS) if how.replicas == "auto" else None
-    run = ChainRun(engine, first, later)
+    tables = sets.chain_tables
+    task.say(f"{n_chains} chains over orders look for the graphs to start from")
+    first = _first_orders(task, sets.tables, n_chains)
+    run = _gpu_run(task, tables, first) if task.backend == "gpu" else _cpu_run(task, sets, first, replicas, cluster)
     file = None
-    if how.checkpoint is not None:
-        kind = f"{how.number}, {engine.name}" + (f", tempering {how.replicas}" if how.replicas else "")
-        file = RunFile(how.checkpoint, digests(task, chain_tables, kind))
-        file.resume(run)
+    if checkpoint is not None:
+        kind = f"{n_chains}, {run.mover.name}" + (f", tempering {replicas}" if replicas else "")
+        file = StateFile(checkpoint, digests(task, tables, kind), interval=INTERVAL, advice="delete the file first")
+        run.resume(file)
+    after_round = _AfterRound(file, task.say, stop.tolerance, run.state.n_steps)
+    shares = None if sets.coverage is None else sets.coverage(first.order)
+    coverage = CandidateCoverage(tables.candidates, shares, sets.by_lists)
+    summary = data_summary(task, sets.tables, sets.best, "order", sets.notes)
+    return ChainSource(summary, coverage, run, stop.tolerance, after_round)
 
-    after_round = _AfterRound(file, how.progress, stop.tolerance, run.state.n_steps)
-    given = data_summary(task, tables, sets.best, "order", sets.notes)
-    shares = None if sets.coverage is None else sets.coverage(state.order)
-    covered = Covered(chain_tables.candidates, shares, sets.by_lists)
-    return ChainSource(given, covered, run, stop.tolerance, after_round)
+
+def _cpu_run(
+    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: Any
+) -> ChainRun:
+    """Chains on this machine or a cluster, from chains over orders."""
+    tables, seed, threads = sets.chain_tables, task.seed, task.threads
+    state = orders.OrderChains(first.order, np.zeros_like(first.arcs), 0, 0)
+
+    def on_cluster(mover: Mover) -> Mover:
+        return mover if cluster is None else ClusterMover(mover, cluster)
+
+    mover: Mover = OrderMover(sets.tables, tables, seed, len(first.order), threads)
+    if task.prior.name == "order":
+        return ChainRun(on_cluster(mover), state)
+    start = partitions.start_chains(mover.graphs(state), tables.candidates)
+    if replicas == "auto":
+        tempered = on_cluster(TemperedMover(tables, seed, threads))
+        return ChainRun(on_cluster(PartitionMover(tables, seed, threads)), start, tempered)
+    if isinstance(replicas, int) and replicas:
+        mover = on_cluster(TemperedMover(tables, seed, threads, replicas))
+        return ChainRun(mover, mover.init(start))
+    return ChainRun(on_cluster(PartitionMover(tables, seed, threads)), start)
+
+
+def _gpu_run(task: LearningTask, tables: SetTables, first: orders.OrderChains) -> ChainRun:
+    kind = GpuOrderMover if task.prior.name == "order" else GpuPartitionMover
+    mover = kind(tables, task.seed, task.devices, task.threads)
+    return ChainRun(mover, mover.init(first))
 
 
 class _AfterRound:
     """Writes the checkpoint and reports progress; a copy or a pickle of a posterior does neither."""
 
-    def __init__(self, file: RunFile | None, progress: Callable[[str], None] | None, tolerance: float, done: int):
-        self._file, self._progress, self._tolerance = file, progress, tolerance
-        self._begin, self._done = perf_counter(), done
+    def __init__(self, file: StateFile | None, say: Callable[[str], None] | None, tolerance: float, done: int):
+        self._file, self._say, self._tolerance = file, say, tolerance
+        self._begin, self._done, self._failed = perf_counter(), done, False
 
     def __call__(self, run: ChainRun, estimate: Estimate, complete: bool) -> None:
-        if self._file is not None:
-            self._file.write(run, complete)
-        if self._progress is not None:
+        if self._file is not None and (complete or self._file.is_due()):
+            try:
+                run.save(self._file, durable=complete)
+            except OSError as error:  # the older file stays as it was, and the run goes on
+                if not self._failed:
+                    text = f"the checkpoint {self._file.path} cannot be written: {error.strerror or error}"
+                    warnings.warn(text, UserWarning, stacklevel=2)
+                self._failed = True
+        if self._say is not None:
             speed = run.state.n_steps - self._done, perf_counter() - self._begin
-            self._progress(_progress_line(run, estimate, self._tolerance, speed))
+            self._say(_progress_line(run, estimate, self._tolerance, speed))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _AfterRound, (None, None, self._tolerance, self._done)
@@ -246,17 +251,103 @@ def _first_orders(task: LearningTask, tables: CandidateTables, n_chains: int) ->
 
 
 def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float, made: tuple[int, float]) -> str:
-    """What is known after a round; the error shrinks like the square root of the steps."""
-    # made: (int, float): Steps of each chain, and seconds, since the chains began
+    """A line about a round; the error shrinks like the square root of the steps."""
+    # made: Steps of each chain, and seconds, since the chains began
     error, done, n_chains = float(estimate.errors.max()), run.state.n_steps, len(run.state.arcs)
     rate = made[0] / max(made[1], 1e-9)
     left = done * ((error / tolerance) ** 2 - 1.0) / max(rate, 1e-9)
     needed = f", about {_duration(left)} left" if error > tolerance and math.isfinite(left) else ""
     return (
-        f"{run.engine.name}: {n_chains} chains, {done:,} steps each, {rate * n_chains:,.0f} a second in all; largest "
+        f"{run.mover.name}: {n_chains} chains, {done:,} steps each, {rate * n_chains:,.0f} a second in all; largest "
         f"standard error {error:.4f}, R-hat {estimate.r_hat:.3f}{needed}"
     )
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+
+
+def digests(task: LearningTask, tables: SetTables, chains: str) -> dict[str, str]:
+    """Digests of all that decides the result of a run, by name."""
+
+    def digest(*arrays: NDArray[Any]) -> str:
+        return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
+
+    c = task.constraints
+    return {
+        "data": task.coded.digest,
+        "score": str(task.rule),
+        "prior": task.prior.name + digest(*task.prior.parts(len(task.coded.names))),
+        "constraints": digest(c.forbidden, c.required, c.max_parents),
+        "candidates": digest(tables.candidates, tables.masks, tables.weights),
+        "chains": chains,
+        "seed": str(task.seed),
+        "start": "" if task.start is None else digest(task.start),
+    }
+
+
+class ChainSource:
+    """Graphs and probabilities are those that chains have visited."""
+
+    def __init__(
+        self, summary: DataSummary, coverage: CandidateCoverage, run: ChainRun, tolerance: float,
+        after_round: Callable[[ChainRun, Estimate, bool], None],
+    ):  # fmt: skip
+        self._summary, self._coverage, self._run, self._tolerance = summary, coverage, run, tolerance
+        self._after_round = after_round
+
+    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+        return self._run.graphs()
+
+    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return PROPERTIES[name](self.graphs(), self._coverage.parents)
+
+    def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
+        """None: they are estimated from the graphs."""
+        return None
+
+    def more(self, steps: int | None, seconds: float | None) -> StructurePosterior:
+        """Continue the chains."""
+        done = self._run.state.n_steps
+        tolerance = self._tolerance if steps is None else 0.0
+        stop = Stop(tolerance, done + (MAX_STEPS if steps is None else steps), np.inf if seconds is None else seconds)
+        return self.advance(stop)
+
+    def advance(self, stop: Stop) -> StructurePosterior:
+        """Run the chains until a limit is reached."""
+        return self.posterior(self._run.advance(stop, self._after_round))
+
+    def posterior(self, estimate: Estimate) -> StructurePosterior:
+        """The posterior that the chains estimate."""
+        summary, run = self._summary, self._run
+        names, own, dense = summary.table.names, self._coverage.parents, summary.tables.candidates
+        traces = run.history.traces()
+        moves = None
+        if run.mover.counts_moves:
+            counts = run.state.moves.sum(axis=0)
+            moves = {
+                name: float(done / max(tried, 1)) for name, (tried, done) in zip(partitions.MOVES, counts, strict=True)
+            }
+        candidates = None
+        if dense.shape[1] < len(names) - 1:
+            candidates = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, dense, strict=True)}
+        best = summary.best
+        drawn, weight = run.history.best, run.history.best_weight
+        if weight > best.log_weight + 1e-9:
+            parents = [[int(u) for j, u in enumerate(own[v]) if drawn[v] >> j & 1] for v in range(len(names))]
+            order = np.argsort(partitions.parts_of(drawn, own), kind="stable")
+            best = summary.structure_of(BestGraph(parents, order, weight))
+        shortfall = run.shortfall(estimate, self._tolerance)
+        betas, swap_rates = [], []
+        if isinstance(run.state, partitions.TemperedChains):
+            betas, swap_rates = run.state.betas.tolist(), run.state.swap_rates().tolist()
+        diagnostics = Diagnostics(
+            run.mover.name, summary.prior, None, not shortfall, estimate.r_hat,
+            effective_samples(traces) if traces.size else 0.0, estimate.max_difference, run.state.n_steps,
+            len(run.state.arcs), estimate.n_samples, *self._coverage.summary(names), candidates, moves,
+            (*summary.notes, *run.notes), betas, swap_rates, shortfall,
+        )  # fmt: skip
+        return StructurePosterior(
+            summary.table, estimate.arcs, estimate.errors, best, diagnostics, self, of_candidates=own,
+            trace=run.history.traces(burned=False), ess=summary.ess, seed=summary.seed,
+        )  # fmt: skip

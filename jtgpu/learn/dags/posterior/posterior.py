@@ -16,11 +16,11 @@ from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import callback, choice, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
-from ..chains.runs import MAX_STEPS, Stop
+from ..chains.run import MAX_STEPS, Stop
 from ..scores.rules import Score
 from ..task import learning_task
-from .chain_posterior import ChainOptions, chain_source, replicas_of, restricted
-from .problem import exact_posterior
+from .chain_posterior import chain_source, replicas_of, restricted
+from .exact_posterior import exact_posterior
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def posterior(  # noqa: PLR0913
         cluster = late_imports.cluster().as_cluster(cluster)
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
-    how = ChainOptions(n_chains, replicas_of(tempering, prior, backend), cluster, checkpoint, progress)
+    replicas = replicas_of(tempering, prior, backend)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
     callback("progress", progress)
@@ -181,13 +181,15 @@ def posterior(  # noqa: PLR0913
         except TableTooLarge as error:
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
-    source = chain_source(task, candidates, by_orders, stop, how)
-    found = source.advance(stop)
-    if not found.converged:
-        warnings.warn(_unconverged(found), UserWarning, stacklevel=2)
-    if found.low_coverage:
-        warnings.warn(found.low_coverage, UserWarning, stacklevel=2)
-    return found
+    source = chain_source(
+        task, candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
+    )
+    estimated = source.advance(stop)
+    if not estimated.converged:
+        warnings.warn(_unconverged(estimated), UserWarning, stacklevel=2)
+    if estimated.low_coverage:
+        warnings.warn(estimated.low_coverage, UserWarning, stacklevel=2)
+    return estimated
 
 
 AVAILABLE = (
@@ -196,11 +198,11 @@ AVAILABLE = (
 )
 
 
-def _unconverged(found: StructurePosterior) -> str:
+def _unconverged(estimated: StructurePosterior) -> str:
     """The warning about chains that have not converged, with the arcs of the largest standard errors."""
-    errors = found.mcse.values
+    errors = estimated.mcse.values
     worst = np.argsort(-errors, axis=None)[:3]
-    arcs = [divmod(int(i), len(found.names)) for i in worst]
-    named = ", ".join(f"{found.names[u]} -> {found.names[v]} ({errors[u, v]:.3f})" for u, v in arcs)
-    reasons = "; ".join(found.shortfall)
+    arcs = [divmod(int(i), len(estimated.names)) for i in worst]
+    named = ", ".join(f"{estimated.names[u]} -> {estimated.names[v]} ({errors[u, v]:.3f})" for u, v in arcs)
+    reasons = "; ".join(estimated.shortfall)
     return f"the chains have not converged: {reasons}; largest standard errors {named}; continue with posterior.more()"

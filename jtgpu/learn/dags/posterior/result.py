@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +10,16 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....formats.files import write_bytes
-from ....inference.results.printed import Printed, make_frame, to_frame_method
-from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import file_path, number, whole_number
 from ....util.text_table import counted
-from ..chains.diagnostics import standard_errors
+from ...state_file import file_contents
 from ..graphs import digraph, fitted_network
-from ..npz import file_contents
 from ..scores.coded import CodedTable, cases_like
 from ..structure import Structure
+from .arcs import ArcProbabilities, ArcTable
 from .averaging import (
-    PROPERTIES,
     AveragedNetworks,
     arcs_of,
     clique_entries,
@@ -32,7 +28,7 @@ from .averaging import (
     fewest_errors,
     most_probable_first,
 )
-from .facts import Arc, ArcTable, Facts, ParentSet, ParentSets, Source, variable_number
+from .records import Diagnostics, Source
 
 if TYPE_CHECKING:
     import networkx
@@ -40,10 +36,8 @@ if TYPE_CHECKING:
 
     from ....util.late_imports import Drawing
 
-MAX_PRINTED = 20  # arcs of the printed table
 
-
-class StructurePosterior(Printed):
+class StructurePosterior(ArcProbabilities):
     """The posterior over directed acyclic graphs, given data.
 
     Attributes
@@ -92,7 +86,7 @@ class StructurePosterior(Printed):
         arcs: NDArray[np.float64],
         errors: NDArray[np.float64],
         best: Structure,
-        facts: Facts,
+        diagnostics: Diagnostics,
         source: Source,
         *,
         of_candidates: NDArray[np.int64],
@@ -104,89 +98,16 @@ class StructurePosterior(Printed):
         self.edge_probabilities = ArcTable(table.names, arcs, "Probability of each arc: parents by rows")
         self.mcse = ArcTable(table.names, errors, "Standard error of the probability of each arc")
         self.structure, self.trace = best, trace
-        self.method, self.prior, self.log_evidence = facts.method, facts.prior, facts.log_evidence
-        self.converged, self.rhat, self.ess_samples = facts.converged, facts.rhat, facts.ess_samples
-        self.max_difference, self.n_steps, self.n_chains = facts.max_difference, facts.n_steps, facts.n_chains
-        self.n_samples, self.coverage, self.candidates = facts.n_samples, facts.coverage, facts.candidates
-        self.shortfall = tuple(facts.shortfall)
-        self.moves, self.notes, self.low_coverage = facts.moves, facts.notes, facts.low_coverage
+        d = diagnostics
+        self.method, self.prior, self.log_evidence = d.method, d.prior, d.log_evidence
+        self.converged, self.rhat, self.ess_samples = d.converged, d.rhat, d.ess_samples
+        self.max_difference, self.n_steps, self.n_chains = d.max_difference, d.n_steps, d.n_chains
+        self.n_samples, self.coverage, self.candidates = d.n_samples, d.coverage, d.candidates
+        self.shortfall = tuple(d.shortfall)
+        self.moves, self.notes, self.low_coverage = d.moves, d.notes, d.low_coverage
         self.missing, self.n_dropped = table.missing, table.dropped
         self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
-        self._ess, self._seed, self._facts = ess, seed, facts
-
-    # Arcs and parents ---------------------------------------------------------------------------------------------
-
-    def edges(self, threshold: float = 0.5) -> Ranking[Arc]:
-        """The arcs with at least this probability, the most probable first.
-
-        Returns
-        -------
-        Ranking of Arc
-            A list; each record unpacks as (parent, child, probability, mcse). ``to_frame()`` makes a data frame.
-        """
-        threshold = number("threshold", threshold)
-        p, e = self.edge_probabilities.values, self.mcse.values
-        found = [(u, v) for u, v in np.argwhere(p >= threshold).tolist() if u != v]
-        found.sort(key=lambda arc: (-round(float(p[arc]), 12), arc))
-        records = [Arc(self.names[u], self.names[v], float(p[u, v]), float(e[u, v])) for u, v in found]
-        return Ranking(records, Arc, f"{counted(len(records), 'arc')} with a probability of at least {threshold:g}")
-
-    def edge(self, parent: str, child: str) -> float:
-        """Probability of an arc."""
-        return self.edge_probabilities[parent, child]
-
-    @cached_property
-    def skeleton(self) -> ArcTable:
-        """Probability that two variables are linked, in either direction."""
-        p = self.edge_probabilities.values
-        return ArcTable(self.names, np.minimum(p + p.T, 1.0), "Probability of a link in either direction")
-
-    @cached_property
-    def paths(self) -> ArcTable:
-        """Probability that a directed path leads from one variable to another: at least that of the arc."""
-        found = self._of_graphs["path"][0]
-        return ArcTable(self.names, np.maximum(found, self.edge_probabilities.values), "Probability of a path")
-
-    @cached_property
-    def path_mcse(self) -> ArcTable:
-        """Standard errors of `paths`: 0 where these are exact, as for up to five variables if the posterior is."""
-        return ArcTable(self.names, self._of_graphs["path"][1], "Probability of a path: standard error")
-
-    @cached_property
-    def compelled(self) -> ArcTable:
-        """Probability that an arc is present and has the same direction in all equivalent graphs."""
-        return ArcTable(self.names, self._of_graphs["compelled"][0], "Probability of a compelled arc")
-
-    @cached_property
-    def compelled_mcse(self) -> ArcTable:
-        """Standard errors of `compelled`."""
-        return ArcTable(self.names, self._of_graphs["compelled"][1], "Probability of a compelled arc: standard error")
-
-    @cached_property
-    def _of_graphs(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        return {name: self._source.property_of_graphs(name) for name in PROPERTIES}
-
-    def parent_sets(self, variable: str | int, k: int = 10) -> ParentSets:
-        """The k most probable sets of parents of a variable.
-
-        Returns
-        -------
-        ParentSets
-            A list; each record unpacks as (parents, probability, mcse).
-        """
-        v, k = variable_number(self.names, variable), whole_number("k", k, 1)
-        found = self._source.parent_sets(v)
-        if found is None:
-            graphs = self._source.graphs()[..., v]
-            own = self._of_candidates[v]
-            found = []
-            for mask in np.unique(graphs).tolist():
-                means = (graphs == mask).mean(axis=0)
-                parents = tuple(int(u) for j, u in enumerate(own) if mask >> j & 1)
-                found.append((parents, float(means.mean()), float(standard_errors(means))))
-            found.sort(key=lambda item: (-round(item[1], 12), len(item[0]), item[0]))
-        records = [ParentSet(tuple(self.names[u] for u in s), p, e) for s, p, e in found[:k]]
-        return ParentSets(records, ParentSet, f"Parents of {self.names[v]}")
+        self._ess, self._seed, self._diagnostics = ess, seed, diagnostics
 
     # Graphs -------------------------------------------------------------------------------------------------------
 
@@ -296,7 +217,7 @@ class StructurePosterior(Printed):
         max_entries : int, optional
             Leave graphs out whose junction trees have more clique table entries.
         backend : str
-            See `jtgpu.BayesianNetwork.compile`.
+            Where the networks compute, as in `jtgpu.BayesianNetwork.compile`.
         threads : int, optional
 
         Raises
@@ -324,10 +245,9 @@ class StructurePosterior(Printed):
             Seconds at most.
         """
         steps = None if steps is None else whole_number("steps", steps, 1)
-        found: StructurePosterior = self._source.more(
-            steps, None if time is None else number("time", time, above=0.0)
-        )
-        return found
+        seconds = None if time is None else number("time", time, above=0.0)
+        longer: StructurePosterior = self._source.more(steps, seconds)
+        return longer
 
     def save(self, path: str | Path) -> None:
         """Write the posterior to a file, which `jtgpu.learn.load` reads: probabilities, sampled graphs and the data.
@@ -343,7 +263,7 @@ class StructurePosterior(Printed):
         table, best = self._table_of_cases, self.structure
         every = [self._source.parent_sets(v) for v in range(len(self.names))]
         header = {
-            "names": self.names, "states": table.states, "dropped": table.dropped, "facts": self._facts._asdict(),
+            "names": self.names, "states": table.states, "dropped": table.dropped, "facts": self._diagnostics._asdict(),
             "structure": {
                 "score": best.score, "log_weight": best.log_weight, "method": best.method, "order": best.order,
             },
@@ -388,7 +308,7 @@ class StructurePosterior(Printed):
 
     def summary(self) -> str:
         """How precise the probabilities are, in one line."""
-        return self._facts.summary(float(self.mcse.values.max()))
+        return self._diagnostics.summary(float(self.mcse.values.max()))
 
     def describe(self) -> str:
         """How the posterior was computed, and how precise it is, in some lines."""
@@ -401,7 +321,7 @@ class StructurePosterior(Printed):
             f"best graph: {counted(len(self.structure.arcs), 'arc')}, "
             f"ln score {self.structure.score:.3f}, with its prior weight {self.map_score:.3f}"
         )
-        return "\n".join([*lines, *self._facts.describe(float(self.mcse.values.max()))])
+        return "\n".join([*lines, *self._diagnostics.describe(float(self.mcse.values.max()))])
 
     def _curve(self) -> tuple[Sequence[float], str, str]:
         """The weight of the first chain's states, for a picture."""
@@ -413,34 +333,3 @@ class StructurePosterior(Printed):
         text = f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
         return "; ".join([text, *self._table_of_cases.missing_lines()])
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        arcs = self.edges(0.0)[:MAX_PRINTED]
-        columns: list[Any] = [[a.parent for a in arcs], [a.child for a in arcs], [a.probability for a in arcs]]
-        return ["parent", "child", "probability", "mcse"], [*columns, [a.mcse for a in arcs]], 2
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each ordered pair of variables.
-
-        Columns are ``parent``, ``child``, ``probability``, ``mcse``, ``skeleton``, ``path``, ``path_mcse``,
-        ``compelled`` and ``compelled_mcse``, the most probable arcs first.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-        """
-        return make_frame(self.columns(), backend)
-
-    def columns(self) -> dict[str, list[Any]]:
-        """The columns of `to_frame`, as lists."""
-        pairs = [(self.names.index(a.parent), self.names.index(a.child)) for a in self.edges(0.0)]
-        tables = {
-            "probability": self.edge_probabilities, "mcse": self.mcse, "skeleton": self.skeleton, "path": self.paths,
-            "path_mcse": self.path_mcse, "compelled": self.compelled, "compelled_mcse": self.compelled_mcse,
-        }  # fmt: skip
-        found: dict[str, list[Any]] = {
-            "parent": [self.names[u] for u, _ in pairs],
-            "child": [self.names[v] for _, v in pairs],
-        }
-        return found | {name: [float(t.values[arc]) for arc in pairs] for name, t in tables.items()}

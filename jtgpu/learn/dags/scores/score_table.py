@@ -20,7 +20,7 @@ from ....util.atomic_file import write_bytes
 from ....util.loops import loops
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
-from ..npz import DAMAGED, read_arrays
+from ...state_file import DAMAGED, read_arrays
 from .coded import code_table
 from .gpu_scores import gpu_scores
 from .rules import Score, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index

@@ -1,4 +1,4 @@
-"""Chains on GPUs as `jtgpu.learn.dags.chains.runs.ChainRun` runs them."""
+"""Movers of chains on GPUs, and the first states of chains over partitions there."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from ....util.elementary import log
 from . import orders, partitions
-from .engines import Engine
-from .gpu_base import GpuOrderChains, GpuPartitionChains
+from .diagnostics import Block
+from .gpu_chains import GpuOrderChains, GpuPartitionChains
+from .movers import Mover
 from .orders import OrderChains, graphs_of_orders
 from .partitions import PartitionChains
-from .set_tables import ANY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,85 +89,75 @@ BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
 OUTER_THIN = 4  # steps between two samples, for each variable, with outer sets: a sample takes the time of 100 steps
 
 
-class GpuPartitionEngine(Engine):
-    """Replicas of chains over partitions on GPUs; see `jtgpu.learn.dags.chains.gpu`. What users see of a chain is its
-    first replica, and the arcs of all."""
+class GpuMover(Mover):
+    """Replicas of chains on GPUs. What users see of a chain is its first replica, and the arcs of all."""
+
+    block_steps = BLOCK_STEPS
+    chains_type: type[Any]
+
+    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None = None):
+        super().__init__(tables, seed, threads)
+        self._devices = devices
+        self._opened: Any = None
+
+    def _chains(self) -> Any:
+        if self._opened is None:
+            self._opened = self.chains_type(self._tables, self._seed, devices=self._devices)
+        return self._opened
+
+    def release(self) -> None:
+        """Free the memory of the GPUs until the next call of `sample`."""
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
+
+
+class GpuPartitionMover(GpuMover):
+    """Chains over partitions on GPUs."""
 
     name = "partition MCMC on GPUs"
-    block_steps = BLOCK_STEPS
+    chains_type = GpuPartitionChains
     first_rounds = 8  # replicas are many, so that standard errors are small before the replicas have mixed
 
     def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None = None):
-        self._tables, self._seed, self._devices, self._threads = tables, seed, devices, threads
-        self._chains: GpuPartitionChains | None = None
+        super().__init__(tables, seed, devices, threads)
         self.thin = len(tables.candidates) * (OUTER_THIN if tables.outer_units.shape[1] else 1)
 
-    def start(self, first: orders.OrderChains) -> partitions.PartitionChains:
+    def init(self, first: orders.OrderChains) -> partitions.PartitionChains:
         """The first state of all replicas, from chains over orders."""
         return start_replicas(self._tables, first, self._seed, devices=self._devices, threads=self._threads)
 
-    def _open(self) -> GpuPartitionChains:
-        if self._chains is None:
-            self._chains = GpuPartitionChains(self._tables, self._seed, devices=self._devices)
-        return self._chains
-
-    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """See `PartitionEngine.run`; the best graph of each replica."""
-        return self._open().run(state, n_steps, self.thin)
+    def step(self, state: Any, n_steps: int) -> tuple[Any, Block]:
+        """Continue; the best graph of each replica."""
+        state, trace, best, weights = self._chains().run(state, n_steps, self.thin)
+        return state, Block(trace[:, None], best, weights)
 
     def graphs(self, state: Any) -> NDArray[np.int64]:
         """The present graph of the first replica of each chain."""
         return np.asarray(state.parents[:: len(state.parents) // len(state.arcs)], np.int64)
 
-    def restored(self, fields: dict[str, Any]) -> Any:
-        """The state of some fields."""
-        return partitions.PartitionChains(**fields)
 
-    def release(self) -> None:
-        """Free the memory of the GPUs until the next call of `run`."""
-        if self._chains is not None:
-            self._chains.close()
-        self._chains = None
-
-
-class GpuOrderEngine(Engine):
-    """Replicas of chains over orders on GPUs; see `GpuPartitionEngine`."""
+class GpuOrderMover(GpuMover):
+    """Chains over orders on GPUs."""
 
     name = "order MCMC on GPUs"
+    chains_type = GpuOrderChains
     confirmation = 1.5
-    block_steps = BLOCK_STEPS
 
-    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None):
-        self._tables, self._seed, self._devices, self._threads = tables, seed, devices, threads
-        self._chains: GpuOrderChains | None = None
+    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None = None):
+        super().__init__(tables, seed, devices, threads)
         self.thin = orders.steps_between_samples(tables)
 
-    def start(self, first: NDArray[np.int64]) -> orders.OrderChains:
-        """The first state of all replicas, from the orders of the chains."""
-        return self._open().start(first)
+    def init(self, first: orders.OrderChains) -> orders.OrderChains:
+        """The first state of all replicas, from chains over orders."""
+        state: orders.OrderChains = self._chains().start(first.order)
+        return state
 
-    def _open(self) -> GpuOrderChains:
-        if self._chains is None:
-            self._chains = GpuOrderChains(self._tables, self._seed, devices=self._devices)
-        return self._chains
-
-    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """Continue; there is no best graph."""
-        state, trace = self._open().run(state, n_steps, self.thin)
-        n_chains, n = state.arcs.shape[:2]
-        return state, trace, np.full((n_chains, n), ANY, np.int64), np.full(n_chains, -np.inf)
+    def step(self, state: Any, n_steps: int) -> tuple[Any, Block]:
+        state, trace = self._chains().run(state, n_steps, self.thin)
+        return state, orders.block_of(trace[:, None], len(self._tables.candidates))
 
     def graphs(self, state: Any) -> NDArray[np.int64]:
         """A graph that the present order of the first replica of each chain allows, drawn by its weight."""
         order = state.order[:: len(state.order) // len(state.arcs)]
         return orders.graphs_of_orders(self._tables, order, self._seed, state.n_steps, self._threads)
-
-    def restored(self, fields: dict[str, Any]) -> Any:
-        """The state of some fields."""
-        return orders.OrderChains(**fields)
-
-    def release(self) -> None:
-        """Free the memory of the GPUs until the next call of `run`."""
-        if self._chains is not None:
-            self._chains.close()
-        self._chains = None

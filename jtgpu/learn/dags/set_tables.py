@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import TableTooLarge, format_bytes
-from ....util.elementary import exps, log
-from ....util.loops import loops
-from ....util.system import cores
-from ..chain_records import SetTables
-from ..outer_sets import OuterSets
+from ...errors import TableTooLarge, format_bytes
+from ...util.elementary import exps, log
+from ...util.loops import loops
+from ...util.system import cores
+from .chain_records import SetTables
+from .outer_sets import OuterSets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidate_tables import CandidateTables
+    from .candidate_tables import CandidateTables
 
 # Lists of weighted sets in segments, in each of which weights are whole numbers of a common unit.
 

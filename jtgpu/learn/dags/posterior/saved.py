@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, FormatError
+from ...state_file import DAMAGED, read_file
 from ..graphs import has_cycle
-from ..npz import DAMAGED, read_file
 from ..scores.coded import NO_STATE, CodedTable
 from ..structure import Structure
 from .averaging import PROPERTIES
-from .facts import Facts
+from .records import Diagnostics
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _check_parent_sets(every: Any, n: int) -> None:
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[str]]) -> None:
     """Raise a `ValueError` that names an array that is absent or wrong."""
-    # states: sequence of sequences of str: Of the n variables
+    # states: Of the n variables
     n = len(states)
     for name, (kind, ndim) in ARRAYS.items():
         if name not in arrays:
@@ -147,8 +147,8 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[s
     if not ((arrays["arcs"] >= 0.0) & (arrays["arcs"] <= 1.0)).all() or not (arrays["errors"] >= 0.0).all():
         raise ValueError("arcs or errors are no probabilities")
     for name in ("path", "path_errors", "compelled", "compelled_errors"):
-        found = arrays[name]
-        if found.shape != (n, n) or not ((found >= 0.0) & (found <= 1.0)).all():
+        p = arrays[name]
+        if p.shape != (n, n) or not ((p >= 0.0) & (p <= 1.0)).all():
             raise ValueError(f"{name} has values that are no probabilities")
     if has_cycle(arrays["best"]):
         raise ValueError("best has a cycle")
@@ -234,13 +234,13 @@ def _posterior(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Struc
     names, states = tuple(header["names"]), tuple(map(tuple, header["states"]))
     check_arrays(arrays, states)
     table = CodedTable(names, states, arrays["codes"], arrays.get("weights"), header["dropped"])
-    facts = Facts(**header["facts"] | {"notes": tuple(header["facts"]["notes"])})
+    diagnostics = Diagnostics(**header["facts"] | {"notes": tuple(header["facts"]["notes"])})
     best = Structure(
-        names, **header["structure"], candidates=facts.candidates, _arcs=arrays["best"], _table=table,
+        names, **header["structure"], candidates=diagnostics.candidates, _arcs=arrays["best"], _table=table,
         _ess=header["ess"],
     )  # fmt: skip
     return StructurePosterior(
-        table, arrays["arcs"], arrays["errors"], best, facts, SavedSource(
+        table, arrays["arcs"], arrays["errors"], best, diagnostics, SavedSource(
             arrays["graphs"], header["parent_sets"],
             {name: (arrays[name], arrays[f"{name}_errors"]) for name in PROPERTIES},
         ),

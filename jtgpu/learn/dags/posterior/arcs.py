@@ -1,0 +1,236 @@
+"""Probabilities of arcs, paths and parent sets: tables, records and the base class of `StructurePosterior`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import ArgumentError, UnknownVariable, closest
+from ....inference.results.printed import Printed, make_frame, to_frame_method, unused_name
+from ....inference.results.rankings import Ranking
+from ....util.arguments import number, whole_number
+from ....util.text_table import counted
+from ..chains.diagnostics import standard_errors
+from .averaging import PROPERTIES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .records import Source
+
+MAX_PRINTED = 20  # arcs of the printed table
+
+
+def variable_number(names: Sequence[str], name: str | int) -> int:
+    """Number of a variable."""
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < len(names):
+        return int(name)
+    if name in names:
+        return list(names).index(str(name))
+    raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), names)}")
+
+
+class ArcTable(Printed):
+    """A number for each ordered pair of variables: ``table["rain", "wet"]`` is that of the arc from rain to wet.
+
+    ``numpy.asarray(table)`` is an array [parent, child].
+
+    Attributes
+    ----------
+    names : tuple of str
+    values : (n, n) ndarray of float64
+        Read-only.
+    title : str
+    """
+
+    def __init__(self, names: Sequence[str], values: NDArray[np.float64], title: str):
+        values.flags.writeable = False
+        self.names, self.values, self.title = tuple(names), values, title
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype) if copy or dtype is not None else self.values
+
+    def __getitem__(self, arc: tuple[str | int, str | int]) -> float:
+        if len(arc) != 2:
+            raise ArgumentError(f"expected [parent, child], got {arc!r}")
+        u, v = (variable_number(self.names, x) for x in arc)
+        return float(self.values[u, v])
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame: a row for each parent, with its name in the column ``parent``, and a column per child.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+        """
+        columns: dict[str, Any] = {unused_name("parent", self.names): np.array(self.names, object)}
+        return make_frame(columns | {v: self.values[:, i].copy() for i, v in enumerate(self.names)}, backend)
+
+    def _title(self) -> str:
+        return self.title
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        columns = [[round(float(x), 3) for x in self.values[:, i]] for i in range(len(self.names))]
+        texts = [[f"{x:.3f}" for x in column] for column in columns]
+        return ["", *self.names], [[*self.names], *texts], 1
+
+
+@dataclass(frozen=True)
+class Arc:
+    """An arc with its probability; unpacks as (parent, child, probability, mcse).
+
+    Attributes
+    ----------
+    parent, child : str
+    probability : float
+    mcse : float
+        Monte Carlo standard error of the probability; 0 if it is exact.
+    """
+
+    parent: str
+    child: str
+    probability: float
+    mcse: float
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(astuple(self))
+
+
+@dataclass(frozen=True)
+class ParentSet:
+    """A set of parents with its probability; unpacks as (parents, probability, mcse)."""
+
+    parents: tuple[str, ...]
+    probability: float
+    mcse: float
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.parents, self.probability, self.mcse))
+
+
+class ParentSets(Ranking[ParentSet]):
+    """Parent sets of a variable, the most probable first."""
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return {
+            "parents": [", ".join(s.parents) or "(none)" for s in self],
+            "probability": [s.probability for s in self],
+            "mcse": [s.mcse for s in self],
+        }
+
+
+class ArcProbabilities(Printed):
+    """Probabilities of arcs, paths and parent sets, as results print them and convert them to frames."""
+
+    names: tuple[str, ...]
+    edge_probabilities: ArcTable
+    mcse: ArcTable
+    _source: Source
+    _of_candidates: NDArray[np.int64]  # (n, m) variables whose bits the graphs of the source have
+
+    def edges(self, threshold: float = 0.5) -> Ranking[Arc]:
+        """The arcs with at least this probability, the most probable first.
+
+        Returns
+        -------
+        Ranking of Arc
+            A list; each record unpacks as (parent, child, probability, mcse). ``to_frame()`` makes a data frame.
+        """
+        threshold = number("threshold", threshold)
+        p, e = self.edge_probabilities.values, self.mcse.values
+        arcs = [(u, v) for u, v in np.argwhere(p >= threshold).tolist() if u != v]
+        arcs.sort(key=lambda arc: (-round(float(p[arc]), 12), arc))
+        records = [Arc(self.names[u], self.names[v], float(p[u, v]), float(e[u, v])) for u, v in arcs]
+        return Ranking(records, Arc, f"{counted(len(records), 'arc')} with a probability of at least {threshold:g}")
+
+    def edge(self, parent: str, child: str) -> float:
+        """Probability of an arc."""
+        return self.edge_probabilities[parent, child]
+
+    @cached_property
+    def skeleton(self) -> ArcTable:
+        """Probability that two variables are linked, in either direction."""
+        p = self.edge_probabilities.values
+        return ArcTable(self.names, np.minimum(p + p.T, 1.0), "Probability of a link in either direction")
+
+    @cached_property
+    def paths(self) -> ArcTable:
+        """Probability that a directed path leads from one variable to another: at least that of the arc."""
+        paths = np.maximum(self._of_graphs["path"][0], self.edge_probabilities.values)
+        return ArcTable(self.names, paths, "Probability of a path")
+
+    @cached_property
+    def path_mcse(self) -> ArcTable:
+        """Standard errors of `paths`: 0 where these are exact, as for up to five variables if the posterior is."""
+        return ArcTable(self.names, self._of_graphs["path"][1], "Probability of a path: standard error")
+
+    @cached_property
+    def compelled(self) -> ArcTable:
+        """Probability that an arc is present and has the same direction in all equivalent graphs."""
+        return ArcTable(self.names, self._of_graphs["compelled"][0], "Probability of a compelled arc")
+
+    @cached_property
+    def compelled_mcse(self) -> ArcTable:
+        """Standard errors of `compelled`."""
+        return ArcTable(self.names, self._of_graphs["compelled"][1], "Probability of a compelled arc: standard error")
+
+    @cached_property
+    def _of_graphs(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        return {name: self._source.property_of_graphs(name) for name in PROPERTIES}
+
+    def parent_sets(self, variable: str | int, k: int = 10) -> ParentSets:
+        """The k most probable sets of parents of a variable.
+
+        Returns
+        -------
+        ParentSets
+            A list; each record unpacks as (parents, probability, mcse).
+        """
+        v, k = variable_number(self.names, variable), whole_number("k", k, 1)
+        sets = self._source.parent_sets(v)
+        if sets is None:
+            graphs = self._source.graphs()[..., v]
+            own = self._of_candidates[v]
+            sets = []
+            for mask in np.unique(graphs).tolist():
+                means = (graphs == mask).mean(axis=0)
+                parents = tuple(int(u) for j, u in enumerate(own) if mask >> j & 1)
+                sets.append((parents, float(means.mean()), float(standard_errors(means))))
+            sets.sort(key=lambda item: (-round(item[1], 12), len(item[0]), item[0]))
+        records = [ParentSet(tuple(self.names[u] for u in s), p, e) for s, p, e in sets[:k]]
+        return ParentSets(records, ParentSet, f"Parents of {self.names[v]}")
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        arcs = self.edges(0.0)[:MAX_PRINTED]
+        columns: list[Any] = [[a.parent for a in arcs], [a.child for a in arcs], [a.probability for a in arcs]]
+        return ["parent", "child", "probability", "mcse"], [*columns, [a.mcse for a in arcs]], 2
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each ordered pair of variables.
+
+        Columns are ``parent``, ``child``, ``probability``, ``mcse``, ``skeleton``, ``path``, ``path_mcse``,
+        ``compelled`` and ``compelled_mcse``, the most probable arcs first.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+        """
+        return make_frame(self.columns(), backend)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of `to_frame`, as lists."""
+        pairs = [(self.names.index(a.parent), self.names.index(a.child)) for a in self.edges(0.0)]
+        tables = {
+            "probability": self.edge_probabilities, "mcse": self.mcse, "skeleton": self.skeleton, "path": self.paths,
+            "path_mcse": self.path_mcse, "compelled": self.compelled, "compelled_mcse": self.compelled_mcse,
+        }  # fmt: skip
+        names = {"parent": [self.names[u] for u, _ in pairs], "child": [self.names[v] for _, v in pairs]}
+        return names | {name: [float(t.values[arc]) for arc in pairs] for name, t in tables.items()}
