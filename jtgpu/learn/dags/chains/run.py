@@ -262,8 +262,8 @@ class ChainRun:
             fresh = ChainHistory.of_start(self._tempered.init(self.state))
             note = f"nested R-hat was {r_hat:.3f} after {done:,} steps: the chains are tempered from there on"
             self.mover.release()
-            best = {"best": self.history.best, "best_weight": self.history.best_weight}
-            self._take_over(fresh._replace(**best), (note,))
+            best, weight = self.history.best, self.history.best_weight
+            self._take_over(fresh._replace(best=best, best_weight=weight), (note,))
         else:
             self._tempered = None
 
