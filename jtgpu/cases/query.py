@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import Annotated, Any, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow, compute
 from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
-from ..util.arguments import choice, flag, whole_number
+from ..util.arguments import Option, check_options, whole_number
 from ..util.missing import na_words
 
 # Options of all functions that answer a table of cases: frames, files and clusters.
@@ -73,25 +73,39 @@ class TableKeywords(TypedDict, total=False):
 class TableOptions:
     """The results to compute for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
 
-    targets: str | int | Iterable[str | int] | None = None
-    evidence_columns: str | Iterable[str] | None = None
-    keep: str | Iterable[str] = ()
-    labels: bool = False  # the most probable state of each target in place of its probabilities
-    log_evidence: bool = False
-    conflict: bool = False
-    mpe: bool = False
-    on_error: str = "error"
+    targets: Annotated[str | int | Iterable[str | int] | None, Option(
+        "-t, --target A,B", "Variables to compute. Repeatable. Default: all that are not evidence.", complete="targets",
+    )] = None
+    evidence_columns: Annotated[str | Iterable[str] | None, Option(
+        "--evidence-columns A,B",
+        "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
+        complete="targets",
+    )] = None
+    keep: Annotated[str | Iterable[str], Option("--keep A,B", "Columns to copy to the output. Repeatable.")] = ()
+    labels: Annotated[bool, Option("--labels", "Write the most probable state instead of probabilities.")] = False
+    log_evidence: Annotated[bool, Option("--log-evidence", "Add a column with ln P(evidence).")] = False
+    conflict: Annotated[bool, Option(
+        "--conflict", "Add a column with the conflict measure of the case's evidence.",
+    )] = False
+    mpe: Annotated[bool, Option(
+        "--mpe", "Add each target's state in the most probable explanation, and its ln P.",
+    )] = False
+    on_error: Annotated[str, Option(
+        "--on-error error|flag", "Stop at the first invalid row, or write the reason into the column 'error'.",
+        choices=("error", "flag"),
+    )] = "error"
     na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
 
     def __post_init__(self) -> None:
-        choice("on_error", self.on_error, ("error", "flag"))
-        for name in ("labels", "log_evidence", "conflict", "mpe"):
-            flag(name, getattr(self, name))
+        check_options(self)
         for name in ("targets", "evidence_columns", "keep", "na_values"):  # iterators would be used up, and not pickled
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, int)) and isinstance(value, Iterable):
                 object.__setattr__(self, name, tuple(value))
+
+
+COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
 
 
 class FileKeywords(TypedDict, total=False):
@@ -114,9 +128,16 @@ class CsvDialect:
     """How CSV files are written."""
 
     # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
-    delimiter: str | None = None
-    quote: str = '"'  # one character; empty if quotes are ordinary text
-    encoding: str = "utf-8"  # any superset of ASCII
+    delimiter: Annotated[str | None, Option(
+        "--delimiter C", "Column separator of the cases, or the word tab. Default: detected.", panel="CSV files",
+    )] = None
+    # one character; empty if quotes are ordinary text
+    quote: Annotated[str, Option(
+        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files",
+    )] = '"'
+    encoding: Annotated[str, Option(
+        "--encoding NAME", "Text encoding of the cases.", panel="CSV files",
+    )] = "utf-8"  # any superset of ASCII
 
 
 @dataclass(frozen=True)
@@ -124,13 +145,21 @@ class FileOptions:
     """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""
 
     dialect: CsvDialect = field(default_factory=CsvDialect)
-    chunk: int | None = None
-    compression: str | None = None
+    resume: Annotated[bool, Option("--resume", "Continue an interrupted run.", panel="Output")] = False
+    force: Annotated[bool, Option("-f, --force", "Replace an existing output.", panel="Output")] = False
+    compression: Annotated[str | None, Option(
+        "--compression NAME", f"Compression of a Parquet output: {', '.join(COMPRESSIONS)}. Default: snappy.",
+        choices=COMPRESSIONS, panel="Output",
+    )] = None
+    chunk: Annotated[int | None, Option(
+        "--chunk N", "Approximate number of cases per chunk. Default: some tens of MB.", least=1, panel="Computation",
+    )] = None
     threads: int | None = None
-    resume: bool = False
-    force: bool = False
-    part_rows: int | None = None  # on a cluster: approximate number of rows of a part
-    escape_formulas: bool = False  # in text: see `jtgpu.cases.formulas`
+    part_rows: Annotated[int | None, Option(  # of a cluster
+        "--part-rows N", "Approximate number of cases that a worker processes at a time. Default: up to a million.",
+        least=1, panel="Cluster",
+    )] = None
+    escape_formulas: bool = False  # in text: see `escape_formula`
 
     def __post_init__(self) -> None:
         for name in ("chunk", "threads", "part_rows"):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,58 +28,22 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
+from . import terminable
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, read_network, split_names
-from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, File, Force, Json, Without
+from .options import CLUSTER, CSV, ClusterAddress, EscapeFormulas, File, Json, Without
 from .planning import COMPILING, PlanOptions, RunOptions
 from .tables import is_shown, status
 
-# Option groups of ``jtgpu batch``.
-
-COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
 _NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
 
 Names = list[str] | None
 
 
 @dataclass(frozen=True)
-class TableQueryOptions:
-    """The results to compute for every case."""
-
-    targets: Annotated[Names, Option(
-        "-t, --target A,B", "Variables to compute. Repeatable. Default: all that are not evidence.", complete="targets",
-    )] = None
-    evidence_columns: Annotated[Names, Option(
-        "--evidence-columns A,B",
-        "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
-        complete="targets",
-    )] = None
-    keep: Annotated[Names, Option("--keep A,B", "Columns to copy to the output. Repeatable.")] = None
-    labels: Annotated[bool, Option("--labels", "Write the most probable state instead of probabilities.")] = False
-    log_evidence: Annotated[bool, Option("--log-evidence", "Add a column with ln P(evidence).")] = False
-    conflict: Annotated[bool, Option(
-        "--conflict", "Add a column with the conflict measure of the case's evidence.",
-    )] = False
-    mpe: Annotated[bool, Option(
-        "--mpe", "Add each target's state in the most probable explanation, and its ln P.",
-    )] = False
-    on_error: Annotated[str, Option(
-        "--on-error error|flag", "Stop at the first invalid row, or write the reason into the column 'error'.",
-        choices=("error", "flag"),
-    )] = "error"
-
-
-@dataclass(frozen=True)
-class CsvOptions:
+class CsvOptions(CsvDialect):
     """How CSV files are written."""
 
-    delimiter: Annotated[str | None, Option(
-        "--delimiter C", "Column separator of the cases, or the word tab. Default: detected.", panel=CSV,
-    )] = None
-    quote: Annotated[str, Option(
-        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel=CSV,
-    )] = '"'
-    encoding: Annotated[str, Option("--encoding NAME", "Text encoding of the cases.", panel=CSV)] = "utf-8"
     na_values: Annotated[Names, Option(
         "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Default: NA, N/A, NaN, "
         "None, null and the others of pandas.read_csv. Empty cells are always missing.", panel=CSV,
@@ -105,29 +67,6 @@ CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that
 
 
 @dataclass(frozen=True)
-class OutputOptions:
-    """How the results are written."""
-
-    resume: Annotated[bool, Option("--resume", "Continue an interrupted run.", panel=OUTPUT)] = False
-    force: Force = False
-    compression: Annotated[str | None, Option(
-        "--compression NAME",
-        "Compression of a Parquet output: snappy, zstd, lz4, gzip, brotli, none. Default: snappy.",
-        choices=COMPRESSIONS, panel=OUTPUT,
-    )] = None
-    chunk: Annotated[int | None, Option(
-        "--chunk N", "Approximate number of cases per chunk. Default: some tens of MB.", least=1, panel=RUNNING,
-    )] = None
-
-    def file_options(self, csv: CsvOptions, threads: int | None, part_rows: int | None = None) -> FileOptions:
-        """The options as `jtgpu.cases` takes them."""
-        return FileOptions(
-            csv.dialect(), self.chunk, self.compression, threads, self.resume, self.force, part_rows,
-            escape_formulas=csv.escape_formulas,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class ClusterOptions:
     """Which cluster computes, and how the work is divided."""
 
@@ -135,14 +74,10 @@ class ClusterOptions:
     workers: Annotated[int | None, Option(
         "--workers N", "Number of workers on the cluster. Default: as many as fit.", least=1, panel=CLUSTER,
     )] = None
-    part_rows: Annotated[int | None, Option(
-        "--part-rows N", "Approximate number of cases that a worker processes at a time. Default: up to a million.",
-        least=1, panel=CLUSTER,
-    )] = None
 
-    def check(self, run: RunOptions) -> None:
+    def check(self, run: RunOptions, part_rows: int | None = None) -> None:
         """Raise `typer.BadParameter` for options that exclude each other."""
-        if self.cluster is None and (self.workers is not None or self.part_rows is not None):
+        if self.cluster is None and (self.workers is not None or part_rows is not None):
             raise typer.BadParameter("--workers and --part-rows require --cluster")
         if self.cluster is not None and run.devices is not None:
             raise typer.BadParameter("each worker of a cluster uses one GPU; use --workers", param_hint="--devices")
@@ -174,9 +109,9 @@ def batch(  # noqa: PLR0913 (a Typer command)
         "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.",
     )],
     *,
-    query: TableQueryOptions,
+    query: Annotated[TableOptions, Without("na_values", "do")],
     csv: CsvOptions,
-    writing: OutputOptions,
+    writing: FileOptions,
     cluster: ClusterOptions,
     plan: PlanOptions,
     run: RunOptions,
@@ -188,15 +123,14 @@ def batch(  # noqa: PLR0913 (a Typer command)
     appears when it is complete; the results of an interrupted run are saved next to it, and --resume continues.
     """
     begun = time.perf_counter()
-    dialect = csv.dialect()
-    cluster.check(run)
+    cluster.check(run, writing.part_rows)
     if cluster.cluster is None:
         check_output(output, writing.force)
     net = read_network(file)
     # validate everything before the computation starts
-    columns = _columns(cases, output, net, cluster.cluster, dialect)
-    options = _table_options(query, net, columns, csv.na_values)
-    files = writing.file_options(csv, run.threads, cluster.part_rows)
+    files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
+    columns = _columns(cases, output, net, cluster.cluster, files.dialect)
+    options = _named(query, net, columns, csv.na_values)
     startup: float | None = None
     if cluster.cluster is not None:
         with status("planning", run.progress):
@@ -266,24 +200,15 @@ def _columns(cases: str, output: str, net: DiscreteModel, cluster: str | None, d
     return open_cases(Path(cases), net, dialect).columns
 
 
-def _table_options(
-    query: TableQueryOptions, net: DiscreteModel, columns: list[str], na_values: list[str] | None
-) -> TableOptions:
+def _named(query: TableOptions, net: DiscreteModel, columns: list[str], na_values: list[str] | None) -> TableOptions:
+    """The options of a query, with its names split at commas and checked."""
+    texts: Any = query
     evidence, keep = (
         None if n is None else split_names(n, columns, "column") if columns else _split(n)
-        for n in (query.evidence_columns, query.keep)
+        for n in (texts.evidence_columns, texts.keep)
     )
-    return TableOptions(
-        targets=None if query.targets is None else split_names(query.targets, net.variables, "variable"),
-        evidence_columns=evidence,
-        keep=keep or (),
-        labels=query.labels,
-        log_evidence=query.log_evidence,
-        conflict=query.conflict,
-        mpe=query.mpe,
-        on_error=query.on_error,
-        na_values=na_values,
-    )
+    targets = None if query.targets is None else split_names(texts.targets, net.variables, "variable")
+    return replace(query, targets=targets, evidence_columns=evidence, keep=keep or (), na_values=na_values)
 
 
 def _split(given: list[str]) -> list[str]:
@@ -292,20 +217,11 @@ def _split(given: list[str]) -> list[str]:
 
 @contextmanager
 def _terminable(output: str | Path) -> Iterator[None]:
-    """Treat SIGTERM, which batch systems send, like Ctrl-C, and report that finished work is saved."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    """Treat SIGTERM like Ctrl-C, and report that finished work is saved."""
     try:
-        yield
+        with terminable():
+            yield
     except KeyboardInterrupt:
         if Path(f"{Path(output)}.unfinished").exists():
             warn("finished work is saved: run the same command with --resume to continue")
         raise
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 
+from ..cases.query import CsvDialect, TableOptions
+from ..util.arguments import options_of
 from ..util.version import __version__
 from .questions import QUESTIONS
 from .requests import KINDS
+from .tables import OPTIONS, OUTPUTS
 
 REF = "#/components/schemas/{name}"
 
@@ -98,6 +101,18 @@ def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict
     return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": text}
 
 
+def _table_parameter(name: str) -> dict[str, Any]:
+    """An option of tables as a parameter of the query string."""
+    kind, option = OPTIONS[name]
+    default = getattr(TableOptions, name)
+    schema: dict[str, Any] = _LIST
+    if kind is bool:
+        schema = {**_BIT, "default": str(int(default))}
+    elif option.choices:
+        schema = {"enum": [*option.choices], "default": default}
+    return _parameter(name, "query", schema, option.help)
+
+
 def _get(name: str, text: str, parameters: list[Any], kind: str = "application/json") -> dict[str, Any]:
     schema = {"type": "object"} if kind == "application/json" else {"type": "string"}
     return {
@@ -105,6 +120,7 @@ def _get(name: str, text: str, parameters: list[Any], kind: str = "application/j
     }
 
 
+_LIST = {"type": "array", "items": {"type": "string"}}
 _TEXT, _NUMBER, _BIT = {"type": "string"}, {"type": "integer", "minimum": 0}, {"enum": ["0", "1"]}
 _NETWORK = _parameter("network", "path", _TEXT, "Name of the network.")
 _DIGITS = _parameter("digits", "query", {"type": "integer", "minimum": 1, "maximum": 17}, "Significant digits.")
@@ -125,7 +141,6 @@ _UPLOAD: dict[str, Any] = {
     kind: {"schema": {}}
     for kind in ("text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream")
 }
-_LIST = {"type": "array", "items": _TEXT}
 _GET: dict[str, Any] = {
     "/healthz": _get("health", "Whether the process is running.", []),
     "/readyz": _get("ready", "Whether all networks are ready; 503 before, and while the server stops.", []),
@@ -154,12 +169,9 @@ _GET: dict[str, Any] = {
             "operationId": "table",
             "summary": "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
             "parameters": [
-                _NETWORK, _parameter("targets", "query", _LIST, "Variables."),
-                _parameter("keep", "query", _LIST, "Columns to copy."),
-                *(_parameter(name, "query", _BIT, f"As --{name.replace('_', '-')} of jtgpu batch.")
-                  for name in ("labels", "log_evidence", "conflict", "mpe")),
-                _parameter("on_error", "query", {"enum": ["error", "flag"]}, "What a row without an answer does."),
-                _parameter("format", "query", {"enum": ["csv", "parquet"]}, "Of the answer."),
+                _NETWORK, *map(_table_parameter, OPTIONS),
+                _parameter("delimiter", "query", _TEXT, options_of(CsvDialect)["delimiter"][1].help),
+                _parameter("format", "query", {"enum": [*OUTPUTS], "default": "csv"}, "Of the answer."),
             ],
             "requestBody": {"required": True, "content": _UPLOAD},
             "responses": {

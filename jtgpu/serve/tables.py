@@ -17,10 +17,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
+from ..cases.query import TableOptions
 from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..util.arguments import options_of
 from .jobs import FINISHED, Cancelled, Job, JobFolder
 from .networks import Hosted
 from .requests import Refusal, closest_names, flag, json_response, kind_of, problem, read, trace_of, unless_gone
@@ -34,7 +36,8 @@ ARROW = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.fi
 UPLOADS = ("text/csv", "text/tab-separated-values", "application/vnd.apache.parquet", *ARROW,
            "application/octet-stream")  # fmt: skip
 OUTPUTS = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
-FLAGS = ("labels", "log_evidence", "conflict", "mpe")
+OPTIONS = options_of(TableOptions)  # as parameters of the query string
+FLAGS = [name for name, (kind, _) in OPTIONS.items() if kind is bool]
 
 
 class Tables:
@@ -207,24 +210,27 @@ def _as_parquet(path: Path) -> None:
 def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], str]:
     """Options of `answer_file` from the query string, and the format of the output."""
     query = request.query_params
-    known = {"targets", "keep", "evidence_columns", "on_error", "format", "delimiter", *FLAGS}
+    known = {*OPTIONS, "delimiter", "format"}
     for name in query:
         if name not in known:
             raise Refusal("invalid-argument", f"there is no option {name[:60]!r}; known: {', '.join(sorted(known))}")
     output = query.get("format", "csv")
     if output not in OUTPUTS:
         raise Refusal("invalid-argument", f"format must be csv or parquet, not {output[:60]!r}", field="format")
-    on_error = query.get("on_error", "error")
-    if on_error not in ("error", "flag"):
-        raise Refusal("invalid-argument", f"on_error must be error or flag, not {on_error[:60]!r}", field="on_error")
-    options: dict[str, Any] = {"on_error": on_error, **{name: flag(request, name) for name in FLAGS}}
+    options: dict[str, Any] = {name: flag(request, name) for name in FLAGS}
+    for name, (_, option) in OPTIONS.items():
+        if option.choices and name in query:
+            options[name] = query[name]
+            if query[name] not in option.choices:
+                expected = " or ".join(option.choices)
+                raise Refusal("invalid-argument", f"{name} must be {expected}, not {query[name][:60]!r}", field=name)
     if "targets" in query:
         options["targets"] = [v for text in query.getlist("targets") for v in _names(model, text)]
     for name in ("keep", "evidence_columns"):
         if name in query:
             options[name] = [part for text in query.getlist(name) for part in text.split(",")]
     if query.get("delimiter"):
-        options["delimiter"] = query.get("delimiter")
+        options["delimiter"] = query["delimiter"]
     return options, output
 
 

@@ -1,0 +1,138 @@
+"""Options are the same in Python, on the command line and over HTTP: names, defaults and choices cannot drift."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from jtgpu import learn, screen
+from jtgpu.backends import BACKENDS
+from jtgpu.cases.query import CsvDialect, FileKeywords, FileOptions, TableKeywords, TableOptions
+from jtgpu.cli.commands import app
+from jtgpu.cli.options import expand_groups
+from jtgpu.errors import ArgumentError
+from jtgpu.inference.network_plan import NetworkPlan
+from jtgpu.inference.planning import make_plan
+from jtgpu.learn.parameters.fit import fit
+from jtgpu.util import options as types
+from jtgpu.util.arguments import options_of
+
+
+def parameters(command: str) -> Mapping[str, Any]:
+    """The parameters of a command by name, as Typer has them."""
+    group: Any = typer.main.get_command(app)
+    return {p.name: p for p in group.commands[command].make_context(command, [], resilient_parsing=True).command.params}
+
+
+def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The defaults of a function's parameters."""
+    declared = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in declared if p.default is not inspect.Parameter.empty}
+
+
+def test_keywords_of_tables_and_files_are_the_fields_of_their_records() -> None:
+    assert set(TableKeywords.__annotations__) == {f.name for f in fields(TableOptions)}
+    dialect = {f.name for f in fields(CsvDialect)}
+    assert set(FileKeywords.__annotations__) == {f.name for f in fields(FileOptions)} - {"dialect"} | dialect
+
+
+@pytest.mark.parametrize("record", [TableOptions, FileOptions, CsvDialect])
+def test_the_command_line_offers_the_options_of_tables_with_their_defaults(record: Any) -> None:
+    offered = parameters("batch")
+    defaults = {f.name: f.default for f in fields(record) if f.default is not MISSING}
+    for name, (_, option) in options_of(record).items():
+        assert offered[name].default in (defaults[name], None if defaults[name] == () else MISSING), name
+        assert offered[name].help == option.help
+        assert offered[name].opts[-1] == option.flags.split(", ")[-1].split()[0]
+
+
+def test_python_the_command_line_and_http_accept_the_same_choices() -> None:
+    for name, (_, option) in options_of(TableOptions).items():
+        if option.choices:
+            wrong: dict[str, Any] = {name: "nothing"}
+            with pytest.raises(ArgumentError, match=name):
+                TableOptions(**wrong)
+            with pytest.raises(typer.BadParameter, match=", ".join(option.choices)):
+                parameters("batch")[name].callback(None, parameters("batch")[name], "nothing")
+
+
+def test_http_describes_the_options_of_tables_with_their_defaults() -> None:
+    pytest.importorskip("msgspec")
+    pytest.importorskip("starlette")
+    from jtgpu.serve.openapi import openapi
+
+    described = json.loads(openapi())["paths"]["/v1/networks/{network}/table"]["post"]["parameters"]
+    schemas = {p["name"]: p["schema"] for p in described}
+    for name, (kind, option) in options_of(TableOptions).items():
+        default = getattr(TableOptions, name)
+        if kind is bool:
+            assert schemas[name]["default"] == str(int(default))
+        elif option.choices:
+            assert schemas[name] == {"enum": [*option.choices], "default": default}
+        else:
+            assert "default" not in schemas[name]
+            assert not default
+
+
+# command -> function of Python, and options whose default means the same with another value or under another name
+PAIRS: dict[str, tuple[tuple[Callable[..., Any], ...], set[str]]] = {
+    "fit": ((fit,), {
+        "backend", "devices", "hidden", "fixed", "tied", "states", "start", "structure", "resume", "progress",
+        "prior", "dtype",
+        "chunk",  # 100,000 with --step, too, where Python has 1,000
+    }),
+    "learn": ((learn.structure, learn.posterior), {
+        "chains", "tolerance", "tempering", "progress", "states", "missing",
+    }),
+    "screen": ((screen.top_outliers,), {"progress", "devices"}),
+    "plan": ((make_plan,), {"max_table"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", PAIRS)
+def test_commands_have_the_defaults_of_python(command: str) -> None:
+    functions, others = PAIRS[command]
+    compared = set()
+    for function in functions:
+        defaults = defaults_of(function)
+        for name, parameter in parameters(command).items():
+            if name in defaults and name not in others:
+                compared.add(name)
+                assert parameter.default == defaults[name], f"{command}: {name}"
+    assert compared
+
+
+def test_help_has_the_defaults_of_planning() -> None:
+    assert f"Default: {defaults_of(make_plan)['max_table']:,}." in parameters("plan")["max_table"].help
+
+
+def test_the_backends_of_the_command_line_are_those_of_python() -> None:
+    assert set(get_args(types.BackendName)) == {"auto", *BACKENDS}
+    assert defaults_of(NetworkPlan.compile)["backend"] == parameters("query")["backend"].default
+    assert parameters("query")["dtype"].default == get_args(types.Dtype)[0]
+
+
+def test_the_server_has_the_defaults_of_its_settings() -> None:
+    pytest.importorskip("starlette")
+    from jtgpu.serve.settings import Settings
+    from jtgpu.util.system import parse_bytes
+
+    offered = parameters("serve")
+    for field in fields(Settings):
+        if field.name in offered:
+            default = offered[field.name].default
+            default = parse_bytes(default) if field.name in ("max_body", "max_upload") else default
+            assert default == field.default or (field.default in ("", ()) and not default), field.name
+
+
+def test_an_option_that_is_declared_is_offered() -> None:
+    def command(query: TableOptions) -> None: ...
+
+    command.__annotations__["query"] = TableOptions
+    assert set(inspect.signature(expand_groups(command)).parameters) == set(options_of(TableOptions))
