@@ -79,21 +79,17 @@ class TableOptions:
     evidence_columns: Annotated[str | Iterable[str] | None, Option(
         "--evidence-columns A,B",
         "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
-        complete="targets",
-    )] = None
+        complete="targets")] = None
     keep: Annotated[str | Iterable[str], Option("--keep A,B", "Columns to copy to the output. Repeatable.")] = ()
     labels: Annotated[bool, Option("--labels", "Write the most probable state instead of probabilities.")] = False
     log_evidence: Annotated[bool, Option("--log-evidence", "Add a column with ln P(evidence).")] = False
     conflict: Annotated[bool, Option(
-        "--conflict", "Add a column with the conflict measure of the case's evidence.",
-    )] = False
+        "--conflict", "Add a column with the conflict measure of the case's evidence.")] = False
     mpe: Annotated[bool, Option(
-        "--mpe", "Add each target's state in the most probable explanation, and its ln P.",
-    )] = False
+        "--mpe", "Add each target's state in the most probable explanation, and its ln P.")] = False
     on_error: Annotated[str, Option(
         "--on-error error|flag", "Stop at the first invalid row, or write the reason into the column 'error'.",
-        choices=("error", "flag"),
-    )] = "error"
+        choices=("error", "flag"))] = "error"
     na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
 
@@ -133,11 +129,9 @@ class CsvDialect:
     )] = None
     # one character; empty if quotes are ordinary text
     quote: Annotated[str, Option(
-        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files",
-    )] = '"'
+        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
     encoding: Annotated[str, Option(
-        "--encoding NAME", "Text encoding of the cases.", panel="CSV files",
-    )] = "utf-8"  # any superset of ASCII
+        "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
 
 
 @dataclass(frozen=True)
@@ -149,16 +143,14 @@ class FileOptions:
     force: Annotated[bool, Option("-f, --force", "Replace an existing output.", panel="Output")] = False
     compression: Annotated[str | None, Option(
         "--compression NAME", f"Compression of a Parquet output: {', '.join(COMPRESSIONS)}. Default: snappy.",
-        choices=COMPRESSIONS, panel="Output",
-    )] = None
+        choices=COMPRESSIONS, panel="Output")] = None
     chunk: Annotated[int | None, Option(
         "--chunk N", "Approximate number of cases per chunk. Default: some tens of MB.", least=1, panel="Computation",
     )] = None
     threads: int | None = None
     part_rows: Annotated[int | None, Option(  # of a cluster
         "--part-rows N", "Approximate number of cases that a worker processes at a time. Default: up to a million.",
-        least=1, panel="Cluster",
-    )] = None
+        least=1, panel="Cluster")] = None
     escape_formulas: bool = False  # in text: see `escape_formula`
 
     def __post_init__(self) -> None:

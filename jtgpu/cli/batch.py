@@ -46,8 +46,7 @@ class CsvOptions(CsvDialect):
 
     na_values: Annotated[Names, Option(
         "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Default: NA, N/A, NaN, "
-        "None, null and the others of pandas.read_csv. Empty cells are always missing.", panel=CSV,
-    )] = None
+        "None, null and the others of pandas.read_csv. Empty cells are always missing.", panel=CSV)] = None
     escape_formulas: EscapeFormulas = False
 
     def dialect(self) -> CsvDialect:
@@ -72,8 +71,7 @@ class ClusterOptions:
 
     cluster: ClusterAddress = None
     workers: Annotated[int | None, Option(
-        "--workers N", "Number of workers on the cluster. Default: as many as fit.", least=1, panel=CLUSTER,
-    )] = None
+        "--workers N", "Number of workers on the cluster. Default: as many as fit.", least=1, panel=CLUSTER)] = None
 
     def check(self, run: RunOptions, part_rows: int | None = None) -> None:
         """Raise `typer.BadParameter` for options that exclude each other."""
@@ -102,12 +100,10 @@ def batch(  # noqa: PLR0913 (a Typer command)
     file: File,
     cases: Annotated[str, Option(
         "CASES", "CSV (plain, .gz, .zst) or Parquet file, one case per row; on a cluster also a folder, a glob pattern "
-        "or a URI.",
-    )],
+        "or a URI.")],
     output: Annotated[str, Option(
         "-o, --output OUT",
-        "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.",
-    )],
+        "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.")],
     *,
     query: Annotated[TableOptions, Without("na_values", "do")],
     csv: CsvOptions,

@@ -58,24 +58,15 @@ def examples_of(name: str) -> list[str]:
 PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lists the options of planning
 
 # Earlier spellings of options, accepted but not shown.
+_PLANNED = {"--time": "--order-time", "--seed": "--order-seed"}
 ALIASES = {
-    **{
-        name: {"--targets": "--target", "--seed": "--order-seed", "--time": "--order-time"}
-        for name in COMMANDS
-        if name not in ("fit", "learn", "rank", "sample", "screen", "time", "whiten")
-    },
-    "learn": {},
-    "rank": {},
-    "screen": {},
-    "whiten": {},
+    **{name: {"--targets": "--target", **_PLANNED} for name in COMMANDS},
+    **{name: {} for name in ("fit", "learn", "rank", "screen", "whiten")},
     "sample": {"--time": "--order-time"},
-    "batch": {
-        "--targets": "--target", "--seed": "--order-seed", "--time": "--order-time", "-e": "--evidence-columns",
-    },
-    "fit": {},
+    "batch": {"--targets": "--target", **_PLANNED, "-e": "--evidence-columns"},
     "time": {"--evidence": "--observed", "--time": "--order-time"},
-    "plan": {"--save": "--output", "--seed": "--order-seed", "--time": "--order-time"},
-}  # fmt: skip
+    "plan": {"--save": "--output", **_PLANNED},
+}
 
 
 class _PlainParameters:

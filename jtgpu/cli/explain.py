@@ -30,19 +30,15 @@ EXAMPLES = (
 )
 
 
-Maximized = Annotated[list[str] | None, Option(
-    "-t, --target NAME", "Variable to maximize over, or several separated by commas; all others are summed out "
-    "(marginal MAP, which may cost far more). Repeatable. Default: all variables.", complete="targets",
-)]
-
-
 @command
 def mpe(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
     k: Annotated[int, Option("-k K", "Number of configurations, best first.", least=1)] = 1,
-    target: Maximized = None,
+    target: Annotated[list[str] | None, Option(
+        "-t, --target NAME", "Variable to maximize over, or several separated by commas; all others are summed out "
+        "(marginal MAP, which may cost far more). Repeatable. Default: all variables.", complete="targets")] = None,
     *,
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("dtype", "devices")],
@@ -68,16 +64,14 @@ def mpe(  # noqa: PLR0913 (a Typer command)
     if len(ranked) < k:
         warn(f"only {len(ranked)} configurations have a probability above 0")
     if json:
-        print_json(
-            {
-                "file": file,
-                "evidence": findings_as_json(findings),
-                "log_evidence": log_evidence,
-                "explanations": [
-                    {"states": states, "probability": p, "log_joint": log_joint} for states, p, log_joint in ranked
-                ],
-            }
-        )
+        print_json({
+            "file": file,
+            "evidence": findings_as_json(findings),
+            "log_evidence": log_evidence,
+            "explanations": [
+                {"states": states, "probability": p, "log_joint": log_joint} for states, p, log_joint in ranked
+            ],
+        })
         return
     table = on_terminal()
     print_rows(
@@ -92,11 +86,9 @@ def mpe(  # noqa: PLR0913 (a Typer command)
 
 
 Variable = Annotated[str | None, Option("TARGET", "Variable to learn about; also -t.", complete="targets")]
-Subject = Annotated[str | None, Option("-t, --target NAME", "Variable to learn about.", complete="targets")]
 Candidates = Annotated[list[str] | None, Option(
     "-c, --candidate NAME",
-    "Variable that could be observed, or several separated by commas. Repeatable. Default: all.", complete="targets",
-)]
+    "Variable that could be observed, or several separated by commas. Repeatable. Default: all.", complete="targets")]
 
 
 @command
@@ -105,7 +97,7 @@ def voi(  # noqa: PLR0913 (a Typer command)
     variable: Variable = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
-    target: Subject = None,
+    target: Annotated[str | None, Option("-t, --target NAME", "Variable to learn about.", complete="targets")] = None,
     candidate: Candidates = None,
     *,
     plan: PlanOptions,
@@ -126,15 +118,10 @@ def voi(  # noqa: PLR0913 (a Typer command)
         entropy = tree.entropy(name, findings)
         found = tree.value_of_information(name, candidates, findings)
     if json:
-        print_json(
-            {
-                "file": file,
-                "target": name,
-                "evidence": findings_as_json(findings),
-                "entropy": entropy,
-                "observations": [dict(vars(o)) for o in found],
-            }
-        )
+        print_json({
+            "file": file, "target": name, "evidence": findings_as_json(findings), "entropy": entropy,
+            "observations": [dict(vars(o)) for o in found],
+        })
         return
     if on_terminal():
         print(f"H({shown(name)}) now: {show_number(entropy, digits)} nats\n")
@@ -144,21 +131,15 @@ def voi(  # noqa: PLR0913 (a Typer command)
     print_rows(answer.header, answer.rows, digits=digits)
 
 
-Event = Annotated[str | None, Option(
-    "NAME=STATE", "The variable and state of the probability; also -t.", complete="findings",
-)]
-EventOption = Annotated[str | None, Option(
-    "-t, --target NAME=STATE", "The variable and state of the probability.", complete="findings",
-)]
-
-
 @command
 def sensitivity(  # noqa: PLR0913 (a Typer command)
     file: File,
-    event: Event = None,
+    event: Annotated[str | None, Option(
+        "NAME=STATE", "The variable and state of the probability; also -t.", complete="findings")] = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
-    target: EventOption = None,
+    target: Annotated[str | None, Option(
+        "-t, --target NAME=STATE", "The variable and state of the probability.", complete="findings")] = None,
     n: Annotated[int, Option("-n N", "Number of parameters to print.", least=0)] = 20,
     spread: Annotated[float, Option("--spread", "Change of each parameter, relative to its value.", least=0.0)] = 0.1,
     *,
@@ -182,17 +163,11 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
         found = tree.sensitivity((name, state), findings)
         bars = found.tornado(n, spread)
     if json:
-        print_json(
-            {
-                "file": file,
-                "target": list(found.target),
-                "evidence": findings_as_json(findings),
-                "probability": found.probability,
-                "log_evidence": found.log_evidence,
-                "spread": spread,
-                "parameters": [_bar_as_json(b) for b in bars],
-            }
-        )
+        print_json({
+            "file": file, "target": list(found.target), "evidence": findings_as_json(findings),
+            "probability": found.probability, "log_evidence": found.log_evidence, "spread": spread,
+            "parameters": [_bar_as_json(b) for b in bars],
+        })
         return
     about = f"P({shown(name)} = {shown(found.target[1])}) now"
     p = show_number(found.probability, digits)
@@ -222,13 +197,7 @@ def _parse_target(net: DiscreteModel, text: str) -> tuple[str, int]:
 
 def _bar_as_json(bar: Bar) -> dict[str, Any]:
     return {
-        "variable": bar.parameter.variable,
-        "state": bar.parameter.state,
-        "given": dict(bar.parameter.given),
-        "value": bar.parameter.value,
-        "derivative": bar.parameter.derivative,
-        "low": bar.low,
-        "high": bar.high,
-        "at_low": bar.at_low,
-        "at_high": bar.at_high,
+        "variable": bar.parameter.variable, "state": bar.parameter.state, "given": dict(bar.parameter.given),
+        "value": bar.parameter.value, "derivative": bar.parameter.derivative, "low": bar.low, "high": bar.high,
+        "at_low": bar.at_low, "at_high": bar.at_high,
     }

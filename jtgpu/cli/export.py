@@ -33,28 +33,19 @@ EXAMPLES = (
 )
 
 
-Source = Annotated[str, Option(
-    "FROM", "Network file (.net, .bif, ...), optionally compressed (.gz, .xz), or the name of a bundled network.",
-    complete="networks",
-)]
-Destination = Annotated[str | None, Option(
-    "TO", "Output file; the suffix selects the format, append .gz or .xz to compress.",
-)]
-ZeroRows = Annotated[str, Option(
-    "--zero-rows HOW", "How to treat a row of zeros: error or uniform.", choices=("error", "uniform"),
-)]
-
-
 @command
 def convert(
-    file: Source,
-    to: Destination = None,
+    file: Annotated[str, Option(
+        "FROM", "Network file (.net, .bif, ...), optionally compressed (.gz, .xz), or the name of a bundled network.",
+        complete="networks")],
+    to: Annotated[str | None, Option(
+        "TO", "Output file; the suffix selects the format, append .gz or .xz to compress.")] = None,
     output: Annotated[str | None, Option("-o, --output PATH", "The same as TO.")] = None,
     force: Force = False,
     strict: Annotated[bool, Option(
-        "--strict", "Fail if the format cannot represent everything in the network.",
-    )] = False,
-    zero_rows: ZeroRows = "error",
+        "--strict", "Fail if the format cannot represent everything in the network.")] = False,
+    zero_rows: Annotated[str, Option(
+        "--zero-rows HOW", "How to treat a row of zeros: error or uniform.", choices=("error", "uniform"))] = "error",
     json: Json = False,
 ) -> None:
     """Convert a network to another format.
@@ -77,27 +68,16 @@ def convert(
         raise JtgpuError(f"{target}: not written: {wanted.name} cannot represent everything in {source} (--strict)")
     n_bytes = save_text(made.text, target)
     if json:
-        print_json(
-            {
-                "from": source,
-                "to": target,
-                "format": {"from": opened.format.name, "to": wanted.name},
-                "variables": len(model),
-                "bytes": n_bytes,
-                "not_carried": lost,
-            }
-        )
+        print_json({
+            "from": source, "to": target, "format": {"from": opened.format.name, "to": wanted.name},
+            "variables": len(model), "bytes": n_bytes, "not_carried": lost,
+        })
     else:
         print(f"{shown(target)}: {wanted.name}, {len(model):,} variables, {n_bytes:,} bytes")
 
 
-Around = Annotated[list[str] | None, Option(
-    "--around NAME", "Draw the neighbourhood of this variable, or of several separated by commas. Repeatable.",
-    complete="targets",
-)]
 Picture = Annotated[Path | None, Option(
-    "-o, --output PATH", "The .svg or .html file to write. Default in a pipe: SVG to stdout.", panel=OUTPUT,
-)]
+    "-o, --output PATH", "The .svg or .html file to write. Default in a pipe: SVG to stdout.", panel=OUTPUT)]
 
 
 @command
@@ -106,7 +86,9 @@ def show(  # noqa: PLR0913 (a Typer command)
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
     target: Targets = None,
-    around: Around = None,
+    around: Annotated[list[str] | None, Option(
+        "--around NAME", "Draw the neighbourhood of this variable, or of several separated by commas. Repeatable.",
+        complete="targets")] = None,
     hops: Annotated[int, Option("--hops N", "Arcs from --around to the farthest variable.", least=0)] = 2,
     most: Annotated[int, Option("--most N", "Variables, or cliques, to draw.", least=1)] = 150,
     tree: Annotated[bool, Option("--tree", "Draw the junction tree: cliques and separators.")] = False,

@@ -45,16 +45,13 @@ class DataOptions:
     weights: Annotated[str | None, Option("--weights COLUMN", "Column of case weights.", panel=DATA)] = None
     missing: Annotated[str, Option(
         "--missing, --incomplete HOW", "Rows with missing cells: em uses them exactly, error, drop, or available "
-        "counts each table over its complete rows.", choices=("em", "error", "drop", "available"), panel=DATA,
-    )] = "em"
+        "counts each table over its complete rows.", choices=("em", "error", "drop", "available"), panel=DATA)] = "em"
     states: Annotated[str | None, Option(
         "--states given|data",
         "States of the network, or those in the data, sorted. Default: given; data with --bins.",
-        choices=("given", "data"), panel=DATA,
-    )] = None
+        choices=("given", "data"), panel=DATA)] = None
     bins: Annotated[int | None, Option(
-        "--bins N", "Make N intervals of each column of more different numbers.", least=2, panel=DATA,
-    )] = None
+        "--bins N", "Make N intervals of each column of more different numbers.", least=2, panel=DATA)] = None
     chunk: Annotated[int, Option("--chunk N", "Rows that are read at a time.", least=1, panel=DATA)] = 100_000
 
 
@@ -65,19 +62,16 @@ class ModelOptions:
     prior: Annotated[str, Option(
         "--prior P",
         "Added to each count: a number, bdeu:ESS, or net:ESS (the network's distribution). 0: maximum likelihood.",
-        panel=MODEL,
-    )] = "1"
+        panel=MODEL)] = "1"
     hidden: Annotated[Names, Option(
-        "--hidden NAME[=N]", "Variable without a column, and its number of states. Repeatable.", panel=MODEL,
-    )] = None
+        "--hidden NAME[=N]", "Variable without a column, and its number of states. Repeatable.", panel=MODEL)] = None
     fixed: Annotated[Names, Option(
         "--fixed A,B", "Variables whose tables stay those of the network. Repeatable.", complete="targets", panel=MODEL,
     )] = None
     tie: Annotated[Names, Option("--tie A,B", "Variables that share one table. Repeatable.", panel=MODEL)] = None
     zeros: Annotated[str, Option(
         "--zeros keep|free", "With --start given: whether zeros of the network stay.", choices=("keep", "free"),
-        panel=MODEL,
-    )] = "keep"
+        panel=MODEL)] = "keep"
 
     def keywords(self, variables: Sequence[str]) -> dict[str, Any]:
         """The keywords of `jtgpu.learn.fit`."""
@@ -89,11 +83,9 @@ class ModelOptions:
             else:
                 hidden[text.strip()] = None
         return {
-            "prior": _number_or_text(self.prior),
-            "hidden": hidden,
+            "prior": _number_or_text(self.prior), "hidden": hidden,
             "fixed": split_names(self.fixed or [], variables, "variable"),
-            "tied": [split_names([group], variables, "variable") for group in self.tie or ()],
-            "zeros": self.zeros,
+            "tied": [split_names([group], variables, "variable") for group in self.tie or ()], "zeros": self.zeros,
         }
 
 
@@ -103,20 +95,16 @@ class EmOptions:
 
     start: Annotated[str, Option(
         "--start HOW", "Where EM starts: auto (counts, random tables of hidden variables), given (the network), "
-        "counts, uniform, random.", choices=("auto", "given", "counts", "uniform", "random"), panel=EM,
-    )] = "auto"
+        "counts, uniform, random.", choices=("auto", "given", "counts", "uniform", "random"), panel=EM)] = "auto"
     restarts: Annotated[int, Option("--restarts N", "Number of starts; the best result counts.", least=1, panel=EM)] = 1
     seed: Annotated[int, Option("--seed N", "Random seed.", least=0, panel=EM)] = 0
     iterations: Annotated[int, Option("--iterations N", "Passes over the cases, at most.", least=1, panel=EM)] = 200
     tolerance: Annotated[float, Option(
-        "--tolerance X", "Relative change of the objective that ends EM.", least=0.0, panel=EM,
-    )] = 1e-7
+        "--tolerance X", "Relative change of the objective that ends EM.", least=0.0, panel=EM)] = 1e-7
     accelerate: Annotated[bool, Option(
-        "--accelerate/--no-accelerate", "Extrapolate where that helps.", panel=EM,
-    )] = True
+        "--accelerate/--no-accelerate", "Extrapolate where that helps.", panel=EM)] = True
     step: Annotated[float | None, Option(
-        "--step X", "Stepwise EM: one pass, tables updated after each chunk; 0.5 < X <= 1.", panel=EM,
-    )] = None
+        "--step X", "Stepwise EM: one pass, tables updated after each chunk; 0.5 < X <= 1.", panel=EM)] = None
     errors: Annotated[bool, Option("--errors", "Compute standard errors, for --report and --json.", panel=EM)] = False
 
 

@@ -189,12 +189,8 @@ def _repairs(report: RowReport | None) -> dict[str, Any]:
     if report is None:
         return {}
     return {
-        "rows": report.n_rows,
-        "normalised": report.n_off,
-        "variables": list(report.variables),
-        "worst_variable": report.worst_variable,
-        "worst_sum": report.worst_sum,
-        "zero_rows": dict(report.zero_rows),
+        "rows": report.n_rows, "normalised": report.n_off, "variables": list(report.variables),
+        "worst_variable": report.worst_variable, "worst_sum": report.worst_sum, "zero_rows": dict(report.zero_rows),
     }
 
 
@@ -211,8 +207,7 @@ def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
 def info(
     file: Annotated[str | None, Option("FILE", FILE_HELP, complete="networks")] = None,
     system: Annotated[bool, Option(
-        "--system", "Report versions, processors, GPUs, caches and missing packages instead.",
-    )] = False,
+        "--system", "Report versions, processors, GPUs, caches and missing packages instead.")] = False,
     json: Json = False,
 ) -> None:
     """Inspect a network file and report anything repaired while reading.
@@ -229,9 +224,7 @@ def info(
     comments = find_comments(opened.text, opened.format.name)
     warn_of_repairs(net, file)
     found = {
-        "format": opened.format.name,
-        "file_bytes": opened.n_bytes,
-        **facts(net),
+        "format": opened.format.name, "file_bytes": opened.n_bytes, **facts(net),
         "comments": {"n": comments.n, "head": list(comments.head), "legal": list(comments.legal)},
     }
     if json:
@@ -251,10 +244,8 @@ def _report_system(json: bool) -> None:
 def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:
     """The rows of the table on a terminal: a name and a value per line."""
     yield from [
-        ("file", file),
-        ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),
-        ("network", found["name"] or "(no name)"),
-        ("kind", found["kind"]),
+        ("file", file), ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),
+        ("network", found["name"] or "(no name)"), ("kind", found["kind"]),
         ("variables", f"{found['variables']:,}, with {_states(found)}"),
     ]
     if "arcs" in found:
@@ -270,9 +261,7 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
     if found.get("rows"):
         yield "rows", found["rows"]
     for key, what in (
-        ("empty_states", "empty state names"),
-        ("equal_states", "equal state names"),
-        ("one_state", "single state"),
+        ("empty_states", "empty state names"), ("equal_states", "equal state names"), ("one_state", "single state"),
         ("isolated", "isolated"),
     ):
         if found[key]:

@@ -97,11 +97,7 @@ def _report_posterior(
 ) -> dict[str, Any]:
     """The result as values that JSON can hold."""
     return {
-        "data": data,
-        "cases": table.n_cases,
-        "dropped": table.dropped,
-        "missing_cells": dict(table.missing.cells),
-        "missing_words": {v: list(words) for v, words in table.missing.words.items()},
+        **_data_as_json(data, table),
         "variables": list(found.names),
         "method": found.method,
         "converged": found.converged,
@@ -123,6 +119,14 @@ def _report_posterior(
     }
 
 
+def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
+    words = {v: list(words) for v, words in table.missing.words.items()}
+    return {
+        "data": data, "cases": table.n_cases, "dropped": table.dropped, "missing_cells": dict(table.missing.cells),
+        "missing_words": words,
+    }
+
+
 def _name(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
@@ -136,16 +140,12 @@ EXAMPLES = (
 
 T = TypeVar("T")
 
-Data = Annotated[str, Option("DATA", "CSV or Parquet file: one column for each variable.")]
-Output = Annotated[str | None, Option(
-    "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT,
-)]
-
 
 @command
 def learn(  # noqa: PLR0913 (a Typer command)
-    data: Data,
-    output: Output = None,
+    data: Annotated[str, Option("DATA", "CSV or Parquet file: one column for each variable.")],
+    output: Annotated[str | None, Option(
+        "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT)] = None,
     *,
     model: ModelOptions,
     constraints: ConstraintOptions,
@@ -205,26 +205,16 @@ def _as_options(message: str) -> str:
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:
     """Print the graph; as JSON if there is a name of the data."""
     if data is not None:
-        print_json(
-            {
-                "data": data,
-                "cases": table.n_cases,
-                "dropped": table.dropped,
-                "missing_cells": dict(table.missing.cells),
-                "missing_words": {v: list(words) for v, words in table.missing.words.items()},
-                "variables": list(table.names),
-                "arcs": [list(arc) for arc in best.arcs],
-                "score": best.score,
-                "log_weight": best.log_weight,
-                "method": best.method,
-                "output": output,
-            }
-        )
+        arcs = [list(arc) for arc in best.arcs]
+        print_json({
+            **_data_as_json(data, table), "variables": list(table.names), "arcs": arcs, "score": best.score,
+            "log_weight": best.log_weight, "method": best.method, "output": output,
+        })
         return
     print_rows(("parent", "child"), best.arcs)
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
-    arcs = counted(len(best.arcs), "arc")
-    typer.echo(f"{table.n_cases:,} cases, {arcs}, ln score {best.score:.3f}: {found_by}", err=True)
+    n_arcs = counted(len(best.arcs), "arc")
+    typer.echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.3f}: {found_by}", err=True)
     for line in table.missing_lines():
         typer.echo(line, err=True)

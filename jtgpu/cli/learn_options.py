@@ -57,25 +57,21 @@ class ModelOptions:
 
     method: Annotated[str, Option(
         "--method NAME", f"Of the best graph: {', '.join(METHODS)}. Of probabilities: {', '.join(POSTERIOR_METHODS)}.",
-        choices=ALL_METHODS,
-    )] = "auto"
+        choices=ALL_METHODS)] = "auto"
     score: Annotated[str, Option("--score NAME", f"One of {', '.join(SCORES)}.", choices=SCORES)] = "bdeu"
     ess: Annotated[float, Option("--ess X", "Equivalent sample size of bdeu and bds.")] = 1.0
     prior: Annotated[str, Option(
         "--prior NAME", "Prior weights of graphs: uniform, fair, or order (probabilities only).",
-        choices=("uniform", "fair", "order"),
-    )] = "uniform"
+        choices=("uniform", "fair", "order"))] = "uniform"
     max_parents: Annotated[int, Option("--max-parents N", "Most parents.", least=0)] = 4
     candidates: Annotated[str, Option(
         "--candidates N|all",
         "Candidate parents of each variable: more take longer. auto: 16, of chains 12, or as memory allows.",
-        check=_candidates,
-    )] = "auto"
+        check=_candidates)] = "auto"
     missing: Annotated[str, Option(
         "--missing HOW",
         "Rows with missing cells: error, drop, or available (with --score bic: each family by its known rows).",
-        choices=MISSING_CHOICES,
-    )] = "error"
+        choices=MISSING_CHOICES)] = "error"
     states: Annotated[str, Option(
         "--states NET|data", "Network file that declares the variables and states, or data: those that occur.",
     )] = "data"
@@ -108,23 +104,18 @@ class ConstraintOptions:
     """Which graphs are possible."""
 
     forbid: Annotated[Texts, Option(
-        "--forbid A,B", "The graph must not have the arc from A to B. Repeatable.", panel=CONSTRAINTS,
-    )] = None
+        "--forbid A,B", "The graph must not have the arc from A to B. Repeatable.", panel=CONSTRAINTS)] = None
     require: Annotated[Texts, Option(
-        "--require A,B", "The graph must have the arc from A to B. Repeatable.", panel=CONSTRAINTS,
-    )] = None
+        "--require A,B", "The graph must have the arc from A to B. Repeatable.", panel=CONSTRAINTS)] = None
     tier: Annotated[Texts, Option(
         "--tier A,B,...", "Variables of a tier: no arc points from a later --tier to an earlier one. Repeatable.",
-        panel=CONSTRAINTS,
-    )] = None
+        panel=CONSTRAINTS)] = None
     tiers: Annotated[Path | None, Option(
         "--tiers FILE", "Text file with a tier on each line: names separated by commas; # begins a comment.",
-        panel=CONSTRAINTS,
-    )] = None
+        panel=CONSTRAINTS)] = None
     within_tiers: Annotated[bool, Option(
         "--within-tiers/--no-within-tiers", "Whether arcs between variables of the same tier are possible.",
-        panel=CONSTRAINTS,
-    )] = True
+        panel=CONSTRAINTS)] = True
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
         """Keywords of `jtgpu.learn.structure` and `jtgpu.learn.posterior`."""
@@ -138,8 +129,7 @@ class ConstraintOptions:
                 raise typer.BadParameter(f"{self.tiers}: {error}", param_hint="--tiers") from None
             lines = [line for row in text.splitlines() if (line := row.partition("#")[0].strip())]
         return {
-            "forbidden": _arcs(self.forbid, names, "--forbid"),
-            "required": _arcs(self.require, names, "--require"),
+            "forbidden": _arcs(self.forbid, names, "--forbid"), "required": _arcs(self.require, names, "--require"),
             "tiers": [split_names([line], names, "column") for line in lines] or None,
             "within_tiers": self.within_tiers,
         }
@@ -161,43 +151,34 @@ class PosteriorOptions:
     """What to compute and write about the probabilities of arcs."""
 
     edges: Annotated[Path | None, Option(
-        "--edges CSV", "File to write: the probability of every arc, link and path.", panel=UNCERTAINTY,
-    )] = None
+        "--edges CSV", "File to write: the probability of every arc, link and path.", panel=UNCERTAINTY)] = None
     draw: Annotated[Path | None, Option(
         "--draw PATH", "File for a heat map of the probabilities of all arcs, .svg or .html.", panel=UNCERTAINTY,
     )] = None
     draw_network: Annotated[Path | None, Option(
         "--draw-network PATH", "File for a picture of the network with the probabilities of its arcs, .svg or .html.",
-        panel=UNCERTAINTY,
-    )] = None
+        panel=UNCERTAINTY)] = None
     save: Annotated[Path | None, Option(
-        "--save NPZ", "File for the whole posterior, which jtgpu.learn.load reads.", panel=UNCERTAINTY,
-    )] = None
+        "--save NPZ", "File for the whole posterior, which jtgpu.learn.load reads.", panel=UNCERTAINTY)] = None
     threshold: Annotated[str | None, Option(
         "--threshold P|map",
         "Network to write: that of the arcs with a probability above P, or map: of the best graph.", check=_threshold,
-        panel=UNCERTAINTY,
-    )] = None
+        panel=UNCERTAINTY)] = None
     tolerance: Annotated[float | None, Option(
         "--tolerance X", "Largest standard error of a probability, at which Markov chains stop. Default: 0.01.",
-        panel=UNCERTAINTY,
-    )] = None
+        panel=UNCERTAINTY)] = None
     time: Annotated[float | None, Option(
-        "--time SECONDS", "Time that Markov chains may run.", panel=UNCERTAINTY,
-    )] = None
+        "--time SECONDS", "Time that Markov chains may run.", panel=UNCERTAINTY)] = None
     steps: Annotated[int | None, Option("--steps N", "Most steps of a chain.", least=1, panel=UNCERTAINTY)] = None
     chains: Annotated[int | None, Option(
-        "--chains N", "Number of chains. Default: 8.", least=4, panel=UNCERTAINTY,
-    )] = None
+        "--chains N", "Number of chains. Default: 8.", least=4, panel=UNCERTAINTY)] = None
     tempering: Annotated[str | None, Option(
         "--tempering N|auto",
         "Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
-        check=_tempering, panel=UNCERTAINTY,
-    )] = None
+        check=_tempering, panel=UNCERTAINTY)] = None
     cluster: ClusterAddress = None
     checkpoint: Annotated[Path | None, Option(
-        "--checkpoint PATH", "File for the state of the chains, written every 30 seconds.", panel=UNCERTAINTY,
-    )] = None
+        "--checkpoint PATH", "File for the state of the chains, written every 30 seconds.", panel=UNCERTAINTY)] = None
     resume: Annotated[bool, Option("--resume", "Continue the run of --checkpoint.", panel=UNCERTAINTY)] = False
 
     def is_wanted(self, model: ModelOptions) -> bool:

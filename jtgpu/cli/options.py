@@ -169,81 +169,44 @@ File = Annotated[str, Option("FILE", FILE_HELP, complete="networks")]
 Evidence = Annotated[list[str] | None, Option(
     "-e, --evidence NAME=STATE",
     "Observed state, by name or number; several states separated by commas: one of them. Repeatable.",
-    complete="findings",
-)]
+    complete="findings")]
 EvidenceFile = Annotated[str | None, Option(
-    "--evidence-file PATH", "File with the evidence of one case: lines name=state, JSON, or UAI. -e adds to it.",
-)]
+    "--evidence-file PATH", "File with the evidence of one case: lines name=state, JSON, or UAI. -e adds to it.")]
 Targets = Annotated[list[str] | None, Option(
     "-t, --target NAME", "Variable to compute, or several separated by commas. Repeatable. Default: all.",
-    complete="targets",
-)]
+    complete="targets")]
 
 Columns = Annotated[list[str] | None, Option(
-    "--columns A,B,...", "Columns to use; exclude identifier columns. Repeatable. Default: all.",
-)]
+    "--columns A,B,...", "Columns to use; exclude identifier columns. Repeatable. Default: all.")]
 
 # Output
 Json = Annotated[bool, Option("--json", "Print the result as JSON.", panel=OUTPUT)]
 Digits = Annotated[int | None, Option(
     "--digits N", "Significant digits of numbers. Default: 6 on a terminal, all in a pipe or a file.", least=1, most=17,
-    panel=OUTPUT,
-)]
+    panel=OUTPUT)]
 Force = Annotated[bool, Option("-f, --force", "Replace an existing output.", panel=OUTPUT)]
 EscapeFormulas = Annotated[bool, Option(
     "--escape-formulas", "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, "
-    "@ first), as OWASP recommends.", panel=OUTPUT,
-)]
+    "@ first), as OWASP recommends.", panel=OUTPUT)]
 Progress = Annotated[bool | None, Option(
-    "--progress/--no-progress", "Show progress on stderr. Default: if it is a terminal.", panel=OUTPUT,
-)]
+    "--progress/--no-progress", "Show progress on stderr. Default: if it is a terminal.", panel=OUTPUT)]
 
 # Computation
 Backend = Annotated[str, Option(
     "--backend NAME", f"One of auto, {', '.join(BACKENDS)}.", choices=("auto", *BACKENDS), complete="choices",
-    panel=RUNNING,
-)]
+    panel=RUNNING)]
 Threads = Annotated[int | None, Option(
     "--threads N", "Number of CPU cores to use; selects the CPU unless --backend does. Default: all.", least=1,
-    panel=RUNNING,
-)]
+    panel=RUNNING)]
 Devices = Annotated[str | None, Option(
     "--devices all|0,1", "GPUs to use; cases and slices are distributed among them. Default: one.",
-    check=_check_devices, panel=RUNNING,
-)]
+    check=_check_devices, panel=RUNNING)]
 ClusterAddress = Annotated[str | None, Option(
     "--cluster ADDRESS", "Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
-    panel=CLUSTER,
-)]
-Dtype = Annotated[str, Option(
-    "--dtype NAME", "GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
-    choices=("float64", "float32"), complete="choices", panel=RUNNING,
-)]
+    panel=CLUSTER)]
 
 # Planning
-Order = Annotated[str, Option(
-    "--order HOW", "Elimination order: auto, best (searches for --order-time seconds and saves the order), saved (what "
-    "best saved), num (the .num file next to the network), the name of a greedy rule, or the path of a .num or .td "
-    "file.", panel=PLANNING,
-)]
-PlanFile = Annotated[str | None, Option(
-    "--plan FILE", "Use a plan that 'jtgpu plan -o FILE' saved for this network.", panel=PLANNING,
-)]
-TimeLimit = Annotated[float | None, Option(
-    "--order-time S", "Time limit of --order best in seconds.", least=0.0, panel=PLANNING,
-)]
-NoCache = Annotated[bool, Option("--no-cache", "Do not read or write saved elimination orders.", panel=PLANNING)]
-OrderSeed = Annotated[int, Option("--order-seed N", "Random seed of the order search.", least=0, panel=PLANNING)]
 MemoryLimit = Annotated[str | None, Option(
     "--memory-limit SIZE",
     "Memory that propagation may use: 8GiB, 500MB, or none for no limit. Default: 80 % of the free memory.",
-    check=_check_bytes, panel=PLANNING,
-)]
-MaxTable = Annotated[int | None, Option(
-    "--max-table N", "Maximum number of entries in one table; 0 for no limit. Default: 100,000,000.", least=0,
-    panel=PLANNING,
-)]
-Slices = Annotated[list[str] | None, Option(
-    "--slice VARIABLE", "Condition on this variable, one state at a time, for networks that do not fit in memory. "
-    "Repeatable; auto chooses the variables if any are needed.", panel=PLANNING,
-)]
+    check=_check_bytes, panel=PLANNING)]

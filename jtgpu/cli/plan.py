@@ -42,8 +42,7 @@ def plan(
     )] = None,
     force: Force = False,
     plot: Annotated[Path | None, Option(
-        "--plot PATH", "Plot cost against search time into this .png, .svg or .pdf file.", panel=OUTPUT,
-    )] = None,
+        "--plot PATH", "Plot cost against search time into this .png, .svg or .pdf file.", panel=OUTPUT)] = None,
     progress: Progress = None,
     json: Json = False,
 ) -> None:
@@ -63,14 +62,10 @@ def plan(
     if plot is not None:
         _plot(found, plot, file)
     if json:
-        print_json(
-            {
-                "file": file,
-                "order": options.order if options.saved is None else None,
-                "plan": options.saved,
-                **_as_json(made),
-            }
-        )
+        print_json({
+            "file": file, "order": options.order if options.saved is None else None, "plan": options.saved,
+            **_as_json(made),
+        })
         return
     # names come from the file and must not control the terminal
     history = _history(found) if found is not None and options.order == "best" else ()
@@ -86,13 +81,8 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
     if made.search is not None:
         found = made.search
         head["search"] = {
-            "method": found.method,
-            "seed": found.seed,
-            "seconds": found.seconds,
-            "lower_bound": found.lower_bound,
-            "optimal": found.optimal,
-            "from_cache": found.from_cache,
-            "interrupted": found.interrupted,
+            "method": found.method, "seed": found.seed, "seconds": found.seconds, "lower_bound": found.lower_bound,
+            "optimal": found.optimal, "from_cache": found.from_cache, "interrupted": found.interrupted,
             "trace": [{"seconds": t.seconds, "cost": t.cost, "rule": t.rule} for t in found.trace],
         }
     return {**head, "elimination_order": list(made.order)}
@@ -100,18 +90,12 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
 
 @contextmanager
 def _search_progress(order: str, wanted: bool | None) -> Iterator[Callable[[float, float, float], None] | None]:
-    """Show progress on stderr, if that is a terminal: a bar for ``best``, a status line for faster methods."""
-    if order != "best" or not is_shown(wanted) or not sys.stderr.isatty():
-        with status("searching for an elimination order", wanted):
+    """A status line on stderr; on a terminal with the cost and the share of the search that is done."""
+    with status("searching for an elimination order", wanted) as step:
+        if order == "best" and is_shown(wanted) and sys.stderr.isatty():
+            yield lambda cost, _, done: step(f"searching, {done:.0%}: {cost:,.0f} entries")
+        else:
             yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("searching", total=1.0)
-        yield lambda cost, _, done: bar.update(task, completed=done, description=f"{cost:,.0f} entries")
 
 
 def _history(found: OrderResult) -> Iterator[str]:

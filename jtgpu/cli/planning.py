@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,21 +16,8 @@ from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from .options import (
-    Backend,
-    Devices,
-    Dtype,
-    MaxTable,
-    MemoryLimit,
-    NoCache,
-    Order,
-    OrderSeed,
-    PlanFile,
-    Progress,
-    Slices,
-    Threads,
-    TimeLimit,
-)
+from ..util.arguments import Option
+from .options import PLANNING, RUNNING, Backend, Devices, MemoryLimit, Progress, Threads
 from .tables import status
 
 if TYPE_CHECKING:
@@ -47,7 +34,9 @@ class RunOptions:
 
     backend: Backend = "auto"
     threads: Threads = None
-    dtype: Dtype = "float64"
+    dtype: Annotated[str, Option(
+        "--dtype NAME", "GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
+        choices=("float64", "float32"), complete="choices", panel=RUNNING)] = "float64"
     devices: Devices = None
     progress: Progress = None
 
@@ -79,13 +68,23 @@ class RunOptions:
 class PlanOptions:
     """How a network is planned."""
 
-    order: Order = "auto"
-    saved: PlanFile = None
-    time_limit: TimeLimit = None
+    order: Annotated[str, Option(
+        "--order HOW",
+        "Elimination order: auto, best (searches for --order-time seconds and saves the order), saved (what best "
+        "saved), num (the .num file next to the network), the name of a greedy rule, or the path of a .num or .td "
+        "file.", panel=PLANNING)] = "auto"
+    saved: Annotated[str | None, Option(
+        "--plan FILE", "Use a plan that 'jtgpu plan -o FILE' saved for this network.", panel=PLANNING)] = None
+    time_limit: Annotated[float | None, Option(
+        "--order-time S", "Time limit of --order best in seconds.", least=0.0, panel=PLANNING)] = None
     memory_limit: MemoryLimit = None
-    max_table: MaxTable = None
-    order_seed: OrderSeed = 0
-    no_cache: NoCache = False
+    max_table: Annotated[int | None, Option(
+        "--max-table N", "Maximum number of entries in one table; 0 for no limit. Default: 100,000,000.", least=0,
+        panel=PLANNING)] = None
+    order_seed: Annotated[int, Option(
+        "--order-seed N", "Random seed of the order search.", least=0, panel=PLANNING)] = 0
+    no_cache: Annotated[bool, Option(
+        "--no-cache", "Do not read or write saved elimination orders.", panel=PLANNING)] = False
 
     @property
     def memory(self) -> float | str | None:
@@ -138,7 +137,9 @@ class PlanOptions:
 class SlicedPlanOptions(PlanOptions):
     """How a network is planned, with cutset conditioning."""
 
-    slices: Slices = None
+    slices: Annotated[list[str] | None, Option(
+        "--slice VARIABLE", "Condition on this variable, one state at a time, for networks that do not fit in memory. "
+        "Repeatable; auto chooses the variables if any are needed.", panel=PLANNING)] = None
 
     def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
         options = super().keywords(run)

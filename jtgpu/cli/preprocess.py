@@ -38,28 +38,21 @@ EXAMPLES = (
 
 
 Cases = Annotated[str, Option("CASES", "CSV or Parquet file: a row for each case.")]
-Net = Annotated[str | None, Option(
-    "--net FILE", "Network: compare the columns that are its variables, by their states.",
-)]
 Metric = Annotated[str, Option(
     "--metric NAME", f"One of {', '.join(METRICS)}. auto: euclidean for numbers, hamming for states, gower for both.",
-    choices=METRICS,
-)]
+    choices=METRICS)]
 Missing = Annotated[str, Option(
     "--missing HOW",
     "Missing cells: ignore (compare the columns that both rows have), state (one more state) or error.",
-    choices=MISSING_RULES,
-)]
+    choices=MISSING_RULES)]
 Scale = Annotated[str | None, Option(
-    "--scale HOW", "Divide each column of numbers by its standard deviation (std) or range.", choices=SCALES,
-)]
+    "--scale HOW", "Divide each column of numbers by its standard deviation (std) or range.", choices=SCALES)]
 Output = Annotated[str | None, Option(
     "-o, --output PATH",
     "File for the outliers, or with --all for all rows, and their weights: .csv, .tsv (.gz) or .parquet.", panel=OUTPUT,
 )]
 Drop = Annotated[str | None, Option(
-    "--drop PATH", "File for the table without the outliers; its cells are written as they were read.", panel=OUTPUT,
-)]
+    "--drop PATH", "File for the table without the outliers; its cells are written as they were read.", panel=OUTPUT)]
 
 
 @command
@@ -67,14 +60,14 @@ def screen(  # noqa: PLR0913 (a Typer command)
     data: Cases,
     n: Annotated[int, Option("-n N", "Number of outliers.", least=1)] = 50,
     k: Annotated[int, Option("-k K", "Distances that are added; one is to the row itself.", least=1)] = 21,
-    net: Net = None,
+    net: Annotated[str | None, Option(
+        "--net FILE", "Network: compare the columns that are its variables, by their states.")] = None,
     metric: Metric = "auto",
     missing: Missing = "auto",
     scale: Scale = None,
     columns: Columns = None,
     surprise: Annotated[bool, Option(
-        "--surprise", "Also -ln P(row) under the network of --net, and the least probable cell.",
-    )] = False,
+        "--surprise", "Also -ln P(row) under the network of --net, and the least probable cell.")] = False,
     every: Annotated[bool, Option("--all", "Compute the weights of all rows; see --output.")] = False,
     output: Output = None,
     drop: Drop = None,
@@ -156,12 +149,10 @@ def _print_outliers(data: str, found: Outliers, scores: dict[str, Any], json: bo
             for i, line in enumerate(listed):
                 line |= {"surprise": float(scores["surprise"][i]), "cell": scores["cell"][i]}
                 line["p_cell"] = None if line["cell"] is None else float(scores["p_cell"][i])
-        print_json(
-            {
-                "file": data, "metric": found.metric, "missing": found.missing, "k": found.k,
-                "backend": found.backend, "threshold": found.threshold, "outliers": listed, "stats": found.stats,
-            }
-        )  # fmt: skip
+        print_json({
+            "file": data, "metric": found.metric, "missing": found.missing, "k": found.k,
+            "backend": found.backend, "threshold": found.threshold, "outliers": listed, "stats": found.stats,
+        })  # fmt: skip
         return
     header = ["row", "weight", "nearest"]
     lines: list[list[str | float]] = [[str(r), w, str(m)] for r, w, m in rows]
@@ -172,36 +163,28 @@ def _print_outliers(data: str, found: Outliers, scores: dict[str, Any], json: bo
     print_rows(header, lines)
 
 
-Series = Annotated[str, Option("SERIES", "CSV or Parquet file: a column of numbers for each series.")]
-Residuals = Annotated[str | None, Option(
-    "-o, --output PATH", "File for the residuals, or with --slices for the cases: .csv, .tsv (.gz) or .parquet.",
-    panel=OUTPUT,
-)]
-LagsFile = Annotated[str | None, Option(
-    "--lags PATH", "JSON file for the lags at which each series depends on its past.", panel=OUTPUT,
-)]
-ModelOrder = Annotated[str, Option("--order HOW", "Order of the models: a number, or chosen by bic or aic.")]
 Time = Annotated[str | None, Option(
-    "--time COLUMN", "Column of times, which must increase. Default: the first column of dates, if there is one.",
-)]
+    "--time COLUMN", "Column of times, which must increase. Default: the first column of dates, if there is one.")]
 Slices = Annotated[int | None, Option(
     "--slices N",
     "Write cases instead of residuals: each series in N states, now and at the significant lags (at least 1).", least=2,
 )]
-Alpha = Annotated[float, Option("--alpha X", "Probability of listing a lag of a series without memory.")]
 
 
 @command
 def whiten(  # noqa: PLR0913 (a Typer command)
-    data: Series,
-    output: Residuals = None,
-    order: ModelOrder = "bic",
+    data: Annotated[str, Option("SERIES", "CSV or Parquet file: a column of numbers for each series.")],
+    output: Annotated[str | None, Option(
+        "-o, --output PATH", "File for the residuals, or with --slices for the cases: .csv, .tsv (.gz) or .parquet.",
+        panel=OUTPUT)] = None,
+    order: Annotated[str, Option("--order HOW", "Order of the models: a number, or chosen by bic or aic.")] = "bic",
     max_order: Annotated[int, Option("--max-order N", "Highest order.", least=0)] = 16,
     time: Time = None,
     columns: Columns = None,
     slices: Slices = None,
-    lags: LagsFile = None,
-    alpha: Alpha = 0.05,
+    lags: Annotated[str | None, Option(
+        "--lags PATH", "JSON file for the lags at which each series depends on its past.", panel=OUTPUT)] = None,
+    alpha: Annotated[float, Option("--alpha X", "Probability of listing a lag of a series without memory.")] = 0.05,
     threads: Threads = None,
     force: Force = False,
     *,
@@ -248,12 +231,8 @@ def _print_models(data: str, fit: Autoregression, found: dict[str, list[int]], j
         return
     models: list[dict[str, Any]] = [
         {
-            "series": name,
-            "order": orders[i],
-            "mean": float(fit.mean[i]),
-            "coef": fit.coef[i, : orders[i]].tolist(),
-            "variance": variances[i],
-            "lags": found[name],
+            "series": name, "order": orders[i], "mean": float(fit.mean[i]), "coef": fit.coef[i, : orders[i]].tolist(),
+            "variance": variances[i], "lags": found[name],
         }
         for i, name in enumerate(fit.names)
     ]

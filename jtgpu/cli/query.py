@@ -100,8 +100,7 @@ def query(  # noqa: PLR0913 (a Typer command)
     question: Annotated[list[str] | None, Option(
         "QUERY", 'For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
         '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also "c={x, '
-        'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
-    )] = None,
+        'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".')] = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
     target: Targets = None,
@@ -134,17 +133,15 @@ def query(  # noqa: PLR0913 (a Typer command)
     if posteriors is None:
         print_answers(file, questions, answers, error, json, digits)
     elif json:
-        print_json(
-            {
-                "file": file,
-                "evidence": findings_as_json(findings),
-                "log_evidence": posteriors.log_evidence,
-                "posteriors": {
-                    name: {"states": list(p.states), "probabilities": p.probabilities.tolist()}
-                    for name, p in posteriors.items()
-                },
-            }
-        )
+        print_json({
+            "file": file,
+            "evidence": findings_as_json(findings),
+            "log_evidence": posteriors.log_evidence,
+            "posteriors": {
+                name: {"states": list(p.states), "probabilities": p.probabilities.tolist()}
+                for name, p in posteriors.items()
+            },
+        })
     else:
         print_posteriors(posteriors, given=bool(findings), digits=digits)
 

@@ -27,14 +27,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 
 File = Annotated[str, Option(
     "FILE", "A network (its arcs), or a .csv, .tsv (.gz) or .parquet file with an edge in each row: columns from and "
-    "to, or else the first two.",
-)]
-Weight = Annotated[str | None, Option("--weight COLUMN", "Column of a table with the lengths of the edges.")]
-Samples = Annotated[int | None, Option("--samples K", "Estimate from K random sources instead of all.", least=2)]
-Output = Annotated[Path | None, Option(
-    "-o, --output PATH", "Draw the network to an .svg or .html file, with circles of the size of the betweenness.",
-    panel=OUTPUT,
-)]
+    "to, or else the first two.")]
 
 
 @command
@@ -43,15 +36,17 @@ def rank(  # noqa: PLR0913 (a Typer command)
     edges: Annotated[bool, Option("--edges", "Rank edges instead of variables.")] = False,
     skeleton: Annotated[bool, Option("--skeleton", "Ignore the direction of a network's arcs.")] = False,
     directed: Annotated[bool, Option("--directed", "Edges of a table have a direction.")] = False,
-    weight: Weight = None,
-    samples: Samples = None,
+    weight: Annotated[str | None, Option("--weight COLUMN", "Column of a table with the lengths of the edges.")] = None,
+    samples: Annotated[int | None, Option(
+        "--samples K", "Estimate from K random sources instead of all.", least=2)] = None,
     seed: Annotated[int, Option("--seed N", "Seed of the random sources.", least=0)] = 0,
     published: Annotated[bool, Option(
-        "--published", "Time Wolonciej's GPU program (streams, neighbours, blocks) next to this one instead.",
-    )] = False,
+        "--published", "Time Wolonciej's GPU program (streams, neighbours, blocks) next to this one instead.")] = False,
     top: Annotated[int, Option("--top N", "Rows to print.", least=1)] = 20,
     threads: Threads = None,
-    output: Output = None,
+    output: Annotated[Path | None, Option(
+        "-o, --output PATH", "Draw the network to an .svg or .html file, with circles of the size of the betweenness.",
+        panel=OUTPUT)] = None,
     force: Force = False,
     *,
     csv: CsvInput,

@@ -28,12 +28,8 @@ EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 10000
 
 CELLS = 1 << 22  # drawn and written at a time
 
-Seed = Annotated[int | None, Option(
-    "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0,
-)]
 Output = Annotated[str | None, Option(
-    "-o, --output PATH", "Output file; append .gz to compress. Default: stdout.", panel=OUTPUT,
-)]
+    "-o, --output PATH", "Output file; append .gz to compress. Default: stdout.", panel=OUTPUT)]
 
 
 @command
@@ -42,7 +38,8 @@ def sample(  # noqa: PLR0913 (a Typer command)
     n: Annotated[int, Option("N", "Number of samples.", least=0)],
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
-    seed: Seed = None,
+    seed: Annotated[int | None, Option(
+        "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0)] = None,
     output: Output = None,
     force: Force = False,
     numbers: Annotated[bool, Option("--numbers", "Write state numbers instead of names.", panel=OUTPUT)] = False,

@@ -42,16 +42,13 @@ class AddressOptions:
     """Where the server listens."""
 
     host: Annotated[str, Option(
-        "--host ADDRESS", "Address to listen at. Other machines need a token.", panel=ADDRESS,
-    )] = "127.0.0.1"
+        "--host ADDRESS", "Address to listen at. Other machines need a token.", panel=ADDRESS)] = "127.0.0.1"
     port: Annotated[int, Option(
-        "--port N", "Port to listen at; 0: a free one.", least=0, most=65535, panel=ADDRESS,
-    )] = 8080
+        "--port N", "Port to listen at; 0: a free one.", least=0, most=65535, panel=ADDRESS)] = 8080
     open: Annotated[bool, Option("--open/--no-open", "Open the page in a browser.", panel=ADDRESS)] = False
     workers: Annotated[int, Option("--workers N", "Processes that share the port.", least=1, panel=ADDRESS)] = 1
     grace: Annotated[float, Option(
-        "--grace SECONDS", "Time to finish requests at the end.", least=0, panel=ADDRESS,
-    )] = 10.0
+        "--grace SECONDS", "Time to finish requests at the end.", least=0, panel=ADDRESS)] = 10.0
 
 
 @dataclass(frozen=True)
@@ -59,18 +56,14 @@ class AccessOptions:
     """Who has access, and to what."""
 
     token: Annotated[str | None, Option(
-        "--token TEXT", "Token of clients. Default for other machines: new.", panel=ACCESS,
-    )] = None
+        "--token TEXT", "Token of clients. Default for other machines: new.", panel=ACCESS)] = None
     token_file: Annotated[Path | None, Option("--token-file PATH", "File with the token.", panel=ACCESS)] = None
     no_token: Annotated[bool, Option(
-        "--no-token", "No token; refused where other machines reach the server.", panel=ACCESS,
-    )] = False
+        "--no-token", "No token; refused where other machines reach the server.", panel=ACCESS)] = False
     allow_origin: Annotated[list[str] | None, Option(
-        "--allow-origin URL", "Site whose pages may send requests. Repeatable.", panel=ACCESS,
-    )] = None
+        "--allow-origin URL", "Site whose pages may send requests. Repeatable.", panel=ACCESS)] = None
     allow_host: Annotated[list[str] | None, Option(
-        "--allow-host NAME", "Name of this server in requests. Repeatable.", panel=ACCESS,
-    )] = None
+        "--allow-host NAME", "Name of this server in requests. Repeatable.", panel=ACCESS)] = None
     embed: Annotated[str, Option("--embed URL", "Site that may show the page in a frame.", panel=ACCESS)] = ""
     api_only: Annotated[bool, Option("--api-only", "Serve no page.", panel=ACCESS)] = False
     page: Annotated[Path | None, Option("--page PATH", "JSON file of a form to show on the page.", panel=ACCESS)] = None
@@ -108,27 +101,21 @@ class LimitOptions:
     max_body: Annotated[str, Option("--max-body SIZE", "Size of a request.", panel=LIMITS)] = "8MiB"
     max_upload: Annotated[str, Option("--max-upload SIZE", "Size of a table of cases.", panel=LIMITS)] = "256MiB"
     max_cases: Annotated[int, Option(
-        "--max-cases N", "Cases of one request.", least=1, panel=LIMITS,
-    )] = Settings.max_cases
+        "--max-cases N", "Cases of one request.", least=1, panel=LIMITS)] = Settings.max_cases
     max_batch: Annotated[int, Option(
-        "--max-batch N", "Requests that are computed together.", least=1, panel=LIMITS,
-    )] = Settings.max_batch
+        "--max-batch N", "Requests that are computed together.", least=1, panel=LIMITS)] = Settings.max_batch
     queue: Annotated[int, Option(
-        "--queue N", "Requests that may wait; more get a 503.", least=1, panel=LIMITS,
-    )] = Settings.queue
+        "--queue N", "Requests that may wait; more get a 503.", least=1, panel=LIMITS)] = Settings.queue
     timeout: Annotated[float, Option(
-        "--timeout SECONDS", "Time that a query may take.", panel=LIMITS,
-    )] = Settings.timeout
+        "--timeout SECONDS", "Time that a query may take.", panel=LIMITS)] = Settings.timeout
     body_timeout: Annotated[float, Option(
         "--body-timeout SECONDS", "Time for a body, or for 16 KiB a second of it.", panel=LIMITS,
     )] = Settings.body_timeout
     exact: Annotated[bool, Option(
-        "--exact", "Compute one by one, with last digits that do not depend on other requests.", panel=LIMITS,
-    )] = False
+        "--exact", "Compute one by one, with last digits that do not depend on other requests.", panel=LIMITS)] = False
     log: Annotated[str, Option(
         "--log FORM", "A line for each request on stderr: none, text or json.", choices=("none", "text", "json"),
-        panel=LIMITS,
-    )] = "none"
+        panel=LIMITS)] = "none"
     log_evidence: Annotated[bool, Option("--log-evidence", "Include requests in these lines.", panel=LIMITS)] = False
 
     def keywords(self) -> dict[str, Any]:
@@ -153,8 +140,7 @@ MEMORY_SHARE = 0.8  # of the free memory
 def serve(  # noqa: PLR0913 (a Typer command)
     files: Annotated[list[str] | None, Option(
         "NET...", "Network files or names of bundled networks; each is served under the name of its file.",
-        complete="networks",
-    )] = None,
+        complete="networks")] = None,
     name: Annotated[list[str] | None, Option("--name NAME=FILE", "A network under another name. Repeatable.")] = None,
     *,
     address: AddressOptions,

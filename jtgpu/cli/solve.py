@@ -43,21 +43,18 @@ class TaskFiles:
     query: Annotated[str | None, Option("-q, --query FILE", "Query file: the variables of MMAP.")] = None
     task: Annotated[str | None, Option("-t, --task TASK", f"{', '.join(TASKS)}.")] = None
     output: Annotated[str | None, Option(
-        "-o, --output FILE", "Solution file, replaced if it exists; - for stdout. Default: ./MODEL.TASK.",
-    )] = None
+        "-o, --output FILE", "Solution file, replaced if it exists; - for stdout. Default: ./MODEL.TASK.")] = None
 
 
 @command
 def solve(
     given: Annotated[list[str] | None, Option(
         "MODEL [EVIDENCE [QUERY]] TASK",
-        f"Files and the task: {', '.join(TASKS)}. Each can be given as an option instead.",
-    )] = None,
+        f"Files and the task: {', '.join(TASKS)}. Each can be given as an option instead.")] = None,
     *,
     files: TaskFiles,
     order: Annotated[str | None, Option(
-        "--order HOW", "Elimination order, as for the other commands.", panel=PLANNING,
-    )] = None,
+        "--order HOW", "Elimination order, as for the other commands.", panel=PLANNING)] = None,
     plan: Annotated[PlanOptions, Without("order", "time_limit")],
     backend: Backend = "auto",
     progress: Progress = None,

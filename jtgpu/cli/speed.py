@@ -47,11 +47,9 @@ class TableOutput:
     json: Json = False
     as_csv: Annotated[bool, Option("--csv", "Print comma-separated values.", panel=OUTPUT)] = False
     save: Annotated[Path | None, Option(
-        "--save DIR", "With --backend indexed: save times.json, .csv and .rst in this folder.", panel=OUTPUT,
-    )] = None
+        "--save DIR", "With --backend indexed: save times.json, .csv and .rst in this folder.", panel=OUTPUT)] = None
     plot: Annotated[Path | None, Option(
-        "--plot DIR", "With --backend indexed: draw the published figures in this folder.", panel=OUTPUT,
-    )] = None
+        "--plot DIR", "With --backend indexed: draw the published figures in this folder.", panel=OUTPUT)] = None
 
     def check(self, backend: str) -> None:
         """Reject options that exclude each other."""
@@ -105,12 +103,8 @@ def measure_published_table(
 
         columns.append(measure(stem(file), plan, factors, runs=runs, step=report))
     machine = {
-        "device": device.name,
-        "driver": device.driver,
-        "cpu": cpu_name(),
-        "date": strftime("%Y-%m-%d"),
-        "order": options.order,
-        "runs": runs,
+        "device": device.name, "driver": device.driver, "cpu": cpu_name(), "date": strftime("%Y-%m-%d"),
+        "order": options.order, "runs": runs,
     }
     return TimeTable(columns, machine)
 
@@ -130,8 +124,7 @@ def time(
     )] = None,
     runs: Annotated[int, Option("--runs N", "Timed propagations, after one that is not timed.", least=1)] = 5,
     observed: Annotated[float, Option(
-        "--observed PERCENT", "Share of the variables to observe.", least=0.0, most=100.0,
-    )] = 0.0,
+        "--observed PERCENT", "Share of the variables to observe.", least=0.0, most=100.0)] = 0.0,
     seed: Annotated[int, Option("--seed N", "Random seed of the observations.", least=0)] = 0,
     *,
     plan: PlanOptions,
@@ -272,8 +265,7 @@ def tune(
     plan: Annotated[PlanOptions, Without("memory_limit")],
     save: Annotated[bool, Option("--save", "Without a network: save the result, for thresholds='tuned'.")] = False,
     launches: Annotated[int, Option(
-        "--launches N", "Kernel launches per table size and configuration.", least=1,
-    )] = 100,
+        "--launches N", "Kernel launches per table size and configuration.", least=1)] = 100,
     device: Annotated[int | None, Option("--device N", "CUDA device number. Default: the fastest.", least=0)] = None,
     progress: Progress = None,
     json: Json = False,

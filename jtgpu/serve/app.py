@@ -39,13 +39,8 @@ from .tables import Tables
 def log_request(settings: Settings, method: str, trace: Trace, request_id: str, seconds: float) -> None:
     """Write a line about a request, as text or JSON; evidence only if that was requested."""
     entry: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "id": request_id,
-        "method": method,
-        "network": trace.network,
-        "question": trace.question,
-        "status": trace.status,
-        "ms": round(1000 * seconds, 3),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "id": request_id, "method": method,
+        "network": trace.network, "question": trace.question, "status": trace.status, "ms": round(1000 * seconds, 3),
         "batch": trace.cases,
     }
     if settings.log_evidence and trace.body:

@@ -40,14 +40,8 @@ def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
     """One line about a network."""
     model = tree.model
     return {
-        "name": name,
-        "title": model.name,
-        "variables": len(model),
-        "arcs": len(graph_of(model).arcs),
-        "states": int(model.cardinality.sum()),
-        "backend": tree.backend,
-        "device": tree.device,
-        "dtype": tree.dtype,
+        "name": name, "title": model.name, "variables": len(model), "arcs": len(graph_of(model).arcs),
+        "states": int(model.cardinality.sum()), "backend": tree.backend, "device": tree.device, "dtype": tree.dtype,
         "digest": digest(tree),
     }
 
@@ -73,13 +67,8 @@ def description(name: str, tree: JunctionTree) -> dict[str, Any]:
         "prior": [p.probabilities.tolist() for p in prior.values()],
         "log_evidence": prior.log_evidence,
         "plan": {
-            "description": tree.plan.describe(),
-            "cliques": cost.cliques,
-            "entries": cost.entries,
-            "largest": cost.largest,
-            "bytes": cost.bytes,
-            "flops": cost.flops,
-            "levels": cost.levels,
+            "description": tree.plan.describe(), "cliques": cost.cliques, "entries": cost.entries,
+            "largest": cost.largest, "bytes": cost.bytes, "flops": cost.flops, "levels": cost.levels,
         },
     }
 
@@ -90,11 +79,8 @@ def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
     places = positions(model)
     return [
         {
-            "name": name,
-            "label": label if isinstance(label, str) and label else name,
-            "states": [*model.states(name)],
-            "parents": parents if graph.is_directed else [],
-            "position": position,
+            "name": name, "label": label if isinstance(label, str) and label else name, "states": [*model.states(name)],
+            "parents": parents if graph.is_directed else [], "position": position,
         }
         for name, label, parents, position in zip(model.variables, labels, graph.parents, places, strict=True)
     ]
@@ -110,10 +96,8 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     table = model.cpt(v)
     parents = model.parents(v)
     return {
-        "variable": model.variables[v],
-        "parents": [*parents],
-        "states": [*([*model.states(p)] for p in parents), [*model.states(v)]],
-        "shape": [*table.shape],
+        "variable": model.variables[v], "parents": [*parents],
+        "states": [*([*model.states(p)] for p in parents), [*model.states(v)]], "shape": [*table.shape],
         "probabilities": table.ravel().tolist(),
     }
 

@@ -44,9 +44,7 @@ def openapi() -> bytes:
     found = {
         "openapi": "3.1.0",
         "info": {
-            "title": "jtgpu",
-            "version": __version__,
-            "summary": "Exact inference in discrete Bayesian networks.",
+            "title": "jtgpu", "version": __version__, "summary": "Exact inference in discrete Bayesian networks.",
             "description": "Every request contains its whole evidence: the server stores nothing between requests.",
         },
         "servers": [{"url": "/", "description": "The server that sent this description."}],

@@ -288,13 +288,8 @@ def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict
             head = f"M{x} {y}l-4-{ARROW}h8z" if graph.is_directed else ""
             arcs.append([ids[parent], ids[child], curve(line, ARROW - 1 if head else 0), head])
     return {
-        "nodes": ids,
-        "boxes": [list(box) for box in drawn.made.boxes],
-        "arcs": arcs,
-        "spines": spines,
-        "heads": "".join(drawn.heads) if graph.is_directed else "",
-        "hidden": hidden,
-        "width": drawn.made.width,
+        "nodes": ids, "boxes": [list(box) for box in drawn.made.boxes], "arcs": arcs, "spines": spines,
+        "heads": "".join(drawn.heads) if graph.is_directed else "", "hidden": hidden, "width": drawn.made.width,
         "height": drawn.made.height,
     }
 

@@ -154,11 +154,8 @@ class Joint(Case, kw_only=True):
         check_size(math.prod(int(tree.model.cardinality[v]) for v in scope), f"a joint table of {len(scope)} variables")
         joint = tree.joint(variables, **self.known())
         return {
-            "variables": [*joint.variables],
-            "states": [[*s] for s in joint.states],
-            "shape": [*joint.shape],
-            "probabilities": joint.probabilities.ravel().tolist(),
-            "log_evidence": joint.log_evidence,
+            "variables": [*joint.variables], "states": [[*s] for s in joint.states], "shape": [*joint.shape],
+            "probabilities": joint.probabilities.ravel().tolist(), "log_evidence": joint.log_evidence,
         }
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:

@@ -54,8 +54,7 @@ def _explanations(tree: JunctionTree, best: Explanation, form: Form) -> Explanat
         "variables": names,
         "explanations": [
             {
-                "states": dict(e) if form.labels else e.states[at].tolist(),
-                "log_joint": e.log_joint,
+                "states": dict(e) if form.labels else e.states[at].tolist(), "log_joint": e.log_joint,
                 "log_posterior": e.log_posterior,
             }
             for e in best.ranked
@@ -227,9 +226,7 @@ class Sensitivity(Case, kw_only=True):
             "parameters": [_parameter(p) for p in result.top(n)],
             "tornado": [
                 {
-                    "parameter": _parameter(bar.parameter),
-                    "low": bar.low,
-                    "high": bar.high,
+                    "parameter": _parameter(bar.parameter), "low": bar.low, "high": bar.high,
                     "at_low": bar.at_low if math.isfinite(bar.at_low) else None,
                     "at_high": bar.at_high if math.isfinite(bar.at_high) else None,
                 }

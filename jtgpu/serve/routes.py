@@ -125,8 +125,7 @@ class QuestionEndpoints:
         trace.cases = answered.cases
         self._metrics.record_cases(1, answered.cases)
         reply: dict[str, Any] = {
-            "log_evidence": answered.log_evidence,
-            "posteriors": hosted.named(answered.flat, targets, form),
+            "log_evidence": answered.log_evidence, "posteriors": hosted.named(answered.flat, targets, form),
             "ms": _milliseconds(answered.queued, answered.computed),
         }
         return _encode(reply if form.digits is None else rounded(reply, form.digits))
@@ -216,12 +215,8 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
         found.append(Route(f"{network}{path}", _of_network(networks, handler.__name__, handler)))
     job = tables.serve_job
     return [
-        *found,
-        Route("/v1/networks", list_networks),
-        Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
-        Route("/v1/jobs/{job}/{part}", job),
-        Route("/openapi.json", _openapi),
-        Route("/docs", _docs),
+        *found, Route("/v1/networks", list_networks), Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
+        Route("/v1/jobs/{job}/{part}", job), Route("/openapi.json", _openapi), Route("/docs", _docs),
     ]
 
 

@@ -187,8 +187,7 @@ class Guard:
         frames = f"'self' {settings.embed}" if settings.embed else "'none'"
         policy = f"default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors {frames}"
         self.headers = [
-            (b"content-security-policy", policy.encode()),
-            (b"x-content-type-options", b"nosniff"),
+            (b"content-security-policy", policy.encode()), (b"x-content-type-options", b"nosniff"),
             (b"referrer-policy", b"no-referrer"),
         ]
 

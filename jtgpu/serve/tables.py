@@ -263,8 +263,7 @@ def _columns(model: DiscreteModel, body: bytes) -> dict[str, Any]:
         raise Refusal("invalid-table", "the table is empty")
     columns = [
         {
-            "name": name,
-            "variable": model.index(name) if name in known else None,
+            "name": name, "variable": model.index(name) if name in known else None,
             "closest": [] if name in known else closest_names(name, model.variables),
         }
         for name in rows[0]

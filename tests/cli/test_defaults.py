@@ -91,7 +91,7 @@ PAIRS: dict[str, tuple[tuple[Callable[..., Any], ...], set[str]]] = {
         "chains", "tolerance", "tempering", "progress", "states", "missing",
     }),
     "screen": ((screen.top_outliers,), {"progress", "devices"}),
-    "plan": ((make_plan,), {"max_table"}),
+    "plan": ((make_plan,), {"max_table", "slices"}),
 }  # fmt: skip
 
 
