@@ -37,8 +37,8 @@ nitpick_ignore_regex = [
     # types in signatures that users neither make nor get: type variables, and what passes from layer to layer
     ("py:class", r"jtgpu\..*\.[A-Z]"),
     ("py:class", r"jtgpu\.(backends\.base|cases\.(files|options|query|solver))\..*"),
-    ("py:class", r"jtgpu\.inference\.(evidence\.\w+|interventions|tables\.\w+)\..*"),
-    ("py:class", r"jtgpu\.(learn\.dags\.scores\.coded\.CodedTable|model\.state_values\.\w+)"),
+    ("py:class", r"jtgpu\.inference\.(evidence|evidence_table|interventions|tables\.\w+)\..*"),
+    ("py:class", r"jtgpu\.(learn\.dags\.scores\.(coded\.CodedTable|rules\.StructureScore)|model\.state_values\.\w+)"),
     ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.configurations\.Ranking)"),
 ]
 

@@ -3,3 +3,30 @@
 `compiled` puts a model, a plan and a backend together; `evidence` converts names to numbers; `queries` run cases on the
 backend; `results` defines their return values; `tree` and `session` define the classes of the public API.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
+
+if TYPE_CHECKING:
+    from .queries.gradients import EvidenceFunction
+    from .queries.information import Importance, Observation
+    from .results.configurations import CaseExplanations, CaseStates, Explanation, Imputed, Samples
+    from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
+    from .results.sensitivities import Bar, Parameter, Parameters, Sensitivity
+    from .results.tables import DevicePosteriors
+
+__all__ = [
+    "Bar", "CaseExplanations", "CaseStates", "DevicePosteriors", "EvidenceFunction", "ExpectedCounts", "Explanation",
+    "Importance", "Imputed", "JointCost", "MapCost", "Observation", "Parameter", "Parameters", "Ranking", "Samples",
+    "Scores", "Sensitivity",
+]  # fmt: skip
+
+__getattr__, __dir__ = public_names(__name__, {
+    "queries.gradients": "EvidenceFunction", "queries.information": "Importance Observation",
+    "results.configurations": "CaseExplanations CaseStates Explanation Imputed Samples",
+    "results.rankings": "ExpectedCounts JointCost MapCost Ranking Scores",
+    "results.sensitivities": "Bar Parameter Parameters Sensitivity", "results.tables": "DevicePosteriors",
+})  # fmt: skip

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
+    from ..util.missing import MissingReport
     from . import published
     from .classifier import JunctionTreeClassifier
+    from .dags.posterior.arcs import Arc, ArcTable, ParentSets
+    from .dags.posterior.averaging import AveragedNetworks, AveragedPosteriors
     from .dags.posterior.posterior import posterior
     from .dags.posterior.result import StructurePosterior
     from .dags.posterior.saved import load
@@ -28,13 +31,17 @@ if TYPE_CHECKING:
     from .structure_learner import StructureLearner
 
 __all__ = [
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable",
-    "Structure", "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior",
-    "published", "score_table", "structure",
+    "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Discretiser", "Fit", "JunctionTreeClassifier",
+    "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
+    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior", "published",
+    "score_table", "structure",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "classifier": "JunctionTreeClassifier", "dags.posterior.saved": "load", "dags.posterior.posterior": "posterior",
+    ".util.missing": "MissingReport", "classifier": "JunctionTreeClassifier",
+    "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
+    "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
+    "dags.posterior.posterior": "posterior",
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.fit": "fit",

@@ -14,13 +14,14 @@ from ..errors import JtgpuError
 if TYPE_CHECKING:
     from .app import App
     from .server import Server, bind, make_app, run, serve
+    from .settings import Settings
     from .workers import deployment, run_workers
 
-__all__ = ["App", "Server", "bind", "deployment", "make_app", "run", "run_workers", "serve"]
+__all__ = ["App", "Server", "Settings", "bind", "deployment", "make_app", "run", "run_workers", "serve"]
 
 _WHERE = {
-    "App": "app", "deployment": "workers", "Server": "server", "bind": "server", "make_app": "server", "run": "server",
-    "run_workers": "workers", "serve": "server",
+    "App": "app", "deployment": "workers", "Server": "server", "Settings": "settings", "bind": "server",
+    "make_app": "server", "run": "server", "run_workers": "workers", "serve": "server",
 }  # fmt: skip
 
 
