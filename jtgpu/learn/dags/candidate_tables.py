@@ -14,8 +14,8 @@ from ...util.elementary import exps
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .scores.coded import CodedTable
-from .scores.rules import CellFunctions, ScoreRule, binomial_table, parent_masks, parent_members
-from .scores.set_values import MAX_CELLS, set_values
+from .scores.rules import CellFunctions, ScoreRule, binomial_table, n_parent_sets, parent_masks, parent_members
+from .scores.set_values import MAX_CELLS, score_child, set_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,6 @@ def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constr
     return weights
 
 
-_formulas = loops("jtgpu.learn.dags.loops.scores")
 
 MAX_CANDIDATES = 16  # by default
 
@@ -259,13 +258,9 @@ def _scores_of_child(
     max_parents = min(max_parents, k)
     values = set_values(few, functions, max_parents, ess=float(rule.ess), threads=1, only_last=True)
     card, binomials = few.cardinality, binomial_table(len(chosen), max_parents + 2)
-    row = functions.parent_row(int(card[-1]))
-    parts = []
-    for size in range(max_parents + 1):
-        part = np.empty(math.comb(k, size))
-        _formulas.fill_scores(k, size, card, binomials, values[size + 1], values[size], row, penalty, part)
-        parts.append(part)
-    return np.concatenate(parts)
+    scores = np.empty(n_parent_sets(k + 1, max_parents))
+    score_child(k, card, functions, values, penalty, binomials, scores)
+    return scores
 
 
 def _each(n: int, work: Callable[[int], None], threads: int | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,21 +16,18 @@ from ....errors import ArgumentError, FormatError, TableTooLarge, UnknownVariabl
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, file_path, whole_number
 from ....util.atomic_file import write_bytes
-from ....util.loops import loops
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, read_arrays
 from .coded import code_table
 from .gpu_scores import gpu_scores
 from .rules import Score, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
-from .set_values import MAX_CELLS, run_chunks, set_values, set_values_on
+from .set_values import MAX_CELLS, run_chunks, score_child, set_values, set_values_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .coded import CodedTable
-
-_formulas = loops("jtgpu.learn.dags.loops.scores")
 
 VERSION = 1
 
@@ -267,10 +263,8 @@ def score_families(  # noqa: PLR0913
         raise TableTooLarge(
             f"the scores of {n * n_sets:,} families need {format_bytes(8 * n * n_sets)}, more than the limit of "
             f"{format_bytes(limit)}; lower max_parents",
-            n * n_sets,
-            8 * n * n_sets,
-            limit,
-        )
+            n * n_sets, 8 * n * n_sets, limit,
+        )  # fmt: skip
     functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases, coded.has_gaps)
     if backend == "gpu":
         if coded.has_gaps:
@@ -290,12 +284,7 @@ def score_families(  # noqa: PLR0913
 
     def fill(chunk: tuple[int, int]) -> None:
         for v in range(*chunk):
-            at = 0
-            for size in range(max_parents + 1):
-                part = scores[v, at : at + math.comb(n - 1, size)]
-                row = functions.parent_row(int(card[v]))
-                _formulas.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
-                at += len(part)
+            score_child(v, card, functions, values, penalty, binomials, scores[v])
 
     run_chunks(fill, 0, n, scores.size, threads)
     return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)

@@ -205,6 +205,19 @@ def _available_values(  # noqa: PLR0913
     return values
 
 
+def score_child(
+    v: int, card: NDArray[np.int64], functions: CellFunctions, values: list[NDArray[np.float64]], penalty: float,
+    binomials: NDArray[np.int64], scores: NDArray[np.float64],
+) -> None:  # fmt: skip
+    """Scores of a variable with every parent set, by size and rank, from the values of sets."""
+    row, begin = functions.parent_row(int(card[v])), 0
+    for size in range(len(values) - 1):
+        end = begin + math.comb(len(card) - 1, size)
+        part = scores[begin:end]
+        _formulas.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
+        begin = end
+
+
 def run_chunks(work: Callable[[tuple[int, int]], None], begin: int, end: int, cost: int, threads: int | None) -> None:
     """Divide begin..end - 1 into ranges, and run them on several threads if the cost is worth it."""
     threads = threads or cores()
