@@ -29,14 +29,13 @@ from jtgpu.learn.dags.exact import gpu_orders as workspace
 from jtgpu.learn.dags.exact.gpu_exact import partitions_on_gpu
 from jtgpu.learn.dags.exact.gpu_orders import orders_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.posterior import chain_posterior, exact_posterior, records
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores, count_problem
 from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
-from jtgpu.learn.dags.set_tables import set_tables
+from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.learn.published.filling import aligned_rows
 from jtgpu.learn.published.gpu import FamilyKernels
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes

@@ -24,10 +24,9 @@ from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact.gpu_exact import GpuExact, partitions_on_gpu
 from jtgpu.learn.dags.exact.gpu_orders import best_order, orders_on_gpu
 from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.rules import ScoreRule, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
-from jtgpu.learn.dags.set_tables import set_tables
+from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.learn.published.filling import CpuSums, flip, start
 from jtgpu.learn.published.gpu import OrderKernels
 from tests.learn.dags.data import random_table, table_of

@@ -1,10 +1,17 @@
-"""`SetTables` of candidate tables: what chains look up, and the draw of parent sets."""
+"""The parent sets that chains sum: `OuterSets` have a member that is no candidate, `SetTables` are what chains look up.
+
+Tables of sums grow like 2^k, so a variable has few candidates. All other parent sets are scored as well, and nearly all
+of them are dominated: wherever such a set is possible, its subsets are possible too and carry 100,000 times its weight.
+The others are a few thousand, which chains sum one by one. So probabilities depend neither on the choice of candidates
+nor on a seed.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +21,190 @@ from ...util.elementary import exps, log
 from ...util.loops import loops
 from ...util.system import cores
 from .chain_records import SetTables
-from .outer_sets import OuterSets
+from .scores.rules import binomial_table, parent_members
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .candidate_tables import CandidateTables
+
+MAX_POSSIBLE = 62  # possible parents of a variable: bits of a set
+DOMINATED = 1e-5  # share of its subsets' weight below which a set is left out
+CLEARLY = 11.6  # more than ln of 100,000
+MAX_RATIO = 60.0  # ln of the largest ratio of weights that is distinguished
+
+
+@dataclass(frozen=True, eq=False)
+class OuterSets:
+    """Parent sets with a member that is no candidate."""
+
+    # (n, m) possible parents: the candidates, then others, each group ascending; -1 where there are fewer. Their
+    # position is their bit.
+    parents: NDArray[np.int64]
+    masks: list[NDArray[np.int64]]  # list of n arrays: The sets of each variable, as bits
+    log_weights: list[NDArray[np.float64]]
+    # list of n arrays: Their numbers in the order of a `ScoreTable`; empty if they are unknown
+    numbers: list[NDArray[np.int64]] = field(default_factory=list)
+
+
+def outer_sets(
+    log_weights: NDArray[np.float64], max_parents: int, candidates: NDArray[np.int64], threads: int | None = None
+) -> OuterSets:
+    """Select the parent sets with a member outside the candidates that are not dominated by their subsets.
+
+    A chain sums the sets that have a member among some variables. So a set is left out if, for each of its members, the
+    subsets with that member have 100,000 times its weight together.
+    """
+    # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
+    # candidates: (n, k) -1 where a variable has fewer
+    n, k = candidates.shape
+    members = parent_members(n, max_parents)
+    subsets, with_member = _subsets(members, n), _sets_with_member(members, n)
+    m = min(n - 1, MAX_POSSIBLE)
+    parents = np.full((n, m), -1, np.int64)
+
+    def select(v: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        own = candidates[v][candidates[v] >= 0]
+        others = _others(log_weights[v], with_member, v, own, m - k)
+        parents[v, : len(own)], parents[v, k : k + len(others)] = own, others
+        bit = np.zeros(n, np.int64)  # of each squeezed number; the last is that of no member
+        bit[own - (own > v)] = np.int64(1) << np.arange(len(own))
+        bit[others - (others > v)] = np.int64(1) << np.arange(k, k + len(others))
+        is_known = bit > 0
+        is_known[n - 1] = True
+        masks = bit[members].sum(axis=1)
+        rows = np.flatnonzero(np.isfinite(log_weights[v]) & is_known[members].all(axis=1) & (masks >> k > 0))
+        rows = rows[~_is_clearly_dominated(log_weights[v], members, subsets, rows)]
+        rows = rows[_is_undominated(log_weights[v], members, subsets, rows)]
+        return masks[rows], log_weights[v, rows], rows
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        selected = list(pool.map(select, range(n)))
+    masks, weights, numbers = zip(*selected, strict=True)
+    return OuterSets(parents, list(masks), list(weights), list(numbers))
+
+
+def _sets_with_member(members: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the sets with each squeezed member, one after the other, and where those of each member begin."""
+    order = np.argsort(members, axis=None, kind="stable")
+    begin = np.searchsorted(members.reshape(-1)[order], np.arange(n - 1))
+    return order[begin[0] :] // members.shape[1], begin - begin[0]
+
+
+def _others(
+    weights: NDArray[np.float64], with_member: tuple[NDArray[np.int64], NDArray[np.int64]], v: int,
+    candidates: NDArray[np.int64], most: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """Variables that may be parents of v besides the candidates, those of the best sets, ascending."""
+    numbers, begin = with_member
+    best_with = np.insert(np.maximum.reduceat(weights[numbers], begin), v, -np.inf)
+    best_with[candidates] = -np.inf
+    most_probable = np.argsort(-best_with, kind="stable")[:most]
+    return np.sort(most_probable[best_with[most_probable] > -np.inf])
+
+
+def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
+    """Number of the subset with some of the members of each set, by pattern of members; -1 if it has fewer members."""
+    n_sets, size = members.shape
+    binomials = binomial_table(n, size + 1)
+    first = np.concatenate([[0], np.cumsum([math.comb(n - 1, j) for j in range(size + 1)])])
+    subsets = []
+    for pattern in range(1 << size):
+        ranks, count, last = np.zeros(n_sets, np.int64), 0, 0
+        for j in range(size):
+            if pattern >> j & 1:
+                count, last = count + 1, j
+                ranks += binomials[np.maximum(members[:, j], 0), count]
+        ranks += first[count]
+        if count:
+            ranks[members[:, last] < 0] = -1
+        subsets.append(ranks)
+    return subsets
+
+
+def _is_clearly_dominated(
+    weights: NDArray[np.float64], members: NDArray[np.int64], subsets: list[NDArray[np.int64]], rows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether for each member a single subset with it, of one member less, has 100,000 times the weight of a set."""
+    sizes, dominated = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
+    for size in range(2, members.shape[1] + 1):
+        own = rows[sizes == size]
+        without = [weights[subsets[(1 << size) - 1 ^ 1 << j][own]] for j in range(size)]  # member j
+        least = np.full(len(own), np.inf)
+        for j in range(size):
+            np.minimum(least, np.maximum.reduce([x for i, x in enumerate(without) if i != j]), out=least)
+        dominated[sizes == size] = least - weights[own] > CLEARLY
+    return dominated
+
+
+def _is_undominated(
+    weights: NDArray[np.float64], members: NDArray[np.int64], subsets: list[NDArray[np.int64]], rows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether the subsets with some member of each set have less than 100,000 times its weight."""
+    own, known = weights[rows], np.append(weights, -np.inf)  # number -1: no subset
+    totals = np.zeros((members.shape[1], len(rows)))
+    for pattern, numbers in enumerate(subsets):
+        share = exps(np.minimum(known[numbers[rows]] - own, MAX_RATIO)) if pattern else 0.0
+        for j in range(len(totals)):
+            if pattern >> j & 1:
+                totals[j] += share
+    return np.asarray(((totals < 1.0 / DOMINATED) & (members[rows] >= 0).T).any(axis=0))
+
+
+# How much of the posterior the parent sets of chains cover.
+
+WORD = 64  # variables of a word of bits
+
+
+def covered_shares(
+    log_weights: NDArray[np.float64], max_parents: int, candidates: NDArray[np.int64], outer: OuterSets | None,
+    orders: NDArray[np.int64], threads: int | None = None,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
+    # orders (D, n)
+    # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
+    # candidates: (n, k) -1 where there are fewer. All their sets are known.
+    # outer: The known sets with other members
+    n = len(log_weights)
+    others = np.arange(max(n - 1, 1))
+    bits = np.zeros((n, -(-n // WORD)), np.uint64)  # of each squeezed number; the last is that of no member
+    bits[others, others // WORD] = np.uint64(1) << (others % WORD).astype(np.uint64)
+    bits[n - 1] = 0
+    sets = bits[parent_members(n, max_parents)].sum(axis=1)
+    position = np.argsort(orders, axis=1)
+
+    def share(v: int) -> float:
+        before = np.delete(position < position[:, [v]], v, axis=1)
+        shares = _shares(log_weights[v], sets, before @ bits[: n - 1])
+        own = candidates[v][candidates[v] >= 0]
+        inside = ~bits[own - (own > v)].sum(axis=0, dtype=np.uint64)
+        is_known = ~(sets & inside).any(axis=1)
+        if outer is not None:
+            is_known[outer.numbers[v]] = True
+        total = float(shares.sum())
+        return min(float(shares[is_known].sum()) / total, 1.0) if total else 1.0
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        return np.array(list(pool.map(share, range(n))))
+
+
+def _shares(
+    log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
+) -> NDArray[np.float64]:
+    """Posterior of each parent set of a variable, averaged over the orders."""
+    # log_weights (M,)
+    # sets: (M, W) bits of the squeezed numbers of their members
+    # before: (D, W) the variables that precede this one in each order
+    shares = np.zeros(len(sets))
+    for own in before:
+        allowed = np.flatnonzero(~(sets & ~own).any(axis=1))
+        logs = log_weights[allowed]
+        top = logs.max(initial=-np.inf)
+        if np.isfinite(top):
+            weights = exps(logs - top)
+            shares[allowed] += weights / weights.sum()
+    return np.asarray(shares / len(before))
+
 
 # Lists of weighted sets in segments, in each of which weights are whole numbers of a common unit.
 

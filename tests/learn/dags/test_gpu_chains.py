@@ -22,10 +22,9 @@ from jtgpu.learn.dags.chains.orders import (
     steps_between_samples,
 )
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
-from jtgpu.learn.dags.outer_sets import outer_sets
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
-from jtgpu.learn.dags.set_tables import set_tables
+from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 

@@ -24,9 +24,8 @@ from jtgpu.learn.dags.chains.partitions import (
     start_chains,
 )
 from jtgpu.learn.dags.exact.posteriors import exact_by_partitions
-from jtgpu.learn.dags.outer_sets import OuterSets
 from jtgpu.learn.dags.scores.rules import parent_masks
-from jtgpu.learn.dags.set_tables import set_tables
+from jtgpu.learn.dags.set_tables import OuterSets, set_tables
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle
 from tests.learn.dags.test_reference_partitions import PARTITIONS, random_weights

@@ -18,15 +18,14 @@ from ....util.arguments import described, several, whole_number
 from ....util.elementary import log
 from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
-from ..candidate_tables import CandidateTables, covered_shares
+from ..candidate_tables import CandidateTables
 from ..chains import orders, partitions
 from ..chains.diagnostics import Estimate, effective_samples
 from ..chains.gpu_movers import GpuOrderMover, GpuPartitionMover
 from ..chains.movers import ClusterMover, Mover, OrderMover, PartitionMover, TemperedMover
 from ..chains.run import MAX_STEPS, ChainRun, Stop
 from ..graphs import adjacency
-from ..outer_sets import outer_sets
-from ..set_tables import set_tables, table_bytes
+from ..set_tables import covered_shares, outer_sets, set_tables, table_bytes
 from .arcs import variable_number
 from .averaging import PROPERTIES
 from .records import CandidateCoverage, DataSummary, Diagnostics, data_summary
