@@ -74,12 +74,12 @@ class _PlainParameters:
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters, ``--help`` included."""
-        found = super().get_params(ctx)  # type: ignore[misc]
-        coerce_plain_values(found)
-        for parameter in found:
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        coerce_plain_values(parameters)
+        for parameter in parameters:
             if getattr(parameter, "is_flag", False) and parameter.metavar is None:
                 parameter.metavar = ""
-        return found
+        return parameters
 
 
 class _Group(_PlainParameters, TyperGroup):
@@ -93,11 +93,11 @@ class _Command(_PlainParameters, TyperCommand):
         """Return the parameters, ``--help`` included."""
         from .options import PLANNING  # the command is imported: costs nothing
 
-        found = super().get_params(ctx)
-        for parameter in found:
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
             if self.name not in PLANNERS and getattr(parameter, "rich_help_panel", None) == PLANNING:
                 parameter.hidden = True
-        return found
+        return parameters
 
 
 app = typer.Typer(

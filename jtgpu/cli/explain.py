@@ -116,18 +116,18 @@ def voi(  # noqa: PLR0913 (a Typer command)
     candidates = target_names(net, candidate) or None
     with compiled(net, file, plan, run) as (tree, _):
         entropy = tree.entropy(name, findings)
-        found = tree.value_of_information(name, candidates, findings)
+        observations = tree.value_of_information(name, candidates, findings)
     if json:
         print_json({
             "file": file, "target": name, "evidence": findings_as_json(findings), "entropy": entropy,
-            "observations": [dict(vars(o)) for o in found],
+            "observations": [dict(vars(o)) for o in observations],
         })
         return
     if on_terminal():
         print(f"H({shown(name)}) now: {show_number(entropy, digits)} nats\n")
     else:
         print(f"# H({shown(name)}) now\t{show_number(entropy, digits)} nats")
-    answer = observation_table(found)
+    answer = observation_table(observations)
     print_rows(answer.header, answer.rows, digits=digits)
 
 
@@ -160,17 +160,17 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     if not spread > 0:
         raise typer.BadParameter("must be greater than 0", param_hint="--spread")
     with compiled(net, file, plan, run) as (tree, _):
-        found = tree.sensitivity((name, state), findings)
-        bars = found.tornado(n, spread)
+        result = tree.sensitivity((name, state), findings)
+        bars = result.tornado(n, spread)
     if json:
         print_json({
-            "file": file, "target": list(found.target), "evidence": findings_as_json(findings),
-            "probability": found.probability, "log_evidence": found.log_evidence, "spread": spread,
+            "file": file, "target": list(result.target), "evidence": findings_as_json(findings),
+            "probability": result.probability, "log_evidence": result.log_evidence, "spread": spread,
             "parameters": [_bar_as_json(b) for b in bars],
         })
         return
-    about = f"P({shown(name)} = {shown(found.target[1])}) now"
-    p = show_number(found.probability, digits)
+    about = f"P({shown(name)} = {shown(result.target[1])}) now"
+    p = show_number(result.probability, digits)
     print(f"{about}: {p}\n" if on_terminal() else f"# {about}\t{p}")
     print_rows(
         ("parameter", "value", "derivative", "P at low", "P at high"),

@@ -57,7 +57,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What is estimated."""
+    """The tables to estimate."""
 
     prior: Annotated[str, Option(
         "--prior P",
@@ -163,7 +163,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
 
     begun = time.perf_counter()
     with terminable(), status("reading the cases", run.progress) as step:
-        found: Fit = fit_parameters(
+        fitted: Fit = fit_parameters(
             structure, [*cases], weights=data.weights, missing=cast(Any, data.missing), bins=data.bins,
             **model.keywords(net.variables), start=cast(Any, em.start), restarts=em.restarts, seed=em.seed,
             iterations=em.iterations, tolerance=em.tolerance, accelerate=em.accelerate, step=em.step, errors=em.errors,
@@ -172,19 +172,19 @@ def fit(  # noqa: PLR0913 (a Typer command)
             checkpoint=checkpoint, resume=resume,
         )  # fmt: skip
     seconds = time.perf_counter() - begun
-    made = carry(found.network, wanted)
+    made = carry(fitted.network, wanted)
     for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):
         warn(text)
     save_text(made.text, output)
-    summary = found.report() | {"output": output, "seconds": seconds}
+    summary = fitted.report() | {"output": output, "seconds": seconds}
     if report is not None:
         write_text(report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     if json:
         print_json(summary)
     else:
-        print("\n".join(map(shown, str(found).splitlines())))
+        print("\n".join(map(shown, str(fitted).splitlines())))
         print(f"{shown(output)}: {wanted.name}, {format_seconds(seconds)}")
-    if not found.interrupted:
+    if not fitted.interrupted:
         checkpoint.unlink(missing_ok=True)
     else:
         more = "; the same command with --resume continues" if checkpoint.exists() else ""

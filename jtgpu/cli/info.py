@@ -54,7 +54,7 @@ def _version(package: str) -> str | None:
 
 
 def _output(*command: str) -> str:
-    """What a program prints; empty if it does not run."""
+    """Output of a program; empty if it does not run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -67,9 +67,9 @@ def _gpus() -> list[dict[str, str]]:
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return []
-    found = _output(smi, "--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader")
+    lines = _output(smi, "--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader")
     names = ("name", "memory", "driver", "capability")
-    rows = (line.split(", ") for line in found.splitlines())
+    rows = (line.split(", ") for line in lines.splitlines())
     return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
 
@@ -130,9 +130,9 @@ def system_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not facts["gpus"]:
         yield "GPU", "none (nvidia-smi lists none)"
     yield "nvcc", facts["nvcc"] or "not found (CUDA_HOME and PATH)"
-    for feature, found in facts["features"].items():
-        missing = ", ".join(found["missing"])
-        yield feature, f"missing: {missing}; pip install 'jtgpu[{found['extra']}]'" if missing else "installed"
+    for feature, about in facts["features"].items():
+        missing = ", ".join(about["missing"])
+        yield feature, f"missing: {missing}; pip install 'jtgpu[{about['extra']}]'" if missing else "installed"
 
 
 EXAMPLES = ("jtgpu info alarm", "jtgpu info alarm --json", "jtgpu info --system")
@@ -145,7 +145,7 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
     sizes = [f.table.size for f in net.factors]
     widest = int(np.argmax(sizes)) if sizes else -1
     cards = net.cardinality
-    found: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "name": net.name,
         "kind": "Bayesian network" if isinstance(net, BayesianNetwork) else "Markov network",
         "variables": len(net),
@@ -166,7 +166,7 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
     }
     if isinstance(net, BayesianNetwork):
         n_parents = [len(net.parents(v)) for v in net.variables]
-        found |= {
+        properties |= {
             "arcs": net.n_arcs,
             "most_parents": max(n_parents, default=0),
             "roots": n_parents.count(0),
@@ -176,7 +176,7 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
             "attributes": _attributes(net),
             "notes": list(net.attributes.get("read", {}).get("notes", ())),
         }
-    return found
+    return properties
 
 
 def _isolated(net: DiscreteModel) -> list[str]:
@@ -197,10 +197,10 @@ def _repairs(report: RowReport | None) -> dict[str, Any]:
 def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
     """Names of the attributes of the network, its nodes and its tables."""
     about = net.attributes
-    found = {"net": sorted(about.get("net", {}))}
+    names = {"net": sorted(about.get("net", {}))}
     for kind in ("node", "potential"):
-        found[kind] = sorted({key for values in about.get(kind, {}).values() for key in values})
-    return found
+        names[kind] = sorted({key for values in about.get(kind, {}).values() for key in values})
+    return names
 
 
 @command
@@ -223,53 +223,53 @@ def info(
     net = opened.format.parse(opened.text, file)
     comments = find_comments(opened.text, opened.format.name)
     warn_of_repairs(net, file)
-    found = {
+    about = {
         "format": opened.format.name, "file_bytes": opened.n_bytes, **facts(net),
         "comments": {"n": comments.n, "head": list(comments.head), "legal": list(comments.legal)},
     }
     if json:
-        print_json({"file": file, **found})
+        print_json({"file": file, **about})
         return
-    print_report(("", ""), [*_rows(file, found, comments)], "ll", named=False)
+    print_report(("", ""), [*_rows(file, about, comments)], "ll", named=False)
 
 
 def _report_system(json: bool) -> None:
-    found = system_facts()
+    about = system_facts()
     if json:
-        print_json(found)
+        print_json(about)
     else:
-        print_report(("", ""), [*system_rows(found)], "ll", named=False)
+        print_report(("", ""), [*system_rows(about)], "ll", named=False)
 
 
-def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:
+def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:
     """The rows of the table on a terminal: a name and a value per line."""
     yield from [
-        ("file", file), ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),
-        ("network", found["name"] or "(no name)"), ("kind", found["kind"]),
-        ("variables", f"{found['variables']:,}, with {_states(found)}"),
+        ("file", file), ("format", f"{about['format']}, {format_bytes(about['file_bytes'])} of text"),
+        ("network", about["name"] or "(no name)"), ("kind", about["kind"]),
+        ("variables", f"{about['variables']:,}, with {_states(about)}"),
     ]
-    if "arcs" in found:
+    if "arcs" in about:
         yield from [
-            ("arcs", f"{found['arcs']:,}; {found['roots']:,} roots, at most {found['most_parents']} parents"),
-            ("parameters", f"{found['parameters']:,}"),
+            ("arcs", f"{about['arcs']:,}; {about['roots']:,} roots, at most {about['most_parents']} parents"),
+            ("parameters", f"{about['parameters']:,}"),
         ]
     yield from [
-        ("table entries", f"{found['entries']:,}, {found['nonzero_entries']:,} of them nonzero"),
-        ("largest table", f"{found['largest_table']:,} entries ({', '.join(found['largest_table_variables'])})"),
-        ("memory", format_bytes(found["bytes"])),
+        ("table entries", f"{about['entries']:,}, {about['nonzero_entries']:,} of them nonzero"),
+        ("largest table", f"{about['largest_table']:,} entries ({', '.join(about['largest_table_variables'])})"),
+        ("memory", format_bytes(about["bytes"])),
     ]
-    if found.get("rows"):
-        yield "rows", found["rows"]
+    if about.get("rows"):
+        yield "rows", about["rows"]
     for key, what in (
         ("empty_states", "empty state names"), ("equal_states", "equal state names"), ("one_state", "single state"),
         ("isolated", "isolated"),
     ):
-        if found[key]:
-            yield what, ", ".join(_listed(found[key]))
-    named = {kind: keys for kind, keys in found.get("attributes", {}).items() if keys}
+        if about[key]:
+            yield what, ", ".join(_listed(about[key]))
+    named = {kind: keys for kind, keys in about.get("attributes", {}).items() if keys}
     if named:
         yield "attributes", "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in named.items())
-    for i, note in enumerate(_listed(found.get("notes", []))):
+    for i, note in enumerate(_listed(about.get("notes", []))):
         yield "" if i else "notes", note
     if comments.n:
         yield "comments", f"{comments.n:,}"
@@ -277,8 +277,8 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
             yield "", line
 
 
-def _states(found: dict[str, Any]) -> str:
-    fewest, most = found["fewest_states"], found["most_states"]
+def _states(about: dict[str, Any]) -> str:
+    fewest, most = about["fewest_states"], about["most_states"]
     return f"{fewest} to {most} states" if fewest < most else f"{most} state{'s' if most != 1 else ''} each"
 
 

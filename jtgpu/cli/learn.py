@@ -49,11 +49,11 @@ def report_posterior(
         wanted.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
     with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = posterior(table, progress=step, **wanted.arguments(), **options)
+        learned = posterior(table, progress=step, **wanted.arguments(), **options)
         text = ""
         if wanted.edges is not None:
             step("computing paths and equivalence classes")
-            text = edges_text(found)
+            text = edges_text(learned)
     again = "--resume" if wanted.checkpoint is not None else "--checkpoint FILE, and then --resume"
     for warning in caught:
         warn(str(warning.message).replace("posterior.more()", again))
@@ -61,20 +61,20 @@ def report_posterior(
         write_text(wanted.edges, text)
     for path, picture in ((wanted.draw, heat_map), (wanted.draw_network, arcs)):
         if path is not None:
-            write_text(path, picture(found).text(path.suffix))
+            write_text(path, picture(learned).text(path.suffix))
     if wanted.save is not None:
-        found.save(wanted.save)
+        learned.save(wanted.save)
     if output is not None:
-        write(found.network(threshold=_number(wanted.threshold)), output)
+        write(learned.network(threshold=_number(wanted.threshold)), output)
     if data is not None:
-        print_json(_report_posterior(found, table, wanted, output, data))
+        print_json(_report_posterior(learned, table, wanted, output, data))
         return
     print_rows(
         ("parent", "child", "probability", "mcse"),
-        [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in found.edges(0.0)[:MOST]],
+        [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in learned.edges(0.0)[:MOST]],
     )
-    typer.echo(("" if on_terminal() else "# ") + found.summary())
-    typer.echo(found.describe(), err=True)
+    typer.echo(("" if on_terminal() else "# ") + learned.summary())
+    typer.echo(learned.describe(), err=True)
 
 
 def _number(threshold: str | None) -> float | None:
@@ -82,9 +82,9 @@ def _number(threshold: str | None) -> float | None:
     return None if threshold in (None, "map") else float(str(threshold))
 
 
-def edges_text(found: StructurePosterior) -> str:
+def edges_text(learned: StructurePosterior) -> str:
     """The probabilities as CSV, a row for each ordered pair of variables."""
-    columns = found.columns()
+    columns = learned.columns()
     buffer = io.StringIO()
     rows = csv.writer(buffer, lineterminator="\n")
     rows.writerow(columns)
@@ -93,25 +93,25 @@ def edges_text(found: StructurePosterior) -> str:
 
 
 def _report_posterior(
-    found: StructurePosterior, table: CodedTable, wanted: PosteriorOptions, output: str | None, data: str
+    learned: StructurePosterior, table: CodedTable, wanted: PosteriorOptions, output: str | None, data: str
 ) -> dict[str, Any]:
     """The result as values that JSON can hold."""
     return {
         **_data_as_json(data, table),
-        "variables": list(found.names),
-        "method": found.method,
-        "converged": found.converged,
-        "rhat": found.rhat,
-        "largest_mcse": float(found.mcse.values.max()),
-        "steps": found.n_steps,
-        "chains": found.n_chains,
-        "coverage": found.coverage,
-        "log_evidence": found.log_evidence,
-        "edges": [list(arc) for arc in found.edges(0.01)],
-        "arcs": [list(arc) for arc in found.structure.arcs],
-        "score": found.structure.score,
-        "log_weight": found.map_score,
-        "not_converged_because": list(found.shortfall),
+        "variables": list(learned.names),
+        "method": learned.method,
+        "converged": learned.converged,
+        "rhat": learned.rhat,
+        "largest_mcse": float(learned.mcse.values.max()),
+        "steps": learned.n_steps,
+        "chains": learned.n_chains,
+        "coverage": learned.coverage,
+        "log_evidence": learned.log_evidence,
+        "edges": [list(arc) for arc in learned.edges(0.01)],
+        "arcs": [list(arc) for arc in learned.structure.arcs],
+        "score": learned.structure.score,
+        "log_weight": learned.map_score,
+        "not_converged_because": list(learned.shortfall),
         "output": output,
         "edges_file": _name(wanted.edges),
         "pictures": [str(path) for path in (wanted.draw, wanted.draw_network) if path is not None],
@@ -183,8 +183,8 @@ def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         table = _with_options(lambda: code_table(data, dialect=csv.dialect(), **options))
-    for found in caught:
-        warn(str(found.message))
+    for warning in caught:
+        warn(str(warning.message))
     return table
 
 

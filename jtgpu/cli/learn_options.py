@@ -53,7 +53,7 @@ def _threshold(text: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What is learned."""
+    """The model to learn."""
 
     method: Annotated[str, Option(
         "--method NAME", f"Of the best graph: {', '.join(METHODS)}. Of probabilities: {', '.join(POSTERIOR_METHODS)}.",
@@ -137,18 +137,18 @@ class ConstraintOptions:
 
 def _arcs(given: Sequence[str] | None, names: Sequence[str], option: str) -> list[tuple[str, str]]:
     """Arcs written as A,B."""
-    found = []
+    arcs = []
     for text in given or ():
         pair = split_names([text], names, "column")
         if len(pair) != 2:
             raise typer.BadParameter(f"{text!r} is not an arc A,B", param_hint=option)
-        found.append((pair[0], pair[1]))
-    return found
+        arcs.append((pair[0], pair[1]))
+    return arcs
 
 
 @dataclass(frozen=True)
 class PosteriorOptions:
-    """What to compute and write about the probabilities of arcs."""
+    """Probabilities of arcs: how they are computed, and files for them."""
 
     edges: Annotated[Path | None, Option(
         "--edges CSV", "File to write: the probability of every arc, link and path.", panel=UNCERTAINTY)] = None

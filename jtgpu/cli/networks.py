@@ -44,10 +44,10 @@ def network_files(given: list[str]) -> list[str]:
         if not Path(name).is_dir():
             files.append(network_path(name))
             continue
-        found = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
-        if not found:
+        in_folder = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
+        if not in_folder:
             raise typer.BadParameter(f"folder {shown(name)!r} contains no network file ({', '.join(suffixes)})")
-        files += found
+        files += in_folder
     return files
 
 
@@ -67,7 +67,7 @@ def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[s
     """Split comma-separated names; names may contain commas themselves, and the longest known name matches."""
     # raises UnknownVariable: If a name is not known; the message calls it a `what` and suggests the closest ones.
     valid = set(known)
-    found = []
+    names = []
     for text in given:
         parts = text.split(",")
         while parts:
@@ -77,9 +77,9 @@ def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[s
                 name = parts[0].strip()
                 raise UnknownVariable(f"there is no {what} {name!r}{closest(name, known)}")
             name = ",".join(parts[:n])
-            found.append(name if name in valid else name.strip())
+            names.append(name if name in valid else name.strip())
             parts = parts[n:]
-    return found
+    return names
 
 
 def case_of(net: DiscreteModel, given: list[str] | None, file: str | None) -> dict[str, int | frozenset[int]]:

@@ -58,9 +58,9 @@ def plan(
         made = options.make(net, file, progress=report)
     if output is not None:
         made.save(output)
-    found = made.search
+    search = made.search
     if plot is not None:
-        _plot(found, plot, file)
+        _plot(search, plot, file)
     if json:
         print_json({
             "file": file, "order": options.order if options.saved is None else None, "plan": options.saved,
@@ -68,7 +68,7 @@ def plan(
         })
         return
     # names come from the file and must not control the terminal
-    history = _history(found) if found is not None and options.order == "best" else ()
+    history = _history(search) if search is not None and options.order == "best" else ()
     sys.stdout.write("\n".join(shown(line) for line in [*made.describe().splitlines(), *history]) + "\n")
 
 
@@ -79,11 +79,11 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
             "variables": list(made.slices), "count": made.n_slices, "flops": made.n_slices * made.cost().flops,
         }  # fmt: skip
     if made.search is not None:
-        found = made.search
+        search = made.search
         head["search"] = {
-            "method": found.method, "seed": found.seed, "seconds": found.seconds, "lower_bound": found.lower_bound,
-            "optimal": found.optimal, "from_cache": found.from_cache, "interrupted": found.interrupted,
-            "trace": [{"seconds": t.seconds, "cost": t.cost, "rule": t.rule} for t in found.trace],
+            "method": search.method, "seed": search.seed, "seconds": search.seconds, "lower_bound": search.lower_bound,
+            "optimal": search.optimal, "from_cache": search.from_cache, "interrupted": search.interrupted,
+            "trace": [{"seconds": t.seconds, "cost": t.cost, "rule": t.rule} for t in search.trace],
         }
     return {**head, "elimination_order": list(made.order)}
 
@@ -98,24 +98,24 @@ def _search_progress(order: str, wanted: bool | None) -> Iterator[Callable[[floa
             yield None
 
 
-def _history(found: OrderResult) -> Iterator[str]:
+def _history(search: OrderResult) -> Iterator[str]:
     """The improvements of a search, one line each."""
     yield "improvements during the search:"
-    for step in found.trace:
+    for step in search.trace:
         yield f"  {format_seconds(step.seconds):>8}  {step.cost:>20,.0f}  {step.rule}"
-    if found.optimal:
+    if search.optimal:
         yield "  proven optimal"
-    if found.interrupted:
+    if search.interrupted:
         yield "  interrupted: best order so far"
 
 
-def _plot(found: OrderResult | None, path: Path, file: str) -> None:
-    if found is None:
+def _plot(search: OrderResult | None, path: Path, file: str) -> None:
+    if search is None:
         raise typer.BadParameter("--plot draws a search, but this order was given")
     try:
         from ..draw.plots import draw_search
 
-        draw_search(found.trace, path, title=file, seconds=found.seconds)
+        draw_search(search.trace, path, title=file, seconds=search.seconds)
     except ImportError as error:
         raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
     except ValueError as error:  # a suffix that matplotlib does not support

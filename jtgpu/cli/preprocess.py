@@ -104,7 +104,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
         states = None if model is None else {v: model.states(v) for v in model.variables}
         table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values, states=states)
         names = None if columns is None else split_names(columns, table.column_names, "column")
-        found = top_outliers(
+        outliers = top_outliers(
             table, n, k, cast(Any, metric), cast(Any, missing), scale=cast(Any, scale), net=model, columns=names,
             method="all" if every else "auto", threads=threads, cluster=cluster, **run_on,
             progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows"),
@@ -114,35 +114,35 @@ def screen(  # noqa: PLR0913 (a Typer command)
             step("compiling the network")
             with model.compile() as tree:
                 step("surprise")
-                scores = _scores(row_surprise(tree, table), cell_surprise(tree, table, found.index), found)
+                scores = _scores(row_surprise(tree, table), cell_surprise(tree, table, outliers.index), outliers)
         step("writing")
         if output is not None:
-            write_file(_result(table, found, scores), output)
+            write_file(_result(table, outliers, scores), output)
         if drop is not None:
             whole = read_file(data, dialect=csv.dialect(), as_text=True)
-            write_file(take_rows(whole, open_rows(whole), found.others, {}), drop)
-    _print_outliers(data, found, scores, json)
+            write_file(take_rows(whole, open_rows(whole), outliers.others, {}), drop)
+    _print_outliers(data, outliers, scores, json)
 
 
-def _scores(rows: NDArray[Any], cells: Cells, found: Outliers) -> dict[str, Any]:
+def _scores(rows: NDArray[Any], cells: Cells, outliers: Outliers) -> dict[str, Any]:
     """Surprise of all rows; cells of the outliers."""
-    return {"all": rows, "surprise": rows[found.index], "cell": cells.variable, "p_cell": cells.probability}
+    return {"all": rows, "surprise": rows[outliers.index], "cell": cells.variable, "p_cell": cells.probability}
 
 
-def _result(table: Any, found: Outliers, scores: dict[str, Any]) -> Any:
+def _result(table: Any, outliers: Outliers, scores: dict[str, Any]) -> Any:
     """The table for ``--output``."""
-    if found.all_weights is None:
-        return found.frame(**{name: scores[name] for name in ("surprise", "cell") if scores})
-    more: dict[str, Any] = {"weight": found.all_weights}
+    if outliers.all_weights is None:
+        return outliers.frame(**{name: scores[name] for name in ("surprise", "cell") if scores})
+    more: dict[str, Any] = {"weight": outliers.all_weights}
     if scores:
         more["surprise"] = scores["all"]
     return like_cases(table, open_rows(table), more)
 
 
-def _print_outliers(data: str, found: Outliers, scores: dict[str, Any], json: bool) -> None:
+def _print_outliers(data: str, outliers: Outliers, scores: dict[str, Any], json: bool) -> None:
     """The outliers, a line for each."""
-    nearest = found.neighbours[:, 0].tolist() if found.k > 1 else found.index.tolist()
-    rows = zip(found.index.tolist(), found.weight.tolist(), nearest, strict=True)
+    nearest = outliers.neighbours[:, 0].tolist() if outliers.k > 1 else outliers.index.tolist()
+    rows = zip(outliers.index.tolist(), outliers.weight.tolist(), nearest, strict=True)
     if json:
         listed: list[dict[str, Any]] = [{"row": r, "weight": w, "nearest": m} for r, w, m in rows]
         if scores:
@@ -150,8 +150,8 @@ def _print_outliers(data: str, found: Outliers, scores: dict[str, Any], json: bo
                 line |= {"surprise": float(scores["surprise"][i]), "cell": scores["cell"][i]}
                 line["p_cell"] = None if line["cell"] is None else float(scores["p_cell"][i])
         print_json({
-            "file": data, "metric": found.metric, "missing": found.missing, "k": found.k,
-            "backend": found.backend, "threshold": found.threshold, "outliers": listed, "stats": found.stats,
+            "file": data, "metric": outliers.metric, "missing": outliers.missing, "k": outliers.k,
+            "backend": outliers.backend, "threshold": outliers.threshold, "outliers": listed, "stats": outliers.stats,
         })  # fmt: skip
         return
     header = ["row", "weight", "nearest"]
@@ -209,21 +209,21 @@ def whiten(  # noqa: PLR0913 (a Typer command)
         names = split_names(columns, table.column_names, "column")
         table = table.select([c for c in table.column_names if c in names or c == time])
     fit = ar(table, int(order) if order.isdecimal() else cast(Any, order), max_order, time=time, threads=threads)
-    found = lag_parents(fit, alpha)
+    parents = lag_parents(fit, alpha)
     if output is not None and slices is None:
         write_file(residuals(table, fit, time=time, threads=threads), output)
     elif output is not None:
-        write_file(two_slices(table, {name: ks or [1] for name, ks in found.items()}, slices, time=time), output)
+        write_file(two_slices(table, {name: ks or [1] for name, ks in parents.items()}, slices, time=time), output)
     if lags is not None:
-        write_text(lags, encoder.dumps(found, indent=2) + "\n")
-    _print_models(data, fit, found, json)
+        write_text(lags, encoder.dumps(parents, indent=2) + "\n")
+    _print_models(data, fit, parents, json)
 
 
-def _print_models(data: str, fit: Autoregression, found: dict[str, list[int]], json: bool) -> None:
+def _print_models(data: str, fit: Autoregression, parents: dict[str, list[int]], json: bool) -> None:
     """The models, a line for each."""
     orders, variances = fit.order.tolist(), fit.variance.tolist()
     if not json:
-        listed = [" ".join(map(str, found[name])) for name in fit.names]
+        listed = [" ".join(map(str, parents[name])) for name in fit.names]
         print_rows(
             ("series", "order", "variance", "lags"),
             list(zip(fit.names, map(str, orders), variances, listed, strict=True)),
@@ -232,7 +232,7 @@ def _print_models(data: str, fit: Autoregression, found: dict[str, list[int]], j
     models: list[dict[str, Any]] = [
         {
             "series": name, "order": orders[i], "mean": float(fit.mean[i]), "coef": fit.coef[i, : orders[i]].tolist(),
-            "variance": variances[i], "lags": found[name],
+            "variance": variances[i], "lags": parents[name],
         }
         for i, name in enumerate(fit.names)
     ]

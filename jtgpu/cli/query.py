@@ -39,10 +39,10 @@ class Answer:
     rows: list[tuple[Cell, ...]]
 
 
-def observation_table(found: Iterable[Observation]) -> Answer:
+def observation_table(observations: Iterable[Observation]) -> Answer:
     """Values of information; a gain below rounding error, of an observation that tells nothing, is 0."""
     head = ("variable", "gain", "expected entropy", "expected accuracy")
-    rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain) for o in found]
+    rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain) for o in observations]
     return Answer(head, [(o.variable, gain, o.expected_entropy, o.expected_accuracy) for o, gain in rows])
 
 
@@ -150,13 +150,13 @@ def answer_questions(
     tree: JunctionTree, questions: list[text.Question], convert: Callable[[text.Question, Any], Any]
 ) -> tuple[list[Any], JtgpuError | None]:
     """Converted answers up to the first question that fails, and its error."""
-    found: list[Any] = []
+    answers: list[Any] = []
     for q in questions:
         try:
-            found.append(convert(q, text.ask(tree, q)))
+            answers.append(convert(q, text.ask(tree, q)))
         except JtgpuError as error:
-            return found, error
-    return found, None
+            return answers, error
+    return answers, None
 
 
 def print_answers(
@@ -165,8 +165,8 @@ def print_answers(
 ) -> None:  # fmt: skip
     """Print the answers, then raise the error; with JSON print either everything or nothing."""
     if not json:
-        for i, (q, found) in enumerate(zip(questions, answers, strict=False)):
-            print_answer(q, found, digits, first=i == 0)
+        for i, (q, answer) in enumerate(zip(questions, answers, strict=False)):
+            print_answer(q, answer, digits, first=i == 0)
     if error is not None:
         raise error
     if json:

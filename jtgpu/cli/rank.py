@@ -69,15 +69,15 @@ def rank(  # noqa: PLR0913 (a Typer command)
     if output is not None:
         _check_picture(output, is_network and not edges, force)
     with status("ranking") as report:
-        found: dict[Any, float] = betweenness(
+        values: dict[Any, float] = betweenness(
             graph, directed=False if skeleton else directed or None, weight=weight, k=samples, seed=seed, edges=edges,
             threads=threads, progress=lambda done, total, _: report(f"{done:,} of {total:,} sources"),
         )  # fmt: skip
     if output is not None:
         from ..draw import show_ranks
 
-        write_text(output, show_ranks(graph, found).text(output.suffix))
-    ranked = sorted(found.items(), key=lambda item: -item[1])  # stable: ties in the order of the file
+        write_text(output, show_ranks(graph, values).text(output.suffix))
+    ranked = sorted(values.items(), key=lambda item: -item[1])  # stable: ties in the order of the file
     ranks = {x: i for i, (_, x) in reversed([*enumerate(ranked, 1)])}
     if json:
         names = ("from", "to") if edges else ("variable",)

@@ -82,16 +82,16 @@ class AccessOptions:
             raise typer.BadParameter("give one of --token, --token-file and --no-token", param_hint="--token")
         if self.token_file is not None:
             try:
-                found = self.token_file.read_text(encoding="utf-8").strip()
+                token = self.token_file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
                 raise typer.BadParameter(f"{self.token_file}: {reason}", param_hint="--token-file") from None
         else:
-            found = self.token or ""
+            token = self.token or ""
         given = self.token is not None or self.token_file is not None
-        if given and not (found and found.isascii() and found.isprintable() and " " not in found):
+        if given and not (token and token.isascii() and token.isprintable() and " " not in token):
             raise typer.BadParameter("a token is printable ASCII without spaces", param_hint="--token")
-        return found
+        return token
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ class LimitOptions:
 
     def keywords(self) -> dict[str, Any]:
         """The settings that these options make."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        settings = {name: getattr(self, name) for name in self.__dataclass_fields__}
         try:
-            Settings(**found)
+            Settings(**settings)
         except (ArgumentError, ValueError) as error:
             raise typer.BadParameter(str(error)) from None
-        return found
+        return settings
 
 
 EXAMPLES = (
@@ -179,8 +179,8 @@ def serve(  # noqa: PLR0913 (a Typer command)
         if json:
             backends = sorted({t.backend for t in trees.values()}) if trees else [run_on.backend]
             seconds = time.perf_counter() - begun
-            found = {"url": url, "networks": [*plans], "backend": ", ".join(backends), "seconds": round(seconds, 3)}
-            print_json(found)
+            about = {"url": url, "networks": [*plans], "backend": ", ".join(backends), "seconds": round(seconds, 3)}
+            print_json(about)
         else:
             print(url, flush=True)
         if address.open:
@@ -254,14 +254,15 @@ def _networks(files: Sequence[str], named: Sequence[str]) -> dict[str, str]:
         pairs.append((name, file))
     if not pairs:
         raise typer.BadParameter("name a network, such as: jtgpu serve asia", param_hint="NET")
-    found: dict[str, str] = {}
+    networks: dict[str, str] = {}
     for name, file in pairs:
-        if name in found:
+        if name in networks:
             raise typer.BadParameter(
-                f"{found[name]} and {file} have the same name {name!r}; pass --name OTHER={file}", param_hint="--name"
+                f"{networks[name]} and {file} have the same name {name!r}; pass --name OTHER={file}",
+                param_hint="--name",
             )
-        found[name] = file
-    return found
+        networks[name] = file
+    return networks
 
 
 def _name(file: str) -> str:

@@ -1,4 +1,4 @@
-"""What a shell asks for when the user presses Tab.
+"""Completion by a shell, when the user presses Tab.
 
 Networks, variables and states are answered here, without Typer and the modules of the command, which take several
 times as long to import. All other requests, such as names of options, are left to Typer.
@@ -33,7 +33,7 @@ def match_networks(text: str) -> list[str]:
     from ..formats.registry import file_suffixes
 
     suffixes = file_suffixes()
-    found: list[str] = []
+    matching: list[str] = []
     head, _, tail = text.rpartition("/")
     folder = head + "/" if "/" in text else ""
     with suppress(OSError):
@@ -41,20 +41,20 @@ def match_networks(text: str) -> list[str]:
             if not entry.name.startswith(tail) or (entry.name.startswith(".") and not tail):
                 continue
             if entry.is_dir():
-                found.append(f"{folder}{entry.name}/")
+                matching.append(f"{folder}{entry.name}/")
             elif entry.name.lower().endswith(suffixes):
-                found.append(folder + entry.name)
+                matching.append(folder + entry.name)
     if not folder:
         with suppress(Exception):  # an incomplete installation
-            found += [n for n in sorted(bundled_files()) if n.startswith(text)]
-    return found
+            matching += [n for n in sorted(bundled_files()) if n.startswith(text)]
+    return matching
 
 
 def match_variables(names: Names, text: str) -> list[str]:
     """Variables that begin with `text`, or a list ``a,b`` that one of them continues."""
-    found = [v for v in names if v.startswith(text)]
+    matching = [v for v in names if v.startswith(text)]
     head, comma, tail = text.rpartition(",")
-    return found if found or not comma else [f"{head},{v}" for v in names if v.startswith(tail)]
+    return matching if matching or not comma else [f"{head},{v}" for v in names if v.startswith(tail)]
 
 
 def match_findings(names: Names, text: str) -> list[str]:
@@ -62,7 +62,7 @@ def match_findings(names: Names, text: str) -> list[str]:
     matching = [v for v in names if f"{v}=".startswith(text) or text.startswith(f"{v}=")]
     if len(matching) > 1 and not any(text.startswith(f"{v}=") for v in matching):
         return [f"{v}=" for v in matching]
-    return [found for v in matching for s in names[v] if (found := f"{v}={s}").startswith(text)]
+    return [finding for v in matching for s in names[v] if (finding := f"{v}={s}").startswith(text)]
 
 
 def read_names(file: str | None) -> Names:
@@ -81,13 +81,13 @@ def _key(file: str) -> str:
 
 
 def _state(path: str) -> list[object]:
-    """What changes when a file, or the reader, changes."""
+    """Properties that differ after a change of the file or of the reader."""
     status = os.stat(path)
     return [path, status.st_size, status.st_mtime_ns, __version__]
 
 
 def _stored(file: str) -> Names | None:
-    """The stored names, if they are those of the file as it is now."""
+    """Cached names, or None if the file has changed."""
     with suppress(OSError, ValueError, KeyError, TypeError, RuntimeError):
         stored = json.loads((cache_folder() / "completion.json").read_bytes())
         if stored["key"] == _key(file) and stored["state"] == _state(stored["state"][0]):
@@ -158,15 +158,15 @@ def answer() -> bool:
     """Print the completions of the request; False if it is left to Typer."""
     shell = os.environ[VARIABLE]
     words = _words(shell)
-    found = None if words is None else _matches(words)
-    if found is None:
+    matching = None if words is None else _matches(words)
+    if matching is None:
         return False
     if shell == "complete_zsh":
-        print("_arguments '*: :((" + "\n".join(map(_zsh, found)) + "))'" if found else "_files")
+        print("_arguments '*: :((" + "\n".join(map(_zsh, matching)) + "))'" if matching else "_files")
     elif shell == "complete_fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        sys.exit(0 if found else 1)
+        sys.exit(0 if matching else 1)
     else:
-        print("\n".join(found))
+        print("\n".join(matching))
     return True
 
 
@@ -196,7 +196,7 @@ def _matches(words: list[str]) -> list[str] | None:
     if match is None:
         return None
     before = os.environ.get(SPLIT, "")
-    return [found[len(before) :] for found in match(read_names(words[2]), before + words[-1])]
+    return [text[len(before) :] for text in match(read_names(words[2]), before + words[-1])]
 
 
 def _zsh(text: str) -> str:

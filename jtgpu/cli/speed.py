@@ -189,7 +189,7 @@ class _Runs:
 
 def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, runs: _Runs) -> _Timings:
     """Time one network after the other; Ctrl-C keeps the times measured so far."""
-    found = _Timings()
+    timings = _Timings()
     options = plan.keywords()
     options |= asdict(runs) | {"order_seed": options.pop("seed"), "compile_options": run.threads_option()}
     if plan.saved is not None and len(names) != 1:
@@ -201,14 +201,14 @@ def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, runs: _Ru
             step = _step_of(now, f"{stem(name)} ({i + 1} of {len(names)})")
             try:
                 order = plan.order if plan.saved is None else plan.how(read_network(name), name)
-                found.done.append(time_network(name, order=order, backend=backend, step=step, **options))
+                timings.done.append(time_network(name, order=order, backend=backend, step=step, **options))
             except (JtgpuError, MemoryError) as error:
                 print_error(error)
-                found.failed.append((name, error))
+                timings.failed.append((name, error))
             except KeyboardInterrupt:
-                found.interrupted = True
+                timings.interrupted = True
                 break
-    return found
+    return timings
 
 
 def _step_of(now: Callable[[str], None], network: str) -> Callable[[str], None]:
@@ -285,14 +285,14 @@ def tune(
     from ..backends.published.rules import Row
 
     with status("measuring", progress) as now:
-        found = tuning.tune(device, launches=launches, progress=now)
-    saved = str(tuning.save(found)) if save else None
+        tuned = tuning.tune(device, launches=launches, progress=now)
+    saved = str(tuning.save(tuned)) if save else None
     if json:
-        rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in found.rows]
-        print_json({"device": found.device, "rules": found.rules, "saved": saved, "rows": rows})
+        rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in tuned.rows]
+        print_json({"device": tuned.device, "rules": tuned.rules, "saved": saved, "rows": rows})
         return
     best: dict[tuple[str, int, int], Row] = {}
-    for row in found.rows:
+    for row in tuned.rows:
         key = (row.operation, row.n, row.m)
         if key not in best or row.seconds < best[key].seconds:
             best[key] = row
@@ -301,7 +301,7 @@ def tune(
         for (operation, n, m), row in best.items()
     ]
     print_report(("operation", "n", "m", "best choice", "time"), lines, "lrrrr")
-    print(f"\n{found.device}: " + ", ".join(f"{k}={v}" for k, v in found.rules.items()))
+    print(f"\n{tuned.device}: " + ", ".join(f"{k}={v}" for k, v in tuned.rules.items()))
     if saved:
         print(f"saved to {saved}")
 

@@ -104,12 +104,12 @@ class App:
         self._warming: asyncio.Future[None] | None = None
         self._saving: asyncio.TimerHandle | None = None
         self._ids = itertools.count(1)
-        found = routes(self.networks, self._questions, self._tables)
-        found += state_routes(self.networks, lambda: self._state, self._metrics)
+        of_router = routes(self.networks, self._questions, self._tables)
+        of_router += state_routes(self.networks, lambda: self._state, self._metrics)
         if not self.settings.api_only:
             form = read_form(self.settings.page, {n: t.model for n, t in trees.items()}) if self.settings.page else None
-            found += page_routes(form)
-        self._router = Router(found, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
+            of_router += page_routes(form)
+        self._router = Router(of_router, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
         self._others = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
         self._stack: ASGIApp = self._answer
         if self.settings.allow_origins:
@@ -259,14 +259,14 @@ class App:
         if hosted is not None and trace.body:
             with suppress(Exception):
                 body = msgspec.json.decode(trace.body)
-        found = problem(error, hosted.tree.model if hosted else None, body if isinstance(body, dict) else None)
-        if found["status"] == 500:
-            found["id"] = self._next_id()
-            _log.error("internal error %s", found["id"], exc_info=error)
-        elif found["status"] == 401:
+        answer = problem(error, hosted.tree.model if hosted else None, body if isinstance(body, dict) else None)
+        if answer["status"] == 500:
+            answer["id"] = self._next_id()
+            _log.error("internal error %s", answer["id"], exc_info=error)
+        elif answer["status"] == 401:
             headers["www-authenticate"] = "Bearer"
-        elif found["status"] == 503:
+        elif answer["status"] == 503:
             headers["retry-after"] = "1"
         if kind_of(error) == "impossible-evidence":
             self._metrics.record_impossible()
-        return Response(_encode(found), found["status"], headers, PROBLEM)
+        return Response(_encode(answer), answer["status"], headers, PROBLEM)

@@ -65,10 +65,10 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
     def run_batch(is_mixed: bool, table: NDArray[np.int32], targets: list[int] | None) -> object:
         return backend.run_mixed(table) if is_mixed else backend.run_batch(table, None, targets)
 
-    found = _rates(all_targets, run, partial(run_batch, True))
+    rates = _rates(all_targets, run, partial(run_batch, True))
     if not n_variables:
-        return found
-    return found._replace(small=_rates(few_targets, run, partial(run_batch, found.threshold == 1)))
+        return rates
+    return rates._replace(small=_rates(few_targets, run, partial(run_batch, rates.threshold == 1)))
 
 
 def _rates(
@@ -80,16 +80,16 @@ def _rates(
 
     def shortest(n: int, run: Callable[..., object]) -> float:
         run(*make(n))  # loads what the first call needs, which is not measured
-        found, spent = math.inf, 0.0
+        best, spent = math.inf, 0.0
         for _ in range(11):
             arguments = make(n)
             begun = time.perf_counter()
             run(*arguments)
             seconds = time.perf_counter() - begun
-            found, spent = min(found, seconds), spent + seconds
+            best, spent = min(best, seconds), spent + seconds
             if spent > PATIENCE:
                 break
-        return found
+        return best
 
     single = shortest(1, run)
     seconds: dict[int, float] = {}
@@ -210,11 +210,11 @@ class Batcher:
         while True:
             items = self._take()
             if items:
-                found = self._answer(items)
+                answers = self._answer(items)
                 loops = dict.fromkeys(item.future.get_loop() for item in items)
                 for loop in loops:
                     if not loop.is_closed():
-                        loop.call_soon_threadsafe(_deliver, items, found, loop)
+                        loop.call_soon_threadsafe(_deliver, items, answers, loop)
             with self._lock:
                 if not self._waiting:
                     self._is_running = False
@@ -236,16 +236,16 @@ class Batcher:
             in_batch = self._batchable(items)
             answers = iter(self._batch(in_batch) if in_batch else ())
             shared = set(map(id, in_batch))
-            found = [next(answers) if id(item) in shared else self._single(item) for item in items]
+            results = [next(answers) if id(item) in shared else self._single(item) for item in items]
         except BaseException as error:  # every client has to get an answer
-            found = [error] * n
-        failed = next((f for f in found if isinstance(f, BackendUnavailable)), None)
+            results = [error] * n
+        failed = next((f for f in results if isinstance(f, BackendUnavailable)), None)
         if failed is not None:
             self._on_error(failed)
         computed = time.perf_counter() - begun
         return [
             f if isinstance(f, BaseException) else Answered(f[0], f[1], begun - item.arrived, computed, n)
-            for f, item in zip(found, items, strict=True)
+            for f, item in zip(results, items, strict=True)
         ]
 
     def _batchable(self, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
@@ -287,25 +287,25 @@ class Batcher:
             result = backend.run_batch(states, weights, targets)
         else:
             result = backend.run_mixed(states, weights)
-        found: list[tuple[list[float], float] | BaseException] = []
+        results: list[tuple[list[float], float] | BaseException] = []
         for item, row, log_evidence in zip(items, result.posterior.tolist(), result.log_evidence.tolist(), strict=True):
             if log_evidence == -math.inf:
-                found.append(ImpossibleEvidence(tree.impossible(item.case)))
+                results.append(ImpossibleEvidence(tree.impossible(item.case)))
                 continue
             if item.targets is not None and item.targets != targets:
                 at = spans(model, targets)
                 row = [x for v in item.targets for x in row[at[v]]]
-            found.append((row, log_evidence))
-        return found
+            results.append((row, log_evidence))
+        return results
 
     def close(self) -> None:
         """End the thread after what waits is answered."""
         self._pool.shutdown(wait=True)
 
 
-def _deliver(items: Sequence[_Waiting], found: Sequence[Answered | BaseException], loop: Any = None) -> None:
+def _deliver(items: Sequence[_Waiting], results: Sequence[Answered | BaseException], loop: Any = None) -> None:
     """Hand answers to the requests of an event loop, which runs this function."""
-    for item, answered in zip(items, found, strict=True):
+    for item, answered in zip(items, results, strict=True):
         future = item.future
         if future.done() or (loop is not None and future.get_loop() is not loop):
             continue

@@ -44,10 +44,10 @@ class Job:
     def read(self) -> dict[str, Any] | None:
         """The state; None for a job that has been removed."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
+            state: dict[str, Any] = json.loads((self.folder / "state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found
+        return state
 
     def write(self, **changes: Any) -> None:
         """Change the state."""

@@ -1,4 +1,4 @@
-"""What the server measures, in the text format of Prometheus.
+"""Metrics of the server, in the text format of Prometheus.
 
 Requests are counted in plain dictionaries, which takes a microsecond a request; families of prometheus_client are made
 of them when a client reads ``/metrics``. Workers that share a port write their counts to files, and the worker that
@@ -52,11 +52,11 @@ class Metrics:
         """Count a request."""
         key = network, question, status
         self._requests[key] = self._requests.get(key, 0) + 1
-        found = self._seconds.get(question)
-        if found is None:
-            found = self._seconds[question] = [0.0] * (len(SECONDS) + 2)
-        found[bisect_left(SECONDS, seconds)] += 1
-        found[-1] += seconds
+        counts = self._seconds.get(question)
+        if counts is None:
+            counts = self._seconds[question] = [0.0] * (len(SECONDS) + 2)
+        counts[bisect_left(SECONDS, seconds)] += 1
+        counts[-1] += seconds
         self.is_changed = True
 
     def record_cases(self, cases: int, batch: int) -> None:
@@ -85,13 +85,13 @@ class Metrics:
 
     def _all_counts(self) -> list[dict[str, Any]]:
         """The counts of all processes."""
-        found = [self._counts()]
+        all_counts = [self._counts()]
         if self._folder is not None:
             for path in sorted(self._folder.glob("*.json")):
                 if path.stem != str(os.getpid()):
                     with suppress(OSError, ValueError):
-                        found.append(json.loads(path.read_text(encoding="utf-8")))
-        return found
+                        all_counts.append(json.loads(path.read_text(encoding="utf-8")))
+        return all_counts
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families; called by the registry."""

@@ -1,4 +1,4 @@
-"""What a client learns about a network: variables, arcs, priors, the cost of its plan, CPTs and files."""
+"""A network as clients see it: variables, arcs, priors, the cost of its plan, CPTs and files."""
 
 from __future__ import annotations
 
@@ -195,10 +195,10 @@ class Hosted:
         if targets is None and not form.labels:
             return dict(zip(self.tree.model.variables, map(flat.__getitem__, self._cells), strict=True))
         model = self.tree.model
-        found: dict[str, Distribution] = {}
+        by_name: dict[str, Distribution] = {}
         for v, at in spans(model, targets).items():
-            found[model.variables[v]] = with_labels(model, v, flat[at]) if form.labels else flat[at]
-        return found
+            by_name[model.variables[v]] = with_labels(model, v, flat[at]) if form.labels else flat[at]
+        return by_name
 
     def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function in the second thread; cancelling the future removes it if it has not started."""
@@ -222,8 +222,8 @@ class Hosted:
     @property
     def status(self) -> dict[str, str]:
         """Where questions are answered."""
-        found = {"backend": self.tree.backend, "device": self.tree.device}
-        return {**found, "failure": self.failure} if self.failure else found
+        where = {"backend": self.tree.backend, "device": self.tree.device}
+        return {**where, "failure": self.failure} if self.failure else where
 
     @property
     def waiting(self) -> int:

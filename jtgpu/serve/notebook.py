@@ -62,12 +62,12 @@ class NetworkWidget(anywidget.AnyWidget):
         """The answer to a message, or the problem."""
         # message: ``id``, ``method`` (a method of ``page/api.js``) and ``arguments``
         try:
-            found = _answer(self._tree, str(message.get("method")), list(message.get("arguments") or []))
+            answered = _answer(self._tree, str(message.get("method")), list(message.get("arguments") or []))
         except Exception as error:
             if not isinstance(error, (JtgpuError, msgspec.MsgspecError)):
                 _log.exception("a question of the page failed")
             return {"id": message["id"], "problem": problem(error, self._tree.model)}
-        return {"id": message["id"], "answer": found}
+        return {"id": message["id"], "answer": answered}
 
 
 def _named(model: DiscreteModel, v: str, given: Any, are_states: bool) -> Any:

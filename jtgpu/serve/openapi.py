@@ -41,7 +41,7 @@ def openapi() -> bytes:
                 "responses": _responses(reply),
             }
         }
-    found = {
+    description = {
         "openapi": "3.1.0",
         "info": {
             "title": "jtgpu", "version": __version__, "summary": "Exact inference in discrete Bayesian networks.",
@@ -52,17 +52,17 @@ def openapi() -> bytes:
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
-    return msgspec.json.encode(found)
+    return msgspec.json.encode(description)
 
 
 @cache
 def docs_page() -> str:
     """All paths as a page without scripts or other files."""
-    found = msgspec.json.decode(openapi())
+    description = msgspec.json.decode(openapi())
     rows = "".join(
         f"<tr><td>{method.upper()}</td><td><code>{html.escape(path)}</code></td><td>{html.escape(each['summary'])}</td>"
         f"<td>{html.escape(', '.join(p['name'] for p in each.get('parameters', ())))}</td></tr>\n"
-        for path, methods in found["paths"].items()
+        for path, methods in description["paths"].items()
         for method, each in methods.items()
     )
     return (

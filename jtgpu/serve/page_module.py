@@ -108,8 +108,8 @@ def read_form(path: str, models: Mapping[str, DiscreteModel]) -> dict[str, Any]:
     for target in page.targets:
         if target.shown == []:
             raise ArgumentError(f"page {path!r} shows no state of {target.variable!r}; without 'shown', all are")
-    found: dict[str, Any] = msgspec.to_builtins(page)
-    return found
+    form: dict[str, Any] = msgspec.to_builtins(page)
+    return form
 
 
 def _repeated(names: Iterable[str]) -> str | None:
@@ -172,8 +172,8 @@ def positions(model: DiscreteModel) -> list[list[int] | None]:
     if not isinstance(model, BayesianNetwork):
         return [None] * len(model)
     attributes = model.attributes.get("node", {})
-    found = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in model.variables]
-    places = [[*p] if p else None for p in found]
+    given = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in model.variables]
+    places = [[*p] if p else None for p in given]
     graph = graph_of(model)
     # y grows upwards in some formats and programs, and downwards in others: most arcs point down
     down = 0

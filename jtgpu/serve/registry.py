@@ -60,7 +60,7 @@ class Rates(NamedTuple):
 
 
 class Body(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a client sends: base class of questions."""
+    """Base class of questions: the body that a client sends."""
 
     def answer(self, tree: JunctionTree, form: Form) -> Any:
         """The reply, as plain data."""
@@ -99,7 +99,7 @@ class Milliseconds(TypedDict):
 
 
 class Reply(TypedDict):
-    """What every answer has over HTTP."""
+    """Fields that every answer has over HTTP."""
 
     ms: NotRequired[Milliseconds]
 

@@ -103,16 +103,16 @@ def problem(error: BaseException, model: DiscreteModel | None = None, body: Any 
     #     and ``closest``
     kind = kind_of(error)
     status, title = KINDS[kind]
-    found: dict[str, Any] = {"type": f"/errors/{kind}", "title": title, "status": status}
-    found["detail"] = _detail(error, kind)
+    about: dict[str, Any] = {"type": f"/errors/{kind}", "title": title, "status": status}
+    about["detail"] = _detail(error, kind)
     if isinstance(error, Refusal):
-        return found | error.fields
+        return about | error.fields
     if isinstance(error, TableTooLarge):
         sizes = {"entries": error.entries, "needed": error.needed, "limit": error.limit}
-        return found | {name: size for name, size in sizes.items() if size >= 0}
+        return about | {name: size for name, size in sizes.items() if size >= 0}
     if model is not None and body is not None:
-        found |= _fields(kind, model, body)
-    return found
+        about |= _fields(kind, model, body)
+    return about
 
 
 def _detail(error: BaseException, kind: str) -> str:
@@ -175,11 +175,11 @@ def closest_names(word: str, known: Iterable[str]) -> list[str]:
     if len(word) > 100:
         return []
     known = [k for k in known if len(k) <= 200]
-    found = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
-    if not found:
+    closest = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if not closest:
         folded = {k.casefold(): k for k in known}
-        found = [folded[f] for f in difflib.get_close_matches(word.casefold(), list(folded), n=3, cutoff=0.6)]
-    return found
+        closest = [folded[f] for f in difflib.get_close_matches(word.casefold(), list(folded), n=3, cutoff=0.6)]
+    return closest
 
 
 JSON, PROBLEM = "application/json", "application/problem+json"
@@ -189,7 +189,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Trace:
-    """What metrics, the log and problems need to know about a request."""
+    """Facts about a request, for metrics, the log and problems."""
 
     network: str = ""
     question: str = ""
@@ -202,8 +202,8 @@ class Trace:
 
 def trace_of(request: Request) -> Trace:
     """The trace of a request."""
-    found: Trace = request.scope["jtgpu"]
-    return found
+    trace: Trace = request.scope["jtgpu"]
+    return trace
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -200,11 +200,11 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
 
     async def list_networks(request: Request) -> Response:
         trace_of(request).question = "networks"
-        found = [h.summary for h in networks.values()]
-        return json_response({"networks": found, "version": __version__, "questions": [*QUESTIONS]})
+        of_networks = [h.summary for h in networks.values()]
+        return json_response({"networks": of_networks, "version": __version__, "questions": [*QUESTIONS]})
 
     network = "/v1/networks/{network}"
-    found: list[BaseRoute] = [
+    of_networks: list[BaseRoute] = [
         # of networks that do not exist: `QuestionEndpoints.respond` has answered the others
         *(Route(network + q.path, _of_network(networks, name, describe), methods=["POST"])
           for name, q in QUESTIONS.items()),
@@ -212,10 +212,10 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
         Route(f"{network}/columns", _of_network(networks, "columns", tables.columns), methods=["POST"]),
     ]  # fmt: skip
     for path, handler in (("", describe), ("/cpt/{variable:path}", cpt), ("/file", file), ("/layout", layout)):
-        found.append(Route(f"{network}{path}", _of_network(networks, handler.__name__, handler)))
+        of_networks.append(Route(f"{network}{path}", _of_network(networks, handler.__name__, handler)))
     job = tables.serve_job
     return [
-        *found, Route("/v1/networks", list_networks), Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
+        *of_networks, Route("/v1/networks", list_networks), Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job}/{part}", job), Route("/openapi.json", _openapi), Route("/docs", _docs),
     ]
 
@@ -228,8 +228,8 @@ def state_routes(networks: Mapping[str, Hosted], state: Callable[[], str], metri
 
     async def readiness(request: Request) -> Response:
         now = state()
-        found = {name: hosted.status for name, hosted in networks.items()}
-        return json_response({"status": now, "networks": found}, 200 if now == "ready" else 503)
+        statuses = {name: hosted.status for name, hosted in networks.items()}
+        return json_response({"status": now, "networks": statuses}, 200 if now == "ready" else 503)
 
     async def measured(request: Request) -> Response:
         trace_of(request).question = "metrics"
@@ -245,16 +245,16 @@ def page_routes(form: dict[str, Any] | None) -> list[BaseRoute]:
     def page(name: str) -> Callable[[Request], Awaitable[Response]]:
         return functools.partial(_page, files, name)
 
-    found: list[BaseRoute] = [Route("/page/all-{entry}.js", _page_module), Mount("/page", files)]
-    found.append(Route("/map", page("index.html")))
+    of_page: list[BaseRoute] = [Route("/page/all-{entry}.js", _page_module), Mount("/page", files)]
+    of_page.append(Route("/map", page("index.html")))
     if form is None:
-        return [*found, Route("/", page("index.html"))]
+        return [*of_page, Route("/", page("index.html"))]
 
     async def describe_form(request: Request) -> Response:
         trace_of(request).question = "form"
         return json_response(form)
 
-    return [*found, Route("/", page("form.html")), Route("/v1/form", describe_form)]
+    return [*of_page, Route("/", page("form.html")), Route("/v1/form", describe_form)]
 
 
 def _of_network(

@@ -23,7 +23,7 @@ from ..util.arguments import number, text, whole_number
 from .app import App
 from .settings import is_loopback, own_addresses, url_of
 
-# `Listener`: uvicorn with the patience, limits and shutdown that a server of ours needs.
+# `Listener`: uvicorn with our timeouts, size limits and graceful shutdown.
 
 LINGER = 0.3  # seconds in which requests on open connections are still accepted after the end has been announced
 KEEP_ALIVE = 75  # seconds that an idle connection stays open

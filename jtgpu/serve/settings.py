@@ -32,10 +32,10 @@ def is_loopback(host: str) -> bool:
 def own_addresses() -> list[str]:
     """Addresses of this machine that clients may use as host."""
     try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
     except OSError:
         return []
-    return sorted(f"[{a}]" if ":" in a else a for a in found)
+    return sorted(f"[{a}]" if ":" in a else a for a in addresses)
 
 
 def url_of(host: str, port: int, token: str = "") -> str:
@@ -126,10 +126,10 @@ class Settings:
             flag(name, getattr(self, name))
         for name in ("allow_hosts", "allow_origins"):
             given = getattr(self, name)
-            found = [given] if isinstance(given, str) else several(given)
-            if found is None:
+            names = [given] if isinstance(given, str) else several(given)
+            if names is None:
                 raise ArgumentError(f"{name} must be a list of strings, not {described(given)}")
-            put(self, name, tuple(text(name, each) for each in found))
+            put(self, name, tuple(text(name, each) for each in names))
         for name in ("token", "embed", "folder", "metrics_folder", "page"):
             text(name, getattr(self, name))
         if self.page and self.api_only:
@@ -172,8 +172,8 @@ Head = Mapping[bytes, bytes]  # headers by their names in lower case
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
     """The headers of a request by name; the first one of those that are repeated."""
-    found: dict[bytes, bytes] = dict(scope["headers"][::-1])
-    return found
+    headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
+    return headers
 
 
 class Guard:

@@ -166,8 +166,8 @@ def _run(job: Job, tree: JunctionTree, kind: str, options: dict[str, Any], outpu
         if kind in ARROW or _is_arrow(job.cases):
             _as_parquet(job.cases)
         report = answer_file(tree, job.cases, job.output(output), progress=job.progress, **options)
-        found = {k: v for k, v in report.as_dict().items() if k not in ("output", "resumed")}
-        job.write(state="done", done=report.cases, format=output, report=found)
+        summary = {k: v for k, v in report.as_dict().items() if k not in ("output", "resumed")}
+        job.write(state="done", done=report.cases, format=output, report=summary)
     except Cancelled:
         job.write(state="cancelled")
     except Exception as error:
