@@ -26,14 +26,14 @@ import numpy as np  # noqa: E402
 from rows import commit  # noqa: E402
 
 import jtgpu  # noqa: E402
-from jtgpu.backends.published import tuning  # noqa: E402
-from jtgpu.backends.published.indextables import Shape  # noqa: E402
-from jtgpu.backends.published.measure import measure  # noqa: E402
-from jtgpu.backends.published.rules import Rules  # noqa: E402
-from jtgpu.backends.published.timetable import TimeTable  # noqa: E402
-from jtgpu.backends.published.tuning import Workbench  # noqa: E402
 from jtgpu.device.context import Device, open_device  # noqa: E402
 from jtgpu.plans.compiler import model_factors  # noqa: E402
+from jtgpu.published.junction_trees import tuning  # noqa: E402
+from jtgpu.published.junction_trees.indextables import Shape  # noqa: E402
+from jtgpu.published.junction_trees.measure import measure  # noqa: E402
+from jtgpu.published.junction_trees.rules import Rules  # noqa: E402
+from jtgpu.published.junction_trees.timetable import TimeTable  # noqa: E402
+from jtgpu.published.junction_trees.tuning import Workbench  # noqa: E402
 from jtgpu.util.system import cpu_name  # noqa: E402
 from tests.on_gpu.receipt import digest, digests  # noqa: E402
 
@@ -143,7 +143,7 @@ def copy_rate(device: Device) -> dict[str, float]:
 
 def bounds(plan: Plan, rates: dict[str, float]) -> dict[str, float]:
     """Least milliseconds that one propagation's traffic takes: over the bus in mode "each", through memory resident."""
-    from jtgpu.backends.published.schedule import Schedule
+    from jtgpu.published.junction_trees.schedule import Schedule
 
     schedule = Schedule(plan)
     bus = memory = 0
@@ -231,7 +231,7 @@ def keep(table: TimeTable, rows: list[dict[str, Any]], folder: Path, plot: bool)
             row = {"network": column.name, **where, "sources": table.machine["sources"], "runs": table.machine["runs"]}
             file.write(json.dumps({**row, "ms": column.values, "half_range_ms": column.spread}) + "\n")
     if plot:
-        from jtgpu.backends.published.measure import draw
+        from jtgpu.published.junction_trees.measure import draw
 
         draw(table, folder / name)
 

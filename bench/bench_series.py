@@ -23,6 +23,7 @@ from rows import ROOT, append, row
 from series_gpu import gpu_rows
 
 from jtgpu import series, timing
+from jtgpu.published import durbin
 
 RESULTS = ROOT / "bench" / "results" / "series.jsonl"
 PARTS = ("batch", "fit", "single", "short", "published")
@@ -141,7 +142,7 @@ def short(smoke: bool, runs: int) -> Rows:
 
 def published(smoke: bool, runs: int) -> Rows:
     """PolyBench's recurrence in the published versions, and today's solver."""
-    durbin32 = series.published.durbin32
+    durbin32 = durbin.durbin32
     for n in (100,) if smoke else (100, 1000, 2000, 10_000):
         r = np.random.default_rng(n).uniform(-1, 1, n) / np.sqrt(n) / 2
         c = np.concatenate([[1.0], r / 2])

@@ -25,9 +25,10 @@ from rows import append, row
 
 from jtgpu import graphs, timing
 from jtgpu.device.context import open_device
-from jtgpu.graphs import gpu, layout, posterior, published
+from jtgpu.graphs import gpu, layout, posterior
 from jtgpu.graphs.engine import Running, dependencies
 from jtgpu.graphs.inputs import Arcs, arcs_of, read_graph
+from jtgpu.published import betweenness as published
 from jtgpu.util.system import cores
 
 Rows = Iterator[dict[str, Any]]

@@ -36,9 +36,9 @@ from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, p
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
-from jtgpu.learn.published.filling import aligned_rows
-from jtgpu.learn.published.gpu import FamilyKernels
-from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
+from jtgpu.published.ordering import aligned_rows
+from jtgpu.published.ordering_gpu import FamilyKernels
+from jtgpu.published.ordering_scores import FamilyScores, published_seconds, table_bytes
 
 __all__ = [
     "TOLERANCE", "cards_of", "formula", "gpu_exact", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published",

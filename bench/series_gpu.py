@@ -17,9 +17,9 @@ from rows import row
 from jtgpu import series, timing
 from jtgpu.device.context import Device, Memory, device_numbers, open_device
 from jtgpu.errors import JtgpuError
+from jtgpu.published.durbin import KERNELS, DurbinJob
 from jtgpu.series.gpu_batch import BatchJob, penalty_of
 from jtgpu.series.gpu_run import CLUSTER, GRID, SchurJob
-from jtgpu.series.published.gpu import KERNELS, DurbinJob
 
 __all__ = ["gpu_rows"]
 

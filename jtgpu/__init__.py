@@ -41,7 +41,7 @@ from .util.version import __version__
 if TYPE_CHECKING:
     from . import cases as cases
     from . import cluster as cluster
-    from . import draw, graphs, learn, screen, series
+    from . import draw, graphs, learn, published, screen, series
     from . import serve as serve
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
@@ -66,8 +66,8 @@ __all__ = [
     "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior",
     "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable",
     "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network",
-    "networks", "normalize_rows", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget",
-    "write",
+    "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum",
+    "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
@@ -79,4 +79,4 @@ __getattr__, __dir__ = public_names(__name__, {
     "learn.classifier": "JunctionTreeClassifier", "model.cpts": "RowReport normalize_rows",
     "model.discrete": "DiscreteModel Factor", "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
     "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
-}, "cases cluster compat draw errors formats graphs interop learn screen series serve")  # fmt: skip
+}, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

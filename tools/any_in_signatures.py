@@ -21,8 +21,9 @@ __all__ = ["PUBLIC", "any_in_signatures"]
 
 PUBLIC = [
     "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum", "jtgpu.draw",
-    "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn", "jtgpu.screen",
-    "jtgpu.screen.published", "jtgpu.series", "jtgpu.series.published", "jtgpu.serve", "jtgpu.util.options",
+    "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn",
+    "jtgpu.published.durbin", "jtgpu.published.outliers", "jtgpu.screen", "jtgpu.series", "jtgpu.serve",
+    "jtgpu.util.options",
 ]  # fmt: skip
 
 

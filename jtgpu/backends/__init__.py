@@ -23,7 +23,10 @@ __all__ = [
 ]  # fmt: skip
 
 BACKENDS = ("reference", "cpu", "indexed", "gpu")
-_MODULE = {"reference": ".reference", "cpu": ".cpu", "indexed": ".published.backend", "gpu": ".gpu.backend"}
+_MODULE = {
+    "reference": ".reference", "cpu": ".cpu", "gpu": ".gpu.backend",
+    "indexed": "..published.junction_trees.backend",  # the one import of a published system
+}  # fmt: skip
 ON_GPUS = ("indexed", "gpu")
 
 

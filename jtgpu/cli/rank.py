@@ -93,7 +93,7 @@ def rank(  # noqa: PLR0913 (a Typer command)
 
 def _print_published(graph: Any) -> None:
     """The published program over its parameters."""
-    from ..graphs.published import measure
+    from ..published.betweenness import measure
 
     with status("timing") as report:
         rows = [

@@ -28,7 +28,7 @@ from .planning import PlanOptions, RunOptions
 from .tables import print_report, status
 
 if TYPE_CHECKING:
-    from ..backends.published.timetable import TimeTable
+    from ..published.junction_trees.timetable import TimeTable
     from ..util.options import BackendName
 
 EXAMPLES = (
@@ -67,7 +67,7 @@ class TableOutput:
                 (self.save / f"times.{suffix}").write_text(text, encoding="utf-8")
         if self.plot is not None:
             try:
-                from ..backends.published.measure import draw
+                from ..published.junction_trees.measure import draw
             except ImportError as error:
                 raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
             draw(table, self.plot)
@@ -84,10 +84,10 @@ def measure_published_table(
 ) -> TimeTable:
     """Measure the published table of times, one column per network."""
     # raises BackendUnavailable: Without a GPU.
-    from ..backends.published.measure import measure
-    from ..backends.published.timetable import TimeTable
     from ..device.context import open_device
     from ..plans.compiler import model_factors
+    from ..published.junction_trees.measure import measure
+    from ..published.junction_trees.timetable import TimeTable
 
     device = open_device()
     columns = []
@@ -281,8 +281,8 @@ def tune(
     if file is not None:
         _tune_network(file, plan, device, progress, json)
         return
-    from ..backends.published import tuning
-    from ..backends.published.rules import Row
+    from ..published.junction_trees import tuning
+    from ..published.junction_trees.rules import Row
 
     with status("measuring", progress) as now:
         tuned = tuning.tune(device, launches=launches, progress=now)

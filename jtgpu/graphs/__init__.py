@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from . import published
     from .centrality import betweenness
     from .posterior import BetweennessPosterior, betweenness_posterior
 
-__all__ = ["BetweennessPosterior", "betweenness", "betweenness_posterior", "published"]
+__all__ = ["BetweennessPosterior", "betweenness", "betweenness_posterior"]
 
 __getattr__, __dir__ = public_names(__name__, {
     "centrality": "betweenness", "posterior": "BetweennessPosterior betweenness_posterior",
-}, "published")  # fmt: skip
+})  # fmt: skip

@@ -2,8 +2,7 @@
 
 ``jtgpu.learn.fit`` estimates the CPTs of a structure. ``jtgpu.learn.structure`` finds the graph of the highest score,
 ``jtgpu.learn.posterior`` computes how probable arcs, paths and parent sets are. ``jtgpu.learn.score_table`` scores
-all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns. ``jtgpu.learn.published`` is the published
-system that samples orders, for comparison.
+all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from ..util.missing import MissingReport
-    from . import published
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.arcs import Arc, ArcTable, ParentSets
     from .dags.posterior.averaging import AveragedNetworks, AveragedPosteriors
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Discretiser", "Fit", "JunctionTreeClassifier",
     "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior", "published",
+    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior",
     "score_table", "structure",
 ]  # fmt: skip
 
@@ -47,4 +45,4 @@ __getattr__, __dir__ = public_names(__name__, {
     "discretisation": "Discretiser discretise", "parameters.fit": "fit",
     "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
     "structure_learner": "StructureLearner",
-}, "published")  # fmt: skip
+})  # fmt: skip

@@ -219,7 +219,7 @@ def build_plan(  # noqa: PLR0913 (the last two are limits)
 ) -> Plan:
     """The plan of a given elimination order: integers in, integers out; the same input gives the same bytes.
 
-    With `by_networkx`, networkx builds the junction tree, as in `jtgpu.backends.published`; the plan is the same.
+    With `by_networkx`, networkx builds the junction tree, as in `jtgpu.published.junction_trees`; the plan is the same.
     """
     cards = [int(c) for c in cardinality]
     cliques, links = elimination_cliques(neighbours, order)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from . import published
     from .estimator import KNNWeight
     from .outliers import Outliers, top_outliers, weights
     from .reference import surprise
 
-__all__ = ["KNNWeight", "Outliers", "published", "surprise", "top_outliers", "weights"]
+__all__ = ["KNNWeight", "Outliers", "surprise", "top_outliers", "weights"]
 
 __getattr__, __dir__ = public_names(__name__, {
     "estimator": "KNNWeight", "outliers": "Outliers top_outliers weights", "reference": "surprise",
-}, "published")  # fmt: skip
+})  # fmt: skip

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from . import published
     from .autoregression import Autoregression, ar
     from .slices import lag_parents, two_slices
     from .toeplitz import Predictors, levinson, solve_toeplitz
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from .workers import autocovariance
 
 __all__ = [
-    "Autoregression", "Predictors", "ar", "autocovariance", "lag_parents", "levinson", "published", "solve_toeplitz",
+    "Autoregression", "Predictors", "ar", "autocovariance", "lag_parents", "levinson", "solve_toeplitz",
     "two_slices", "whiten",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
     "autoregression": "Autoregression ar", "slices": "lag_parents two_slices",
     "toeplitz": "Predictors levinson solve_toeplitz", "whitening": "whiten", "workers": "autocovariance",
-}, "published")  # fmt: skip
+})  # fmt: skip

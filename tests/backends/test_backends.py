@@ -19,12 +19,12 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.make import OPTIONS
-from jtgpu.backends.published.backend import Indexed
-from jtgpu.backends.published.rules import Rules
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
+from jtgpu.published.junction_trees.backend import Indexed
+from jtgpu.published.junction_trees.rules import Rules
 from jtgpu.util.options import BackendName
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets

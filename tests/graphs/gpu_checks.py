@@ -10,7 +10,8 @@ import pytest
 
 from jtgpu import graphs
 from jtgpu.errors import ArgumentError, BackendUnavailable, DataError, TableTooLarge
-from jtgpu.graphs import engine, gpu, published
+from jtgpu.graphs import engine, gpu
+from jtgpu.published import betweenness as published
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
 from tests.graphs.test_betweenness import GRAPHS, agree, arrays_of, halves
 from tests.graphs.test_posterior import sample

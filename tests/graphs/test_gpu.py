@@ -9,7 +9,8 @@ import pytest
 
 from jtgpu import graphs
 from jtgpu.cli.commands import app
-from jtgpu.graphs import gpu, published
+from jtgpu.graphs import gpu
+from jtgpu.published import betweenness as published
 from tests.graphs.gpu_checks import *  # noqa: F403 (tests of both GPUs)
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")

@@ -35,12 +35,12 @@ from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
 from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
 from jtgpu.backends.gpu.patterns import GpuPatternCache
 from jtgpu.backends.gpu.select import ENGINES, Config
-from jtgpu.backends.published.backend import prepare
-from jtgpu.backends.published.indextables import Shape
-from jtgpu.backends.published.rules import Rules
-from jtgpu.backends.published.tuning import Workbench
 from jtgpu.device.context import Device, open_device
 from jtgpu.plans.compiler import model_factors
+from jtgpu.published.junction_trees.backend import prepare
+from jtgpu.published.junction_trees.indextables import Shape
+from jtgpu.published.junction_trees.rules import Rules
+from jtgpu.published.junction_trees.tuning import Workbench
 
 SIDES = [(1, 1), (1, 3000), (3, 700), (33, 65), (100, 40), (512, 5), (1500, 3)]  # (n, m)
 SHAPES = [*(Shape((m, n), (False, True)) for n, m in SIDES), Shape((5, 300, 4), (True, False, True))]

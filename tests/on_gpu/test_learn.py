@@ -27,13 +27,13 @@ from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitio
 from jtgpu.learn.dags.scores.rules import ScoreRule, parent_masks
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
-from jtgpu.learn.published.filling import CpuSums, flip, start
-from jtgpu.learn.published.gpu import OrderKernels
+from jtgpu.published.ordering import CpuSums, flip, start
+from jtgpu.published.ordering_gpu import OrderKernels
 from tests.learn.dags.data import random_table, table_of
 from tests.support.ulp import ulp_distance
 
 pytestmark = pytest.mark.usefixtures("gpu")
-published = jtgpu.learn.published
+published = jtgpu.published.ordering
 
 
 @pytest.mark.parametrize("score", ["bdeu", "k2", "bic"])

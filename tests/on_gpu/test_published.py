@@ -14,11 +14,11 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends import get
 from jtgpu.backends.base import Evidence, Result
-from jtgpu.backends.published.backend import prepare
-from jtgpu.backends.published.rules import Rules
 from jtgpu.device.context import Device
 from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.plans.compiler import model_factors
+from jtgpu.published.junction_trees.backend import prepare
+from jtgpu.published.junction_trees.rules import Rules
 
 NETWORKS = ("Water", "Mildew", "Barley", "Diabetes", "Munin1", "Munin2", "Munin3", "Munin4", "Link", "powerplant")
 OPTIONS: list[dict[str, Any]] = [
@@ -263,7 +263,7 @@ def prepare_missing_device() -> None:
 def test_tuned_rules_are_measured_saved_and_used(
     gpu: Device, nets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.backends.published import tuning
+    from jtgpu.published.junction_trees import tuning
 
     cubins = tmp_path / "cache"
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(cubins))

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.backends.published import host as arithmetic
-from jtgpu.backends.published.indextables import Shape
-from jtgpu.backends.published.rules import Rules
-from jtgpu.backends.published.tuning import Workbench
 from jtgpu.device.context import Device, Launch
 from jtgpu.device.nvcc import JOB
+from jtgpu.published.junction_trees import host as arithmetic
+from jtgpu.published.junction_trees.indextables import Shape
+from jtgpu.published.junction_trees.rules import Rules
+from jtgpu.published.junction_trees.tuning import Workbench
 
 KEPT_LAST, KEPT_FIRST, KEPT_BOTH = (False, True), (True, False), (True, False, True)
 # (extents, kept): n is the product of the kept extents, m of the others
@@ -204,7 +204,7 @@ def test_index_tables_in_constant_memory(active: Device, shape: Shape) -> None:
 
 def test_many_jobs_of_different_shapes_share_a_launch(active: Device) -> None:
     """A level's messages: one job list, one map, blocks of very different numbers."""
-    from jtgpu.backends.published.launches import LaunchBook, Task, scratch_cells
+    from jtgpu.published.junction_trees.launches import LaunchBook, Task, scratch_cells
 
     rules = Rules(transfers="resident")
     shapes = [s for s in SHAPES if s.entries <= 1 << 17]
@@ -258,7 +258,7 @@ def test_evidence_multiplies_a_weight_a_state(active: Device, card: int, stride:
 
 def test_the_host_operations_are_the_definition() -> None:
     """What the CPU fallback does, held to the same definition as the kernels."""
-    from jtgpu.backends.published.indextables import build
+    from jtgpu.published.junction_trees.indextables import build
 
     for shape in SHAPES[::4]:
         psi, out, index = table(shape, 9), np.empty(shape.n), build(shape).inner

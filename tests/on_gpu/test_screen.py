@@ -10,7 +10,7 @@ import pytest
 import jtgpu
 from jtgpu import screen
 from jtgpu.device.context import Device, device_numbers
-from jtgpu.screen import published
+from jtgpu.published import outliers as published
 
 RNG = np.random.default_rng
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from jtgpu.device.context import Device, device_numbers
+from jtgpu.published.durbin import KERNELS, durbin32
 from jtgpu.series import gpu_batch as gpu_devices
 from jtgpu.series.gpu_run import CLUSTER, GRID
-from jtgpu.series.published import durbin32
-from jtgpu.series.published.gpu import KERNELS
 from tests.series import gpu_checks as checks
 
 pytestmark = pytest.mark.gpu

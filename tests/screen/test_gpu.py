@@ -11,11 +11,12 @@ import pytest
 from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
+from jtgpu.published import outliers as published
+from jtgpu.published import outliers_gpu as solving_set
+from jtgpu.published import times
 from jtgpu.screen import engine as workers
-from jtgpu.screen import published, reference
+from jtgpu.screen import reference
 from jtgpu.screen.gpu_tree import Cells, DeviceTree, Launcher
-from jtgpu.screen.published import table
-from jtgpu.screen.published.gpu import solving_set
 from tests.screen.test_outliers import RNG, column, mixed, states
 from tests.support.emulated.install import emulated_gpu, installed, needs_compiler
 
@@ -192,10 +193,10 @@ def test_published_solving_set_of_a_micro_cluster(gpus: None, mode: str) -> None
 
 @pytest.mark.slow
 def test_published_table(gpus: None) -> None:
-    device, rows = table.measure([200], m=3, k=5, runs=1)
-    text = table.report(device, rows)
+    device, rows = times.measure_selection([200], m=3, k=5, runs=1)
+    text = times.selection_report(device, rows)
     assert all(name in text for name in published.SELECTIONS)
-    assert set(table.NAMES) == set(published.SELECTIONS)
+    assert set(times.NAMES) == set(published.SELECTIONS)
 
 
 def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
