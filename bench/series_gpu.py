@@ -17,7 +17,7 @@ from rows import row
 from jtgpu import series, timing
 from jtgpu.device.context import Device, Memory, device_numbers, open_device
 from jtgpu.errors import JtgpuError
-from jtgpu.published.durbin import KERNELS, DurbinJob
+from jtgpu.published.durbin import KERNELS, DurbinJob, durbin32
 from jtgpu.series.gpu_batch import BatchJob, penalty_of
 from jtgpu.series.gpu_run import CLUSTER, GRID, SchurJob
 
@@ -174,7 +174,7 @@ def published(device: Device, smoke: bool) -> Rows:
     stream = device.stream()
     for n in (50,) if smoke else (100, 1000, 10_000, 15_000):
         r = np.random.default_rng(n).uniform(-1, 1, n) / np.sqrt(n) / 2
-        wanted = series.published.durbin32(r)
+        wanted = durbin32(r)
         for version in KERNELS:
             job = DurbinJob(device, r, version, stream)
             job.queue()

@@ -226,7 +226,7 @@ def flip(sums: OrderSums, state: OrderState, i: int, j: int, max_parents: int) -
 
 @dataclass(frozen=True, eq=False)
 class OrderSamples:
-    """What a chain produced."""
+    """Estimates and samples of a chain."""
 
     names: tuple[str, ...]
     # (n, n) ndarray of float64: Estimated P(u -> v | data): means over the samples, of which each gives P(u -> v |
