@@ -121,6 +121,15 @@ def _number(name: Any, number: Mapping[str, int]) -> int:
     return v
 
 
+def variable_number(names: Sequence[str], name: str | int) -> int:
+    """Number of a variable."""
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < len(names):
+        return int(name)
+    if name in names:
+        return list(names).index(str(name))
+    raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), names)}")
+
+
 def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> NDArray[np.int64]:
     limits = np.full(len(names), min(MAX_PARENTS, len(names) - 1), np.int64)
     given = max_parents if isinstance(max_parents, Mapping) else dict.fromkeys(names, max_parents)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import ArgumentError, DataError
-from ...util.arguments import choice, flag, having, whole_number
+from ...util.arguments import choice, described, flag, having, several, whole_number
 from ...util.system import free_memory, parse_bytes
 from .best_graph import BestGraph, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
-from .constraints import Constraints, StructurePrior, make_constraints, make_prior
+from .constraints import Constraints, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
 from .scores.coded import CodedTable, code_table
 from .scores.gpu_device import gpu_can_score
@@ -102,6 +102,36 @@ class LearningTask:
         while k > 1 and 8 * self.n * 2**k > self.limit // 2:
             k -= 1
         return k
+
+    def listed_candidates(self, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
+        """Candidate parents from lists by name, (n, k)."""
+        names, required, n = self.coded.names, self.constraints.required, self.n
+        sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
+        for name, parents in given.items():
+            listed = several(parents)
+            if listed is None:
+                raise ArgumentError(f"the candidates of {name!r} must be a list of variables, not {described(parents)}")
+            v = variable_number(names, name)
+            own = {variable_number(names, u) for u in listed} - {v}
+            if missing := sorted(sets[v] - own):
+                raise ArgumentError(
+                    f"the required arc {names[missing[0]]!r} -> {name!r} is excluded by candidates, which do not list "
+                    f"{names[missing[0]]!r} for {name!r}"
+                )
+            sets[v] = own
+        k = max(max(map(len, sets.values())), 1)
+        return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
+
+    def restricted(self, candidates: Any) -> LearningTask:
+        """The task whose constraints exclude parents that are not listed; a number of candidates excludes nothing."""
+        if not isinstance(candidates, Mapping):
+            self.number_of_candidates(candidates)  # checked, though exact posteriors do not depend on it
+            return self
+        possible = np.eye(self.n, dtype=np.bool_)
+        for v, row in enumerate(self.listed_candidates(candidates)):
+            possible[row[row >= 0], v] = True
+        constraints = replace(self.constraints, forbidden=self.constraints.forbidden | ~possible)
+        return replace(self, constraints=constraints)
 
     def all_others(self) -> NDArray[np.int64]:
         """All other variables of each as its candidates, (n, n - 1)."""

@@ -17,7 +17,7 @@ MAX_R_HAT = 1.05
 
 
 class Block(NamedTuple):
-    """What C chains over orders or partitions visited in some steps."""
+    """Graphs and weights that C chains over orders or partitions visited in some steps."""
 
     trace: NDArray[np.float64]  # (C, samples) ln weight at each sample; in a history (C,), that of the last one
     # (..., n) the order of the highest weight of all steps; or graphs of high weight of the samples, as parents by bits
@@ -41,8 +41,8 @@ def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.floa
     """R-hat of the indicators of arcs."""
     # means: (C, n, n) Probability of each arc in each chain
     # n_samples: Of each chain
-    # returns (n, n) 1 for arcs with a probability close to 0 or 1, and infinite if chains are
-    #     constant at different values.
+    # returns (n, n) 1 for arcs with a probability close to 0 or 1, and infinite if chains are constant at different
+    #     values.
     r_hats, p = np.ones(means.shape[1:]), means.mean(axis=0)
     if len(means) < 2:
         return r_hats
@@ -58,7 +58,7 @@ def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.floa
 
 def r_hat(traces: NDArray[np.float64]) -> float:
     """Split R-hat of rank-normalised values (Vehtari et al. 2021)."""
-    # traces: (C, T) ndarray of float64
+    # traces: (C, T)
     # returns NaN never occurs: 1 if all values are equal or there are fewer than four, infinite if chains are constant
     #     at different values.
     half = traces.shape[1] // 2
@@ -129,7 +129,7 @@ def _normal_quantiles(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def effective_samples(traces: NDArray[np.float64]) -> float:
     """Effective sample size of C chains, by Geyer's initial monotone sequence of autocorrelations."""
-    # traces: (C, T) ndarray of float64
+    # traces: (C, T)
     n_chains, length = traces.shape
     if length < 4 or (traces == traces.flat[0]).all():
         return float(n_chains * length)

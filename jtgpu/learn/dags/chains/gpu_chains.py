@@ -43,10 +43,9 @@ class Loaded(NamedTuple):
 
 class GpuChains:
     """Chains of one kind on GPUs; `close` frees their memory."""
-    # shape: (int, int): Variables and candidate parents of each
-    # tables: Arrays of the records of the kernel, by their fields
+    # arrays, numbers: Fields of the kernel's record, besides those that both kinds of chains have
     # devices: "all" or sequence of int: Default: one GPU
-    # replicas: Of each chain
+    # replicas: Of each chain. Default: `REPLICAS`.
     # seconds: Of the kernels of the last call, on the slowest GPU
     # raises TableTooLarge: If the tables exceed a GPU's memory, or the state of a chain its shared memory.
 
@@ -54,15 +53,29 @@ class GpuChains:
     kernel = ""
     record: np.dtype[np.void] = np.dtype([])
 
-    def __init__(self, shape: tuple[int, int], tables: dict[str, NDArray[Any]], devices: Any, replicas: int | None):
+    def __init__(
+        self, tables: SetTables, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any], devices: Any,
+        replicas: int | None,
+    ):  # fmt: skip
         self.replicas, self.seconds = REPLICAS if replicas is None else replicas, 0.0
-        self._shape = shape
+        n, k = int(tables.hits.shape[0]), int(tables.hits.shape[1])
+        self._shape = n, k
         self._loaded: list[Loaded] = []
+        arrays = {
+            "candidates": tables.candidates.astype(np.int32), "sums": tables.sums, "hits": tables.hits,
+            "outer_masks": tables.outer_masks, "outer_counts": tables.outer_counts,
+            "outer_ends": tables.outer_ends.astype(np.uint32), "outer_units": tables.outer_units,
+            "outer_totals": tables.outer_totals, **arrays,
+        }  # fmt: skip
+        numbers = {
+            "n": n, "k": k, "m": tables.candidates.shape[1], "n_outer": tables.outer_masks.shape[1],
+            "n_segments": tables.outer_units.shape[1], **numbers,
+        }  # fmt: skip
         opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
         try:
             for device in opened:
                 with device.active():
-                    self._loaded.append(self._load(device, tables))
+                    self._loaded.append(self._load(device, arrays, numbers))
         except BaseException:
             self.close()
             raise
@@ -71,9 +84,9 @@ class GpuChains:
         """Shared memory of a chain."""
         raise NotImplementedError
 
-    def _load(self, device: Device, tables: dict[str, NDArray[Any]]) -> Loaded:
+    def _load(self, device: Device, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any]) -> Loaded:
         n, k = self._shape
-        needed, limit = sum(x.nbytes for x in tables.values()), int(SHARE * device.free_memory())
+        needed, limit = sum(x.nbytes for x in arrays.values()), int(SHARE * device.free_memory())
         if needed > limit:
             raise TableTooLarge(
                 f"the tables of {k} candidate parents of {n} variables need {format_bytes(needed)}, more than "
@@ -88,10 +101,11 @@ class GpuChains:
             kernels = Kernels(device, f"learn/{self.file}", (self.kernel,))
             kernels.allow_shared(self.kernel, one * warps)
             s = np.zeros(1, self.record)
-            for name, array in tables.items():
+            for name, array in arrays.items():
                 if array.size:
                     s[name] = memory.put(np.ascontiguousarray(array), stream)
-            s["n"], s["k"] = n, k
+            for name, number in numbers.items():
+                s[name] = number
             events = device.event(timing=True), device.event(timing=True)
         except BaseException:
             memory.close()
@@ -170,9 +184,7 @@ ORDERS = np.dtype(
 class GpuOrderChains(GpuChains):
     """Chains over orders on GPUs; `close` frees their memory."""
     # tables: With outer sets, the number of steps of a call must be a multiple of `thin`
-    # devices: "all" or sequence of int: Default: one GPU
-    # replicas: Of each chain. Default: `REPLICAS`.
-    # share_of_swaps: See `jtgpu.learn.dags.chains.orders.OrderSampler`
+    # share_of_swaps: That of `OrderSampler`
 
     record = ORDERS
 
@@ -195,22 +207,8 @@ class GpuOrderChains(GpuChains):
             for bit, u in enumerate(tables.candidates[v].tolist()):
                 if u >= 0:
                     bits[v, u] = bit
-        arrays: dict[str, NDArray[Any]] = {
-            "bits": bits,
-            "sums": tables.sums,
-            "hits": tables.hits,
-            "candidates": tables.candidates.astype(np.int32),
-            "outer_masks": tables.outer_masks,
-            "outer_counts": tables.outer_counts,
-            "outer_ends": tables.outer_ends.astype(np.uint32),
-            "outer_units": tables.outer_units,
-            "outer_totals": tables.outer_totals,
-        }
-        super().__init__((n, tables.hits.shape[1]), arrays, devices, replicas)
-        for loaded in self._loaded:
-            s = loaded.arguments
-            s["seed"], s["share"], s["m"], s["n_full"] = seed, share_of_swaps, tables.candidates.shape[1], n_full(n)
-            s["n_outer"], s["n_segments"] = tables.outer_masks.shape[1], n_segments
+        numbers = {"seed": seed, "share": share_of_swaps, "n_full": n_full(n)}
+        super().__init__(tables, {"bits": bits}, numbers, devices, replicas)
 
     def chain_bytes(self) -> int:
         n = self._shape[0]
@@ -227,7 +225,7 @@ class GpuOrderChains(GpuChains):
         # state: Orders of all replicas, (C * replicas, n); arcs of the chains, (C, n, n), added over their replicas.
         #     Not changed.
         # n_steps, thin: Of each chain; a sample is taken after every `thin` steps
-        # returns (C,) ndarray of float64: ln weight of the order of each chain's first replica at the last sample.
+        # returns (C,) ln weight of the order of each chain's first replica at the last sample.
         order, arcs = state.order.astype(np.uint16), state.arcs.copy()
         trace = np.empty(len(order))
         numbers = {"first": state.n_steps, "n_steps": n_steps, "thin": thin}
@@ -258,9 +256,7 @@ PARTITIONS = np.dtype(
 
 class GpuPartitionChains(GpuChains):
     """Chains over partitions on GPUs; `close` frees their memory."""
-    # devices: "all" or sequence of int: Default: one GPU
-    # replicas: Of each chain. Default: `REPLICAS`.
-    # shares: tuple of float: See `jtgpu.learn.dags.chains.partitions.PartitionSampler`
+    # shares: Those of `PartitionSampler`
 
     file = "partitions"
     kernel = "partition_steps"
@@ -275,27 +271,12 @@ class GpuPartitionChains(GpuChains):
         replicas: int | None = None,
         shares: tuple[float, float, float] = (0.6, 0.13, 0.13),
     ):
-        n, k = tables.sums.shape[0], tables.hits.shape[1]
         arrays: dict[str, NDArray[Any]] = {
-            "candidates": tables.candidates.astype(np.int32),
-            "sums": tables.sums,
-            "hits": tables.hits,
-            "masks": tables.masks,
-            "weights": tables.weights,
-            "outer_masks": tables.outer_masks,
-            "outer_counts": tables.outer_counts,
-            "outer_ends": tables.outer_ends.astype(np.uint32),
-            "outer_units": tables.outer_units,
-            "outer_totals": tables.outer_totals,
-            "outer_ratios": tables.outer_ratios,
+            "masks": tables.masks, "weights": tables.weights, "outer_ratios": tables.outer_ratios,
             "log_factorials": tables.log_factorials,
-        }
-        super().__init__((n, k), arrays, devices, replicas)
-        for loaded in self._loaded:
-            loaded.arguments["seed"], loaded.arguments["n_sets"] = seed, tables.masks.shape[1]
-            loaded.arguments["shares"], loaded.arguments["m"] = shares, tables.candidates.shape[1]
-            loaded.arguments["n_outer"] = tables.outer_masks.shape[1]
-            loaded.arguments["n_segments"] = tables.outer_units.shape[1]
+        }  # fmt: skip
+        numbers = {"seed": seed, "n_sets": tables.masks.shape[1], "shares": shares}
+        super().__init__(tables, arrays, numbers, devices, replicas)
 
     def chain_bytes(self) -> int:
         return -(-self._shape[0] // 4) * 4 * (9 * 8 + 4 + 5 * 2) + 48
@@ -312,9 +293,9 @@ class GpuPartitionChains(GpuChains):
         """Continue all chains."""
         # state: Of all replicas; arcs of the chains, (C, n, n), added over their replicas. Not changed.
         # n_steps, thin: Of each chain; a graph is drawn after every `thin` steps
-        # returns (C,) ndarray of float64: ln weight of the partition of each chain's first replica at the last sample.
-        # returns (C * replicas, n) ndarray of int64: The best graph that each replica drew.
-        # returns (C * replicas,) ndarray of float64: Their ln weights.
+        # returns (C,) ln weight of the partition of each chain's first replica at the last sample.
+        # returns (C * replicas, n) The best graph that each replica drew.
+        # returns (C * replicas,) Their ln weights.
         n_all, n = state.part.shape
         arrays: dict[str, NDArray[Any]] = {
             "parts": state.part.astype(np.uint16), "parents": state.parents.copy(), "arcs": state.arcs.copy(),

@@ -90,7 +90,7 @@ OUTER_THIN = 4  # steps between two samples, for each variable, with outer sets:
 
 
 class GpuMover(Mover):
-    """Replicas of chains on GPUs. What users see of a chain is its first replica, and the arcs of all."""
+    """Replicas of chains on GPUs. Users see the first replica of a chain, and the arcs of all."""
 
     block_steps = BLOCK_STEPS
     chains_type: type[Any]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import ArgumentError, UnknownVariable, closest
+from ....errors import ArgumentError
 from ....inference.results.printed import Printed, make_frame, to_frame_method, unused_name
 from ....inference.results.rankings import Ranking
 from ....util.arguments import number, whole_number
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
+from ..constraints import variable_number
 from .averaging import PROPERTIES
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     from .records import Source
 
 MAX_PRINTED = 20  # arcs of the printed table
-
-
-def variable_number(names: Sequence[str], name: str | int) -> int:
-    """Number of a variable."""
-    if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < len(names):
-        return int(name)
-    if name in names:
-        return list(names).index(str(name))
-    raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), names)}")
 
 
 class ArcTable(Printed):

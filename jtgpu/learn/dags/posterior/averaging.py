@@ -57,7 +57,7 @@ class AveragedNetworks:
     ----------
     networks : list of BayesianNetwork
         One for each distinct graph, the most frequent first; CPTs are posterior means under the BDeu prior.
-    weights : (D,) ndarray of float64
+    weights : (D,)
         Their shares; they sum to 1.
     entries : list of int
         Entries of the clique tables of each network's junction tree.
@@ -106,7 +106,7 @@ class AveragedNetworks:
         Parameters
         ----------
         evidence, **more
-            See `jtgpu.JunctionTree.posteriors`; ``do=`` intervenes in every graph.
+            Those of `jtgpu.JunctionTree.posteriors`; ``do=`` intervenes in every graph.
 
         Raises
         ------
@@ -116,11 +116,11 @@ class AveragedNetworks:
         if not self._trees:
             self._trees = [plan.compile(self._backend) for plan in self._plans]
         with ThreadPoolExecutor(self._threads, "jtgpu-average") as pool:
-            found = list(pool.map(lambda tree: _posteriors(tree, evidence, more), self._trees))
-        possible = [i for i, p in enumerate(found) if p is not None]
+            of_trees = list(pool.map(lambda tree: _posteriors(tree, evidence, more), self._trees))
+        possible = [i for i, p in enumerate(of_trees) if p is not None]
         if not possible:
             raise ImpossibleEvidence("the evidence has probability 0 in every graph")
-        parts = [p for p in found if p is not None]
+        parts = [p for p in of_trees if p is not None]
         logs = elementary.logs(self.weights[possible]) + [p.log_evidence for p in parts]
         top = float(logs.max())
         shares = elementary.exps(logs - top)
@@ -153,11 +153,11 @@ MAX_EXACT = 14  # variables on cycles of probable arcs, whose orders are compare
 
 def most_probable_first(p: NDArray[np.float64], threshold: float) -> NDArray[np.bool_]:
     """The arcs above a probability, the most probable first, each unless it closes a cycle."""
-    # p: (n, n) ndarray of float64: [parent, child]
+    # p: (n, n) [parent, child]
     n = len(p)
     arcs, reach = np.zeros((n, n), np.bool_), np.eye(n, dtype=np.bool_)
-    found = [(u, v) for u, v in np.argwhere(p > threshold).tolist() if u != v]
-    for u, v in sorted(found, key=lambda arc: (-p[arc], arc)):
+    probable = [(u, v) for u, v in np.argwhere(p > threshold).tolist() if u != v]
+    for u, v in sorted(probable, key=lambda arc: (-p[arc], arc)):
         if not reach[v, u]:
             arcs[u, v] = True
             reach |= reach[:, [u]] & reach[[v], :]
@@ -213,15 +213,15 @@ DIGITS = 12  # of shares of graphs: 0.9685, not 0.9684999999999999
 
 def arcs_of(graphs: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Adjacency matrices [..., parent, child] of graphs."""
-    # graphs: (..., n) ndarray of int64: Parents as bits of the candidates
-    # candidates: (n, k) ndarray of int64: -1 where there are fewer
+    # graphs: (..., n) Parents as bits of the candidates
+    # candidates: (n, k) -1 where there are fewer
     n, k = candidates.shape
-    found = np.zeros((*graphs.shape[:-1], n, n), np.bool_)
+    arcs = np.zeros((*graphs.shape[:-1], n, n), np.bool_)
     for v in range(n):
         for j in range(k):
             if candidates[v, j] >= 0:
-                found[..., candidates[v, j], v] = graphs[..., v] >> j & 1 > 0
-    return found
+                arcs[..., candidates[v, j], v] = graphs[..., v] >> j & 1 > 0
+    return arcs
 
 
 def evenly(n: int, most: int) -> NDArray[np.int64]:
@@ -231,19 +231,19 @@ def evenly(n: int, most: int) -> NDArray[np.int64]:
 
 def reachable(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """[..., u, v]: whether a path of one arc or more leads from u to v."""
-    found, length = arcs.astype(np.float32), 1
+    reach, length = arcs.astype(np.float32), 1
     while length < arcs.shape[-1]:
-        found = np.minimum(found + found @ found, 1.0)
+        reach = np.minimum(reach + reach @ reach, 1.0)
         length *= 2
-    return np.asarray(found > 0.5)
+    return np.asarray(reach > 0.5)
 
 
 def path_probabilities(
     graphs: NDArray[np.int64], candidates: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Probability that a path leads from one variable to another, and its standard error, (n, n) each."""
-    # graphs: (T, C, n) ndarray of int64: T graphs of each of C chains
-    # candidates: (n, k) ndarray of int64
+    # graphs: (T, C, n) T graphs of each of C chains
+    # candidates: (n, k)
     length, n_chains, n = graphs.shape
     rows = evenly(length, int(MAX_WORK / (n_chains * n**3 * max(n.bit_length(), 1))))
     means = np.zeros((n_chains, n, n))
@@ -292,8 +292,8 @@ def exact_properties(tables: CandidateTables, by_orders: bool) -> dict[str, NDAr
     p /= p.sum()
     arcs = (parents[:, None, :] >> np.arange(n)[None, :, None] & 1) > 0  # [graph, parent, child]
     return {
-        name: np.einsum("g,guv->uv", p, found).round(DIGITS)
-        for name, found in (("path", reachable(arcs)), ("compelled", _common_arcs(arcs)))
+        name: np.einsum("g,guv->uv", p, holds).round(DIGITS)
+        for name, holds in (("path", reachable(arcs)), ("compelled", _common_arcs(arcs)))
     }
 
 
@@ -332,7 +332,7 @@ def _common_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def distinct(graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Distinct graphs, the most frequent first, and their shares."""
-    # graphs: (D, n) ndarray of int64
-    found, counts = np.unique(graphs, axis=0, return_counts=True)
+    # graphs: (D, n)
+    some, counts = np.unique(graphs, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    return found[order], counts[order] / len(graphs)
+    return some[order], counts[order] / len(graphs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, NetworkError
-from ....util.arguments import described, several, whole_number
+from ....util.arguments import whole_number
 from ....util.elementary import log
 from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
@@ -26,7 +26,7 @@ from ..chains.movers import ClusterMover, Mover, OrderMover, PartitionMover, Tem
 from ..chains.run import MAX_STEPS, ChainRun, Stop
 from ..graphs import adjacency
 from ..set_tables import covered_shares, outer_sets, set_tables, table_bytes
-from .arcs import variable_number
+from ..structure import named_candidates
 from .averaging import PROPERTIES
 from .records import CandidateCoverage, DataSummary, Diagnostics, data_summary
 from .result import StructurePosterior
@@ -47,8 +47,7 @@ class ChainSets:
     tables: CandidateTables
     best: BestGraph
     chain_tables: SetTables
-    # Returns the shares of the posterior of each variable's parents that are summed, (n,), given some orders; None if
-    #     all sets are
+    # shares of the posterior of each variable's parents that are summed, (n,), given some orders; None: all sets are
     coverage: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None
     by_lists: bool  # whether the candidates were given by name, so that other parents are impossible
     notes: tuple[str, ...]
@@ -69,7 +68,7 @@ def chain_sets(task: LearningTask, candidates: Any) -> ChainSets:
     scores = task.scores(size)
     rows = task.family_weights(scores)
     if by_lists:
-        chosen, outer = _named_candidates(task, candidates), None
+        chosen, outer = task.listed_candidates(candidates), None
         tables = task.tables(chosen)
         best = task.best(tables)
     else:
@@ -88,40 +87,6 @@ def chain_sets(task: LearningTask, candidates: Any) -> ChainSets:
         return covered_shares(rows, scores.max_parents, chosen, outer, some)
 
     return ChainSets(tables, best, chain_tables, coverage, by_lists, notes)
-
-
-def _named_candidates(task: LearningTask, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
-    """Candidate parents from lists by name, (n, k)."""
-    names, required = task.coded.names, task.constraints.required
-    n = len(names)
-    sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
-    for name, parents in given.items():
-        listed = several(parents)
-        if listed is None:
-            raise ArgumentError(f"the candidates of {name!r} must be a list of variables, not {described(parents)}")
-        v = variable_number(names, name)
-        own = {variable_number(names, u) for u in listed} - {v}
-        if missing := sorted(sets[v] - own):
-            raise ArgumentError(
-                f"the required arc {names[missing[0]]!r} -> {name!r} is excluded by candidates, which do not list "
-                f"{names[missing[0]]!r} for {name!r}"
-            )
-        sets[v] = own
-    k = max(max(map(len, sets.values())), 1)
-    return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
-
-
-def restricted(task: LearningTask, candidates: Any) -> LearningTask:
-    """The task whose constraints exclude what lists of candidates exclude; numbers of candidates exclude nothing."""
-    n = len(task.coded.names)
-    if not isinstance(candidates, Mapping):
-        task.number_of_candidates(candidates)  # checked, though exact posteriors do not depend on it
-        return task
-    possible = np.eye(n, dtype=np.bool_)
-    for v, row in enumerate(_named_candidates(task, candidates)):
-        possible[row[row >= 0], v] = True
-    constraints = replace(task.constraints, forbidden=task.constraints.forbidden | ~possible)
-    return replace(task, constraints=constraints)
 
 
 def _number(task: LearningTask, given: int | str) -> tuple[int, tuple[str, ...]]:
@@ -327,9 +292,7 @@ class ChainSource:
             moves = {
                 name: float(done / max(tried, 1)) for name, (tried, done) in zip(partitions.MOVES, counts, strict=True)
             }
-        candidates = None
-        if dense.shape[1] < len(names) - 1:
-            candidates = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, dense, strict=True)}
+        candidates = named_candidates(names, dense) if dense.shape[1] < len(names) - 1 else None
         best = summary.best
         drawn, weight = run.history.best, run.history.best_weight
         if weight > best.log_weight + 1e-9:

@@ -19,7 +19,7 @@ from ....util.options import Data, Devices, LearnBackend, MissingCells, Posterio
 from ..chains.run import MAX_STEPS, Stop
 from ..scores.rules import Score
 from ..task import learning_task
-from .chain_posterior import chain_source, replicas_of, restricted
+from .chain_posterior import chain_source, replicas_of
 from .exact_posterior import exact_posterior
 from .result import StructurePosterior
 
@@ -74,7 +74,7 @@ def posterior(  # noqa: PLR0913
     Parameters
     ----------
     data, score, ess, max_parents, forbidden, required, tiers, within_tiers, states, missing, na_values, weights, table
-        See `jtgpu.learn.structure`. The scores ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
+        As for `jtgpu.learn.structure`. The scores ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
     prior : {"uniform", "fair", "order"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
@@ -177,7 +177,7 @@ def posterior(  # noqa: PLR0913
     few = task.n <= limits[0 if by_orders else 1]
     if method == "exact" or (method == "auto" and few and task.has_few_families):
         try:
-            return exact_posterior(restricted(task, candidates), by_orders)
+            return exact_posterior(task.restricted(candidates), by_orders)
         except TableTooLarge as error:
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from ....util.arguments import choice, file_path, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
-from ...state_file import DAMAGED, read_arrays
+from ...state_file import DAMAGED, archive, read_arrays
 from .coded import code_table
 from .gpu_scores import gpu_scores
 from .rules import Score, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
@@ -137,10 +136,7 @@ class ScoreTable:
             "n_cases": self.n_cases,
             "digest": self.digest,
         }
-        text = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, header=text, scores=self.scores)
-        write_bytes(Path(path), buffer.getvalue())
+        write_bytes(Path(path), archive(header, {"scores": self.scores}))
 
     @classmethod
     def load(cls, path: str | Path) -> ScoreTable:
