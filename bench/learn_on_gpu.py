@@ -17,6 +17,7 @@ from rows import row
 from jtgpu import learn, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
+from jtgpu.learn.dags import gpu_exact_orders as workspace
 from jtgpu.learn.dags import task
 from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates, family_weights
 from jtgpu.learn.dags.chains import gpu_movers as movers
@@ -25,10 +26,9 @@ from jtgpu.learn.dags.chains.gpu_chains import GpuOrderChains, GpuPartitionChain
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.run import ChainRun
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
-from jtgpu.learn.dags.exact import gpu_orders as workspace
-from jtgpu.learn.dags.exact.gpu_exact import partitions_on_gpu
-from jtgpu.learn.dags.exact.gpu_orders import orders_on_gpu
-from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.exact import ExactPosterior, exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.gpu_exact import partitions_on_gpu
+from jtgpu.learn.dags.gpu_exact_orders import orders_on_gpu
 from jtgpu.learn.dags.posterior import chain_posterior, exact_posterior, records
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores, count_problem

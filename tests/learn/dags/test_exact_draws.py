@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.exact.posteriors import draw_by_orders, draw_by_partitions, exact_by_orders
+from jtgpu.learn.dags.exact import draw_by_orders, draw_by_partitions, exact_by_orders
 from tests.learn.dags import oracle
 from tests.learn.dags.test_partitions import tables_of
 from tests.learn.dags.test_reference_partitions import random_weights

@@ -10,13 +10,12 @@ import pytest
 
 from jtgpu.device.context import open_device
 from jtgpu.errors import NetworkError, TableTooLarge
+from jtgpu.learn.dags import gpu_exact as partitions
+from jtgpu.learn.dags import gpu_exact_orders as orders
 from jtgpu.learn.dags.best_graph import exact_best
-from jtgpu.learn.dags.exact import gpu_exact as partitions
-from jtgpu.learn.dags.exact import gpu_orders as orders
-from jtgpu.learn.dags.exact import gpu_orders as workspace
-from jtgpu.learn.dags.exact.gpu_exact import GpuExact, partitions_on_gpu
-from jtgpu.learn.dags.exact.gpu_orders import best_order, orders_on_gpu
-from jtgpu.learn.dags.exact.posteriors import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.gpu_exact import GpuExact, partitions_on_gpu
+from jtgpu.learn.dags.gpu_exact_orders import best_order, orders_on_gpu
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.scores.rules import n_parent_sets, parent_masks
 from tests.learn.dags.data import random_table
@@ -88,7 +87,7 @@ def test_what_is_impossible_on_gpus() -> None:
 
 def test_too_many_variables_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, masks = random_weights(5, 2, 1.0)
-    monkeypatch.setattr(workspace, "SHARE", 1e-7)
+    monkeypatch.setattr(orders, "SHARE", 1e-7)
     for exact, rows in ((orders_on_gpu, 5), (partitions_on_gpu, 6)):
         with pytest.raises(TableTooLarge, match="variables fit"):
             exact(open_device(), weights, masks, np.empty((rows, 0)))
@@ -106,8 +105,8 @@ def test_draws_are_those_of_the_cpu(by_orders: bool) -> None:
 
 @pytest.mark.slow
 def test_transforms_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "TILE", 4)
-    monkeypatch.setattr(workspace, "LINE", 2)
+    monkeypatch.setattr(orders, "TILE", 4)
+    monkeypatch.setattr(orders, "LINE", 2)
     weights, masks = random_weights(8, 2, 10.0)
     found, _ = orders_on_gpu(open_device(), weights, masks, np.empty((8, 0)))
     np.testing.assert_allclose(found.families, exact_by_orders(weights, masks).families, rtol=0, atol=1e-11)

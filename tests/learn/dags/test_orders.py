@@ -19,7 +19,7 @@ from jtgpu.learn.dags.candidate_tables import (
 )
 from jtgpu.learn.dags.chains.orders import OrderSampler, arc_probabilities, run_chains, start_chains
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
-from jtgpu.learn.dags.exact.posteriors import exact_by_orders
+from jtgpu.learn.dags.exact import exact_by_orders
 from jtgpu.learn.dags.scores.rules import ScoreRule, parent_members
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.util.loops import loops

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..best_graph import exact_best
 from ..candidate_tables import CandidateTables, all_parents
-from ..exact.gpu_exact import GpuExact
-from ..exact.posteriors import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
+from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
+from ..gpu_exact import GpuExact
 from ..scores.rules import n_parent_sets, parent_masks
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .records import DataSummary, Diagnostics, data_summary
@@ -20,7 +20,7 @@ from .result import StructurePosterior
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..exact.posteriors import ExactPosterior
+    from ..exact import ExactPosterior
     from ..task import LearningTask
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....errors import NetworkError, TableTooLarge, format_bytes
-from ....util.elementary import exps, logs
-from ....util.loops import loops
-from ....util.system import cores, free_memory
-from ..set_tables import ANY, draw_sets, set_tables, sorted_sets
+from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.elementary import exps, logs
+from ...util.loops import loops
+from ...util.system import cores, free_memory
+from .set_tables import ANY, draw_sets, set_tables, sorted_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..candidate_tables import CandidateTables
-    from ..chain_records import SetTables
+    from .candidate_tables import CandidateTables
+    from .chain_records import SetTables
 
 # Independent graphs from exact posteriors: an order or an ordered partition first, then a parent set of each variable.
 #

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....errors import NetworkError
-from ....util.elementary import exps
-from ..best_graph import BestGraph, graph_of_best_order
-from ..set_tables import ANY, draw_sets, sorted_sets
-from . import gpu_orders as orders
-from .gpu_orders import CELL_BYTES, Workspace, first_device, require_memory
-from .posteriors import ExactPosterior, require_finite
+from ...errors import NetworkError
+from ...util.elementary import exps
+from . import gpu_exact_orders as orders
+from .best_graph import BestGraph, graph_of_best_order
+from .exact import ExactPosterior, require_finite
+from .gpu_exact_orders import CELL_BYTES, Workspace, first_device, require_memory
+from .set_tables import ANY, draw_sets, sorted_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ....device.context import Device
-    from ..candidate_tables import CandidateTables
+    from ...device.context import Device
+    from .candidate_tables import CandidateTables
 
 # The exact posterior under a modular prior on a GPU: cuda/learn/exact_partitions.cu.
 

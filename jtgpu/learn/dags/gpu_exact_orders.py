@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....device.context import Device, Memory, device_numbers, open_device
-from ....device.driver import Arguments, loaded_kernels
-from ....errors import NetworkError, TableTooLarge, format_bytes
-from .posteriors import ExactPosterior, require_finite
+from ...device.context import Device, Memory, device_numbers, open_device
+from ...device.driver import Arguments, loaded_kernels
+from ...errors import NetworkError, TableTooLarge, format_bytes
+from .exact import ExactPosterior, require_finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,1 +1,0 @@
-"""Exact posteriors over graphs, and draws from them."""
