@@ -15,6 +15,7 @@ from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import AIC, SCORES, ScoreRule, StructureScore
 from tests.learn.dags.data import random_table
 from tests.support import structures_reference as reference
+from tests.support.emulated.install import installed, needs_compiler
 
 
 class HannanQuinn(AIC):
@@ -114,3 +115,14 @@ def test_parents_of_many_states(score: Any) -> None:
     data = CodedTable(("a", "b", "c"), (("0", "1"), tuple("012"), tuple("01234")), codes)
     greedy, exact = (structure(data, score=score, method=m, max_parents=2) for m in ("greedy", "exact"))
     assert greedy.score <= exact.score + 1e-9
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gpus_take_it(score: Any, weighted: bool) -> None:
+    data = random_table(6, n=6, n_rows=80, weighted=weighted)
+    expected = score_table(data, score=score, max_parents=3).scores
+    with installed():
+        scores = score_table(data, score=score, max_parents=3, backend="gpu").scores
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
