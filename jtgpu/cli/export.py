@@ -19,7 +19,16 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
 from .console import command, print_json, warn
-from .networks import case_of, check_output, one_target, read_network, split_names, target_names, warn_of_repairs
+from .networks import (
+    case_of,
+    check_output,
+    check_picture,
+    one_target,
+    read_network,
+    split_names,
+    target_names,
+    warn_of_repairs,
+)
 from .options import OUTPUT, Evidence, EvidenceFile, File, Force, Json, Targets
 from .planning import PlanOptions, RunOptions, compiled
 from .tables import status
@@ -133,7 +142,5 @@ def _suffix(output: Path | None, force: bool) -> str:
         if sys.stdout.isatty():
             raise typer.BadParameter("name a file to draw into: -o picture.svg, or .html", param_hint="--output")
         return ".svg"
-    if output.suffix.lower() not in (".svg", ".html"):
-        raise typer.BadParameter(f"{output.name!r} ends in neither .svg nor .html", param_hint="--output")
-    check_output(output, force)
+    check_picture(output, force)
     return output.suffix

@@ -38,11 +38,9 @@ from .tables import print_report
 # what needs packages that are not always installed: the extra's name, and its packages
 FEATURES = {
     "data frames": ("frames", ("narwhals", "pyarrow")),
-    "server": ("serve", ("starlette", "uvicorn", "msgspec", "prometheus-client")),
-    "plots": ("plot", ("matplotlib",)),
+    "server": ("serve", ("starlette", "uvicorn", "msgspec", "prometheus-client")), "plots": ("plot", ("matplotlib",)),
     "notebook page": ("notebook", ("anywidget", "msgspec")),
-    "clusters": ("ray", ("ray", "fsspec", "narwhals", "pyarrow")),
-    "GPU": ("cuda", ("pycuda", "cuda-bindings")),
+    "clusters": ("ray", ("ray", "fsspec", "narwhals", "pyarrow")), "GPU": ("cuda", ("pycuda", "cuda-bindings")),
 }
 REQUIRED = ("numpy", "numba", "networkx", "typer", "rich", "platformdirs")
 
@@ -101,20 +99,12 @@ def system_facts() -> dict[str, Any]:
         features[feature] = {"extra": extra, "packages": versions, "missing": [p for p, v in versions.items() if not v]}
     nvcc = find_nvcc()
     return {
-        "jtgpu": __version__,
-        "python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
-        "processor": cpu_name(),
-        "cores": cores(),
-        "free_memory": free_memory(),
-        "packages": {package: _version(package) for package in REQUIRED},
-        "loops": _loops(),
-        "cache": str(cache_folder()),
-        "loop_cache": _loop_cache(),
+        "jtgpu": __version__, "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(), "processor": cpu_name(), "cores": cores(), "free_memory": free_memory(),
+        "packages": {package: _version(package) for package in REQUIRED}, "loops": _loops(),
+        "cache": str(cache_folder()), "loop_cache": _loop_cache(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("JTGPU_") or k == "CUDA_HOME"},
-        "gpus": _gpus(),
-        "nvcc": _release_of(nvcc) if nvcc else "",
-        "features": features,
+        "gpus": _gpus(), "nvcc": _release_of(nvcc) if nvcc else "", "features": features,
     }
 
 
@@ -167,14 +157,10 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
     if isinstance(net, BayesianNetwork):
         n_parents = [len(net.parents(v)) for v in net.variables]
         properties |= {
-            "arcs": net.n_arcs,
-            "most_parents": max(n_parents, default=0),
-            "roots": n_parents.count(0),
+            "arcs": net.n_arcs, "most_parents": max(n_parents, default=0), "roots": n_parents.count(0),
             "parameters": sum(f.table.size // f.table.shape[-1] * (f.table.shape[-1] - 1) for f in net.factors),
-            "rows": str(net.row_report) if net.row_report is not None else "",
-            "row_repairs": _repairs(net.row_report),
-            "attributes": _attributes(net),
-            "notes": list(net.attributes.get("read", {}).get("notes", ())),
+            "rows": str(net.row_report) if net.row_report is not None else "", "row_repairs": _repairs(net.row_report),
+            "attributes": _attributes(net), "notes": list(net.attributes.get("read", {}).get("notes", ())),
         }
     return properties
 

@@ -114,3 +114,10 @@ def check_output(path: str | os.PathLike[str], force: bool) -> None:
         raise typer.BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
     if target.is_file() and not force:
         raise OutputExists(f"{path} exists; pass --force to overwrite it")
+
+
+def check_picture(path: Path, force: bool) -> None:
+    """Reject a file for a picture before the computation starts."""
+    if path.suffix.lower() not in (".svg", ".html"):
+        raise typer.BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint="--output")
+    check_output(path, force)

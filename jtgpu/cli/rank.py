@@ -14,7 +14,7 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput, CsvOptions
 from .console import command, print_json
-from .networks import check_output, read_network
+from .networks import check_picture, read_network
 from .options import OUTPUT, Force, Json, Threads
 from .tables import print_rows, status
 
@@ -115,6 +115,4 @@ def _cells(key: Any, edges: bool) -> list[str]:
 def _check_picture(output: Path, can_be_drawn: bool, force: bool) -> None:
     if not can_be_drawn:
         raise typer.BadParameter("only the variables of a network can be drawn", param_hint="--output")
-    if output.suffix.lower() not in (".svg", ".html"):
-        raise typer.BadParameter(f"{output.name!r} ends in neither .svg nor .html", param_hint="--output")
-    check_output(output, force)
+    check_picture(output, force)

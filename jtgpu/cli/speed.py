@@ -148,7 +148,7 @@ def time(
             table = measure_published_table(names, plan, runs, step)
         output.write(table)
         return
-    timings = _measure(names, plan, run, _Runs(runs, observed / 100, seed))
+    timings = _measure(names, plan, run, runs=runs, evidence_share=observed / 100, seed=seed)
     if output.json:
         print_json(timings.as_dict())
     elif output.as_csv:
@@ -178,20 +178,11 @@ class _Timings:
         }
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """How the propagations are timed."""
-
-    runs: int
-    evidence_share: float
-    seed: int
-
-
-def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, runs: _Runs) -> _Timings:
+def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, **runs: float) -> _Timings:
     """Time one network after the other; Ctrl-C keeps the times measured so far."""
     timings = _Timings()
     options = plan.keywords()
-    options |= asdict(runs) | {"order_seed": options.pop("seed"), "compile_options": run.threads_option()}
+    options |= runs | {"order_seed": options.pop("seed"), "compile_options": run.threads_option()}
     if plan.saved is not None and len(names) != 1:
         raise typer.BadParameter("a saved plan belongs to one network", param_hint="--plan")
     with status("compiling CPU kernels (takes longer the first time on a machine)", run.progress) as now:
