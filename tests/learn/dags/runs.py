@@ -1,12 +1,15 @@
-"""Short runs of chains that are compared bit by bit."""
+"""Short runs of chains that are compared bit by bit, and the probabilities of arcs that chains estimate."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import jtgpu
+from jtgpu.learn.dags.chains.run import ONE
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.learn.dags.data import random_table
 
@@ -25,3 +28,8 @@ def same(first: StructurePosterior, second: StructurePosterior) -> bool:
         and [*map(sorted, (g.edges for g in first.sample_dags(20)))]
         == [*map(sorted, (g.edges for g in second.sample_dags(20)))]
     )
+
+
+def arc_probabilities(state: Any) -> NDArray[np.float64]:
+    """Probability of each arc [parent, child], averaged over the samples of each chain, (C, n, n)."""
+    return np.asarray(state.arcs.astype(np.float64) / (ONE * max(state.n_samples, 1)))

@@ -17,7 +17,7 @@ from jtgpu.learn.dags.candidate_tables import (
     select_candidates,
     unsqueeze,
 )
-from jtgpu.learn.dags.chains.orders import OrderSampler, arc_probabilities, run_chains, start_chains
+from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import exact_by_orders
 from jtgpu.learn.dags.scores.rules import ScoreRule, parent_members
@@ -25,6 +25,7 @@ from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
+from tests.learn.dags.runs import arc_probabilities
 from tests.support import structures_reference as reference
 
 _orders = loops("jtgpu.learn.dags.loops.orders")

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from jtgpu.learn.dags.candidate_tables import CandidateTables
 from jtgpu.learn.dags.chain_records import Ladder, SetTables
-from jtgpu.learn.dags.chains.orders import arc_probabilities
 from jtgpu.learn.dags.chains.partitions import (
     PartitionChains,
     PartitionSampler,
@@ -28,6 +27,7 @@ from jtgpu.learn.dags.scores.rules import parent_masks
 from jtgpu.learn.dags.set_tables import OuterSets, set_tables
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle
+from tests.learn.dags.runs import arc_probabilities
 from tests.learn.dags.test_reference_partitions import PARTITIONS, random_weights
 from tests.support.partitions_reference import (
     ADJACENT,

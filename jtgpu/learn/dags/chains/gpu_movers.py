@@ -66,23 +66,8 @@ def start_replicas(
     graphs = graphs_of_orders(inner, state.order, seed, state.n_steps, threads)
     moves = np.zeros((len(graphs), 4, 2), np.int64)
     return PartitionChains(
-        parts_of_graphs(graphs, inner.candidates), graphs, np.zeros((n_chains, n, n), np.uint64), moves, 0, 0
+        partitions.parts_of(graphs, inner.candidates), graphs, np.zeros((n_chains, n, n), np.uint64), moves, 0, 0
     )
-
-
-def parts_of_graphs(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`jtgpu.learn.dags.chains.partitions.parts_of` of many graphs, (D, n)."""
-    n_graphs, n = parents.shape
-    part = np.zeros((n_graphs, n), np.int64)
-    bits = np.arange(candidates.shape[1])
-    while True:
-        new = np.zeros_like(part)
-        for v in range(n):
-            is_parent = parents[:, v, None] >> bits & 1
-            new[:, v] = (is_parent * (part[:, candidates[v]] + 1)).max(axis=1, initial=0)
-        if (new == part).all():
-            return part
-        part = new
 
 
 BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _orders = loops("jtgpu.learn.dags.loops.orders")
 _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 
-ONE = 2.0**32  # probabilities are added as multiples of 1/ONE: sums do not depend on their order
 OUTER_THIN = 4  # steps between two samples, for each variable, of chains with outer sets
 SHARE_OF_FULL = 4  # variables for each that is relocated by the full weights between two samples
 
@@ -160,11 +159,3 @@ def graphs_of_orders(
     rows = np.ascontiguousarray(before.T)
     met, of_rows = np.full_like(rows, ANY), np.ascontiguousarray(totals.T)
     return np.ascontiguousarray(draw_sets(tables.masks, tables.weights, rows, met, of_rows, u, threads).T)
-
-
-def arc_probabilities(state: OrderChains) -> NDArray[np.float64]:
-    """Probability of each arc [parent, child], estimated by each chain, (C, n, n).
-
-    Given an order, the probability of an arc is exact (Rao-Blackwell); it is averaged over the samples.
-    """
-    return np.asarray(state.arcs.astype(np.float64) / (ONE * max(state.n_samples, 1)))

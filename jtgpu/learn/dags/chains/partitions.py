@@ -70,14 +70,16 @@ class PartitionChains(NamedTuple):
 
 
 def parts_of(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The part of each variable: the length of the longest path from a root."""
-    # parents: (n,) Bits of the candidates
+    """The part of each variable in each graph: the length of the longest path from a root."""
+    # parents: (..., n) bits of the candidates
     # candidates: (n, k)
-    n = len(parents)
-    sets = [[int(u) for j, u in enumerate(candidates[v]) if parents[v] >> j & 1] for v in range(n)]
-    part = np.zeros(n, np.int64)
+    n, part = parents.shape[-1], np.zeros_like(parents)
+    bits = np.arange(candidates.shape[1])
     for _ in range(n):
-        new = np.array([max((part[u] + 1 for u in members), default=0) for members in sets], np.int64)
+        new = np.zeros_like(part)
+        for v in range(n):
+            is_parent = parents[..., v, None] >> bits & 1
+            new[..., v] = (is_parent * (part[..., candidates[v]] + 1)).max(axis=-1, initial=0)
         if (new == part).all():
             break
         part = new
@@ -87,10 +89,8 @@ def parts_of(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArr
 def start_chains(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> PartitionChains:
     """The first state of chains that start from some graphs, (C, n) parents as bits of the candidates."""
     n_chains, n = parents.shape
-    part = np.array([parts_of(row, candidates) for row in parents], np.int64)
-    return PartitionChains(
-        part, parents.copy(), np.zeros((n_chains, n, n), np.uint64), np.zeros((n_chains, 4, 2), np.int64), 0, 0
-    )
+    arcs, moves = np.zeros((n_chains, n, n), np.uint64), np.zeros((n_chains, 4, 2), np.int64)
+    return PartitionChains(parts_of(parents, candidates), parents.copy(), arcs, moves, 0, 0)
 
 
 Chains = TypeVar("Chains", PartitionChains, "TemperedChains")
