@@ -84,7 +84,7 @@ def test_a_family_that_is_never_known_is_impossible(tmp_path: Path) -> None:
     found = jtgpu.learn.posterior(path, score="bic", missing="available")
     assert found.edge("a", "b") == found.edge("b", "a") == 0.0
     assert found.edge("a", "c") > 0.0
-    assert found._table_of_cases.dropped == 1
+    assert found._record.table.dropped == 1
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,7 @@ def test_chains_continue_with_the_same_bits() -> None:
     assert (whole.arcs[:, 0, 3] == 100 << 32).all()  # required
     assert (whole.arcs[:, 2, 1] == 0).all()  # forbidden
     assert (whole.moves[..., 0].sum(axis=1) == 600).all()
-    assert arc_probabilities(whole).max() == 1.0  # type: ignore[arg-type]
+    assert arc_probabilities(whole).max() == 1.0
     assert not np.array_equal(whole.arcs[0], whole.arcs[1])
 
 

@@ -214,7 +214,7 @@ def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
     assert (gap <= 5.0 * found.mcse.values + 1e-3).all()
     assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
     assert "tempered: 3 replicas of each chain, beta 1, 0." in found.describe()
-    assert all(0.2 < rate < 1.0 for rate in found._diagnostics.swap_rates)
+    assert all(0.2 < rate < 1.0 for rate in found._record.diagnostics.swap_rates)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from .averaging import PROPERTIES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .records import Source
+    from .records import PosteriorRecord, Source
 
 MAX_PRINTED = 20  # arcs of the printed table
 
@@ -124,7 +124,7 @@ class ArcProbabilities(Printed):
     edge_probabilities: ArcTable
     mcse: ArcTable
     _source: Source
-    _of_candidates: NDArray[np.int64]  # (n, m) variables whose bits the graphs of the source have
+    _record: PosteriorRecord
 
     def edges(self, threshold: float = 0.5) -> Ranking[Arc]:
         """The arcs with at least this probability, the most probable first.
@@ -188,7 +188,7 @@ class ArcProbabilities(Printed):
         sets = self._source.parent_sets(v)
         if sets is None:
             graphs = self._source.graphs()[..., v]
-            own = self._of_candidates[v]
+            own = self._record.parents[v]
             sets = []
             for mask in np.unique(graphs).tolist():
                 means = (graphs == mask).mean(axis=0)

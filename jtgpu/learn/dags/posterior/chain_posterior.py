@@ -28,7 +28,7 @@ from ..graphs import adjacency
 from ..set_tables import covered_shares, outer_sets, set_tables, table_bytes
 from ..structure import named_candidates
 from .averaging import PROPERTIES
-from .records import CandidateCoverage, DataSummary, Diagnostics, data_summary
+from .records import CandidateCoverage, DataSummary, Diagnostics, PosteriorRecord, data_summary
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -309,7 +309,8 @@ class ChainSource:
             len(run.state.arcs), estimate.n_samples, *self._coverage.summary(names), candidates, moves,
             (*summary.notes, *run.notes), betas, swap_rates, shortfall,
         )  # fmt: skip
-        return StructurePosterior(
-            summary.table, estimate.arcs, estimate.errors, best, diagnostics, self, of_candidates=own,
-            trace=run.history.traces(burned=False), ess=summary.ess, seed=summary.seed,
+        record = PosteriorRecord(
+            summary.table, estimate.arcs, estimate.errors, best, diagnostics, own, run.history.traces(burned=False),
+            summary.ess, summary.seed,
         )  # fmt: skip
+        return StructurePosterior(record, self)

@@ -14,7 +14,7 @@ from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_b
 from ..gpu_exact import GpuExact
 from ..scores.rules import n_parent_sets, parent_masks
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
-from .records import DataSummary, Diagnostics, data_summary
+from .records import DataSummary, Diagnostics, PosteriorRecord, data_summary
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -80,10 +80,11 @@ class ExactSource:
             for j, u in enumerate(summary.tables.candidates[v]):
                 arcs[u, v] = min(float(families[v, summary.tables.masks >> j & 1 > 0].sum()), 1.0)
         diagnostics = Diagnostics("exact", summary.prior, self._exact.log_evidence, notes=summary.notes)
-        return StructurePosterior(
-            summary.table, arcs, np.zeros((n, n)), summary.best, diagnostics, self,
-            of_candidates=summary.tables.candidates, trace=np.empty((0, 0)), ess=summary.ess, seed=summary.seed,
+        record = PosteriorRecord(
+            summary.table, arcs, np.zeros((n, n)), summary.best, diagnostics, summary.tables.candidates,
+            np.empty((0, 0)), summary.ess, summary.seed,
         )  # fmt: skip
+        return StructurePosterior(record, self)
 
 
 def exact_posterior(task: LearningTask, by_orders: bool) -> StructurePosterior:

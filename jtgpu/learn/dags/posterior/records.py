@@ -99,6 +99,20 @@ class Diagnostics(NamedTuple):
         return [*lines, *self.notes]
 
 
+class PosteriorRecord(NamedTuple):
+    """Everything that a posterior shows and saves, apart from graphs, which its source has."""
+
+    table: CodedTable
+    arcs: NDArray[np.float64]  # (n, n) probability of each arc [parent, child]
+    errors: NDArray[np.float64]  # (n, n) their standard errors
+    structure: Structure
+    diagnostics: Diagnostics
+    parents: NDArray[np.int64]  # (n, m) variables whose bits graphs have; -1 where there are fewer
+    trace: NDArray[np.float64]  # (C, T) ln weight of the states of the chains
+    ess: float  # equivalent sample size of CPTs
+    seed: int
+
+
 class DataSummary(NamedTuple):
     """The data and settings a posterior was computed from."""
 

@@ -16,8 +16,7 @@ from ....util.arguments import file_path, number, whole_number
 from ....util.text_table import counted
 from ...state_file import file_contents
 from ..graphs import digraph, fitted_network
-from ..scores.coded import CodedTable, cases_like
-from ..structure import Structure
+from ..scores.coded import cases_like
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import (
     AveragedNetworks,
@@ -28,7 +27,7 @@ from .averaging import (
     fewest_errors,
     most_probable_first,
 )
-from .records import Diagnostics, Source
+from .records import PosteriorRecord, Source
 
 if TYPE_CHECKING:
     import networkx
@@ -80,25 +79,12 @@ class StructurePosterior(ArcProbabilities):
         ln weight of the states of the chains; empty if exact.
     """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        table: CodedTable,
-        arcs: NDArray[np.float64],
-        errors: NDArray[np.float64],
-        best: Structure,
-        diagnostics: Diagnostics,
-        source: Source,
-        *,
-        of_candidates: NDArray[np.int64],
-        trace: NDArray[np.float64],
-        ess: float,
-        seed: int,
-    ):
+    def __init__(self, record: PosteriorRecord, source: Source):
+        table, d = record.table, record.diagnostics
         self.names = table.names
-        self.edge_probabilities = ArcTable(table.names, arcs, "Probability of each arc: parents by rows")
-        self.mcse = ArcTable(table.names, errors, "Standard error of the probability of each arc")
-        self.structure, self.trace = best, trace
-        d = diagnostics
+        self.edge_probabilities = ArcTable(table.names, record.arcs, "Probability of each arc: parents by rows")
+        self.mcse = ArcTable(table.names, record.errors, "Standard error of the probability of each arc")
+        self.structure, self.trace = record.structure, record.trace
         self.method, self.prior, self.log_evidence = d.method, d.prior, d.log_evidence
         self.converged, self.rhat, self.ess_samples = d.converged, d.rhat, d.ess_samples
         self.max_difference, self.n_steps, self.n_chains = d.max_difference, d.n_steps, d.n_chains
@@ -106,8 +92,7 @@ class StructurePosterior(ArcProbabilities):
         self.shortfall = tuple(d.shortfall)
         self.moves, self.notes, self.low_coverage = d.moves, d.notes, d.low_coverage
         self.missing, self.n_dropped = table.missing, table.dropped
-        self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
-        self._ess, self._seed, self._diagnostics = ess, seed, diagnostics
+        self._record, self._source = record, source
 
     # Graphs -------------------------------------------------------------------------------------------------------
 
@@ -161,10 +146,10 @@ class StructurePosterior(ArcProbabilities):
             If the chains have kept fewer graphs.
         """
         graphs = self._some_graphs(whole_number("n", n, 1), None if seed is None else whole_number("seed", seed, 0))
-        arcs = arcs_of(graphs, self._of_candidates)
+        arcs = arcs_of(graphs, self._record.parents)
         if max_entries is not None:
             limit, known = whole_number("max_entries", max_entries, 1), dict[tuple[int, ...], Any]()
-            nets = (fitted_network(self._table_of_cases, a, self._ess, known) for a in arcs)
+            nets = (fitted_network(self._record.table, a, self._record.ess, known) for a in arcs)
             arcs = arcs[[clique_entries(net) <= limit for net in nets]]
         return [digraph(self.names, a) for a in arcs]
 
@@ -194,7 +179,7 @@ class StructurePosterior(ArcProbabilities):
             arcs = np.array([[self.structure.dag.has_edge(u, v) for v in self.names] for u in self.names])
         else:
             arcs = self._consensus(threshold)
-        return fitted_network(cases_like(self._table_of_cases, data), arcs, self._ess)
+        return fitted_network(cases_like(self._record.table, data), arcs, self._record.ess)
 
     def average(
         self,
@@ -230,8 +215,9 @@ class StructurePosterior(ArcProbabilities):
         graphs = self._source.graphs(wanted)
         graphs = graphs.reshape(-1, graphs.shape[-1])
         graphs, weights = distinct(graphs[evenly(len(graphs), wanted)])
-        cases, known = cases_like(self._table_of_cases, data), dict[tuple[int, ...], Any]()
-        networks = [fitted_network(cases, arcs, self._ess, known) for arcs in arcs_of(graphs, self._of_candidates)]
+        cases, known = cases_like(self._record.table, data), dict[tuple[int, ...], Any]()
+        every = arcs_of(graphs, self._record.parents)
+        networks = [fitted_network(cases, arcs, self._record.ess, known) for arcs in every]
         return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
 
     def more(self, *, steps: int | None = None, time: float | None = None) -> StructurePosterior:
@@ -260,20 +246,21 @@ class StructurePosterior(ArcProbabilities):
             If the file cannot be written; an older file stays as it was.
         """
         where = file_path("path", path)
-        table, best = self._table_of_cases, self.structure
+        record, table, best = self._record, self._record.table, self.structure
         every = [self._source.parent_sets(v) for v in range(len(self.names))]
         header = {
-            "names": self.names, "states": table.states, "dropped": table.dropped, "facts": self._diagnostics._asdict(),
+            "names": self.names, "states": table.states, "dropped": table.dropped,
+            "facts": record.diagnostics._asdict(),
             "structure": {
                 "score": best.score, "log_weight": best.log_weight, "method": best.method, "order": best.order,
             },
-            "ess": self._ess, "seed": self._seed,
+            "ess": record.ess, "seed": record.seed,
             "parent_sets": None if None in every else [[(s, p) for s, p, _ in own or ()] for own in every],
         }  # fmt: skip
         arcs = np.array([[best.dag.has_edge(u, v) for v in self.names] for u in self.names])
         arrays: dict[str, NDArray[Any]] = {
             "codes": table.codes, "arcs": self.edge_probabilities.values, "errors": self.mcse.values, "best": arcs,
-            "graphs": self._source.graphs(), "parents": self._of_candidates, "trace": self.trace,
+            "graphs": self._source.graphs(), "parents": record.parents, "trace": self.trace,
         }  # fmt: skip
         for name, (p, errors) in self._of_graphs.items():
             arrays |= {name: p, f"{name}_errors": errors}
@@ -308,20 +295,20 @@ class StructurePosterior(ArcProbabilities):
 
     def summary(self) -> str:
         """How precise the probabilities are, in one line."""
-        return self._diagnostics.summary(float(self.mcse.values.max()))
+        return self._record.diagnostics.summary(float(self.mcse.values.max()))
 
     def describe(self) -> str:
         """How the posterior was computed, and how precise it is, in some lines."""
-        n, cases = len(self.names), self._table_of_cases.n_cases
+        n, cases = len(self.names), self._record.table.n_cases
         lines = [f"{n} variables, {cases:,} cases, prior {self.prior}: {self.method}"]
-        lines += self._table_of_cases.missing_lines()
+        lines += self._record.table.missing_lines()
         if self.log_evidence is not None:
             lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
         lines.append(
             f"best graph: {counted(len(self.structure.arcs), 'arc')}, "
             f"ln score {self.structure.score:.3f}, with its prior weight {self.map_score:.3f}"
         )
-        return "\n".join([*lines, *self._diagnostics.describe(float(self.mcse.values.max()))])
+        return "\n".join([*lines, *self._record.diagnostics.describe(float(self.mcse.values.max()))])
 
     def _curve(self) -> tuple[Sequence[float], str, str]:
         """The weight of the first chain's states, for a picture."""
@@ -331,5 +318,5 @@ class StructurePosterior(ArcProbabilities):
         n = len(self.edges(0.5))
         state = "exact" if not self.n_chains else self.method if self.converged else f"{self.method}, NOT converged"
         text = f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
-        return "; ".join([text, *self._table_of_cases.missing_lines()])
+        return "; ".join([text, *self._record.table.missing_lines()])
 

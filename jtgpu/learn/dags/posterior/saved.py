@@ -15,7 +15,7 @@ from ..graphs import has_cycle
 from ..scores.coded import NO_STATE, CodedTable
 from ..structure import Structure
 from .averaging import PROPERTIES
-from .records import Diagnostics
+from .records import Diagnostics, PosteriorRecord
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -239,10 +239,9 @@ def _posterior(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Struc
         names, **header["structure"], candidates=diagnostics.candidates, _arcs=arrays["best"], _table=table,
         _ess=header["ess"],
     )  # fmt: skip
-    return StructurePosterior(
-        table, arrays["arcs"], arrays["errors"], best, diagnostics, SavedSource(
-            arrays["graphs"], header["parent_sets"],
-            {name: (arrays[name], arrays[f"{name}_errors"]) for name in PROPERTIES},
-        ),
-        of_candidates=arrays["parents"], trace=arrays["trace"], ess=header["ess"], seed=header["seed"],
+    record = PosteriorRecord(
+        table, arrays["arcs"], arrays["errors"], best, diagnostics, arrays["parents"], arrays["trace"], header["ess"],
+        header["seed"],
     )  # fmt: skip
+    properties = {name: (arrays[name], arrays[f"{name}_errors"]) for name in PROPERTIES}
+    return StructurePosterior(record, SavedSource(arrays["graphs"], header["parent_sets"], properties))
