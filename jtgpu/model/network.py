@@ -41,7 +41,6 @@ def network_graph(model: DirectedModel, cpts: Sequence[NDArray[np.float64]]) -> 
 
 def graph_parts(graph: networkx.DiGraph[Any]) -> tuple[dict[str, Any], dict[str, list[str]], dict[str, Any]]:
     """States, parents and CPTs of a graph's nodes."""
-    # raises NetworkError: If a node lacks an attribute, or its ``parents`` are not its predecessors.
     states: dict[str, Any] = {}
     parents: dict[str, list[str]] = {}
     cpts: dict[str, Any] = {}
