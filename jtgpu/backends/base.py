@@ -34,12 +34,12 @@ class Evidence:
 
     def vectors(self, cardinality: NDArray[np.int64]) -> dict[int, NDArray[np.float64]]:
         """Everything known as one weight vector a variable (hard evidence one-hot), by ascending variable."""
-        found = {int(v): np.asarray(w, np.float64) for v, w in self.likelihood.items()}
+        by_variable = {int(v): np.asarray(w, np.float64) for v, w in self.likelihood.items()}
         for v in np.flatnonzero(self.state >= 0).tolist():
             hot = np.zeros(int(cardinality[v]))
             hot[self.state[v]] = 1.0
-            found[v] = hot * found[v] if v in found else hot
-        return dict(sorted(found.items()))
+            by_variable[v] = hot * by_variable[v] if v in by_variable else hot
+        return dict(sorted(by_variable.items()))
 
 
 ROUNDING = 1e-12  # ln P(e) between 0 and this is a rounding error
@@ -260,7 +260,7 @@ class PlainSession:
         return self._backend.run(evidence, targets)
 
     def close(self) -> None:
-        """See `Session.close`."""
+        """Free what the session holds."""
 
 
 def columns_of(posterior_ptr: NDArray[np.int64], targets: Sequence[int] | None) -> NDArray[np.int64]:
@@ -308,17 +308,17 @@ class BackendDefaults:
     ) -> BatchResult:
         columns = columns_of(self.posterior_ptr, targets)
         n = len(states)
-        found = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
+        batch = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
         for i in range(n):
             weights = {v: w[i] for v, w in likelihood.items()} if likelihood else {}
             try:
                 result = self.run(Evidence(states[i], weights), targets)
             except ImpossibleEvidence:
-                found.impossible[i] = True
+                batch.impossible[i] = True
                 continue
-            found.posterior[i] = result.posterior[columns]
-            found.log_evidence[i] = result.log_evidence
-        return found
+            batch.posterior[i] = result.posterior[columns]
+            batch.log_evidence[i] = result.log_evidence
+        return batch
 
     def run_mixed(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
@@ -331,8 +331,8 @@ class BackendDefaults:
         """See `Backend.run_columns`; transposes the table and calls `run_batch`."""
         states = np.full((codes.shape[1], len(self.posterior_ptr) - 1), -1, np.int32)
         states[:, list(variables)] = codes.T
-        found = self.run_batch(states, None, targets)
-        return ColumnResult(np.ascontiguousarray(found.posterior.T), found.log_evidence, found.impossible)
+        result = self.run_batch(states, None, targets)
+        return ColumnResult(np.ascontiguousarray(result.posterior.T), result.log_evidence, result.impossible)
 
     def run_counts(
         self,
@@ -373,7 +373,7 @@ class BackendDefaults:
         return PlainSession(self)
 
     def close(self) -> None:
-        """See `Backend.close`."""
+        """Free the backend's memory."""
 
 
 class Prepare(Protocol):

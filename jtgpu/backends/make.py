@@ -195,8 +195,8 @@ def _file(device: str) -> Path:
 def _load(path: Path) -> dict[str, Rates] | None:
     """The rates in a file; None if it does not exist or is damaged."""
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-        rates = {name: Rates(*map(float, found[name])) for name in ("cpu", "gpu")}
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        rates = {name: Rates(*map(float, content[name])) for name in ("cpu", "gpu")}
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return rates if all(np.isfinite(r).all() and min(r) >= 0 and r.operation > 0 for r in rates.values()) else None

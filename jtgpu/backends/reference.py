@@ -140,10 +140,10 @@ class Reference(BackendDefaults):
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
-        found = _Tables(self._posteriors, self._numbers(), evidence)
-        by_variable = found.distributions()
+        tables = _Tables(self._posteriors, self._numbers(), evidence)
+        by_variable = tables.distributions()
         parts = [by_variable[v] for v in range(self._plan.n_variables)]
-        return Result(np.concatenate(parts) if parts else np.zeros(0), found.log_root)
+        return Result(np.concatenate(parts) if parts else np.zeros(0), tables.log_root)
 
     def run_counts(
         self,
@@ -156,12 +156,12 @@ class Reference(BackendDefaults):
         for row, weight in enumerate(np.ones(n) if weights is None else weights):
             try:
                 case = Evidence(states[row], {v: w[row] for v, w in (likelihood or {}).items()})
-                found = _Tables(self._families, factors, case)
+                tables = _Tables(self._families, factors, case)
             except ImpossibleEvidence:
                 counts.impossible[row] = True
                 continue
-            counts.log_evidence[row] = found.log_root
-            for f, table in found.distributions().items():
+            counts.log_evidence[row] = tables.log_root
+            for f, table in tables.distributions().items():
                 axes = [plan.table_scopes[f].index(v) for v in plan.factor_scopes[f]]
                 counts.families[f][...] += weight * np.transpose(table, axes)
         return counts
@@ -215,8 +215,8 @@ class ReferenceSweep:
         return states
 
     def _best_one(self, evidence: Evidence) -> tuple[float, NDArray[np.int32]]:
-        found = _Tables(self.program, self._factors, evidence)
-        return found.log_root, self._backward(found.tables, evidence, lambda cells, _: int(cells.argmax()))
+        tables = _Tables(self.program, self._factors, evidence)
+        return tables.log_root, self._backward(tables.tables, evidence, lambda cells, _: int(cells.argmax()))
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         """See `jtgpu.backends.sweep.Sweep.best`.
@@ -226,11 +226,11 @@ class ReferenceSweep:
         """
         chosen = sorted(self.program.chosen)
         waiting = [(-(first := self._best_one(evidence))[0], 0, first[1], evidence)]
-        found: list[tuple[float, NDArray[np.int32]]] = []
+        ranked: list[tuple[float, NDArray[np.int32]]] = []
         numbered = 1
-        while waiting and len(found) < k:
+        while waiting and len(ranked) < k:
             value, _, states, part = heapq.heappop(waiting)
-            found.append((-value, states))
+            ranked.append((-value, states))
             for i in chosen:
                 if part.state[i] >= 0:
                     continue
@@ -246,20 +246,20 @@ class ReferenceSweep:
                 fixed = part.state.copy()
                 fixed[i] = states[i]
                 part = replace(part, state=fixed)
-        return Best(np.array([s for _, s in found]), np.array([x for x, _ in found]))
+        return Best(np.array([s for _, s in ranked]), np.array([x for x, _ in ranked]))
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
-        found = np.full(states.shape, -1, np.int32)
+        best = np.full(states.shape, -1, np.int32)
         logs = np.full(len(states), -np.inf)
         for i, row in enumerate(states):
             try:
-                logs[i], found[i] = self._best_one(Evidence(row, {v: w[i] for v, w in likelihood.items()}))
+                logs[i], best[i] = self._best_one(Evidence(row, {v: w[i] for v, w in likelihood.items()}))
             except ImpossibleEvidence:
                 continue
-        return Best(found, logs)
+        return Best(best, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        found = _Tables(self.program, self._factors, evidence)
+        tables = _Tables(self.program, self._factors, evidence)
         samples = np.empty((n, self.program.n_variables), np.int32)
         for row, numbers in enumerate(uniforms(n)):
 
@@ -268,7 +268,7 @@ class ReferenceSweep:
                 above = np.flatnonzero(sums > u[taken[0]] * sums[-1])
                 return int(above[0]) if len(above) else int(np.flatnonzero(cells)[-1])
 
-            samples[row] = self._backward(found.tables, evidence, choose)
+            samples[row] = self._backward(tables.tables, evidence, choose)
         return samples
 
     def draw_rows(
@@ -287,17 +287,17 @@ class ReferenceSweep:
         tables = _Tables(program, self._factors, evidence, zeros=True)
         cells, exponents = [], np.zeros(program.n_factors, np.int64)
         for f, (scope, t) in enumerate(zip(program.factor_scopes, program.factor_derivative, strict=True)):
-            found = np.ones(tuple(int(program.cardinality[v]) for v in scope))
+            derivative = np.ones(tuple(int(program.cardinality[v]) for v in scope))
             if t != UNIT:
-                found = found * _widened(tables.tables[t], program.scopes[t], scope)
+                derivative = derivative * _widened(tables.tables[t], program.scopes[t], scope)
                 exponents[f] = tables.exponent[t]
-            found = found * allowed(scope, evidence, program.cardinality)
+            derivative = derivative * allowed(scope, evidence, program.cardinality)
             for v in scope:
                 if v in evidence.likelihood and program.evidence_factor[v] == f:
                     weights, shift = _scaled(np.asarray(evidence.likelihood[v], np.float64))
-                    found = found * _widened(weights, [v], scope)
+                    derivative = derivative * _widened(weights, [v], scope)
                     exponents[f] += shift
-            cells.append(found.ravel())
+            cells.append(derivative.ravel())
         return Derivatives(
             np.concatenate(cells),
             exponents,

@@ -191,9 +191,9 @@ def _read_csv(file: CsvFile, convert: Any) -> Any:
         raise ParseError("a quote is not closed", file.name)
     if file.delimiter != "," and any(DECIMAL_COMMA.fullmatch(column[0].as_py() or "") for column in texts):
         convert.decimal_point = ","
-        found = file.arrow_table(convert)
-        if sum(map(types.is_string, found.schema.types)) < len(texts):
-            return found
+        converted = file.arrow_table(convert)
+        if sum(map(types.is_string, converted.schema.types)) < len(texts):
+            return converted
     return table
 
 

@@ -133,8 +133,8 @@ class Solver:
             rows = slice(first_row, first_row + BLOCK)
             states[rows, list(self.query.evidence)] = codes[:, rows].T
         known = read_known_cases(self.model, states, do=self._do)
-        found = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
-        answers = Answers(found.posterior, without_rounding(found.log_evidence), found.impossible, inverse)
+        result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
+        answers = Answers(result.posterior, without_rounding(result.log_evidence), result.impossible, inverse)
         if self.query.mpe:
             answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
         return answers
@@ -148,9 +148,9 @@ class Solver:
 
     def _impossible_reason(self, case: NDArray[Any]) -> str:
         pairs = zip(self.query.evidence, case.tolist(), strict=True)
-        found = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
-        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
-        return f"this evidence has probability 0: {'; '.join(found[:MAX_LISTED])}{more}"
+        states = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
+        more = f" and {len(states) - MAX_LISTED} more" if len(states) > MAX_LISTED else ""
+        return f"this evidence has probability 0: {'; '.join(states[:MAX_LISTED])}{more}"
 
 
 # ``progress=True``: one line on stderr that counts cases, in a terminal, in a notebook, and in a log.
@@ -163,7 +163,7 @@ LOG = 10.0  # seconds between two lines of a log
 
 @contextmanager
 def progress_of(wanted: bool | Progress | None) -> Iterator[Progress | None]:
-    """What to call with the progress of a run."""
+    """The function to call with the progress of a run."""
     # wanted: True: a line on stderr. A callable: this one. False or None: nothing.
     # raises EvidenceError: If `wanted` is anything else.
     if wanted is None or wanted is False:

@@ -38,15 +38,15 @@ class _SolverActor:
 
     def solve(self, codes: NDArray[Any]) -> dict[str, Any]:
         """Answers of n cases, one for each of them, as arrays."""
-        found = self._solver.solve(codes)
+        solved = self._solver.solve(codes)
         arrays: dict[str, Any] = {
-            "posterior": np.ascontiguousarray(found.expand(found.posterior.T).T),
-            "log_evidence": found.expand(found.log_evidence), "impossible": found.expand(found.impossible),
+            "posterior": np.ascontiguousarray(solved.expand(solved.posterior.T).T),
+            "log_evidence": solved.expand(solved.log_evidence), "impossible": solved.expand(solved.impossible),
         }  # fmt: skip
-        if found.explanations is not None:
-            states = found.explanations.states
-            arrays["states"] = states if found.inverse is None else states[found.inverse]
-            arrays["log_joint"] = found.expand(found.explanations.log_joint)
+        if solved.explanations is not None:
+            states = solved.explanations.states
+            arrays["states"] = states if solved.inverse is None else states[solved.inverse]
+            arrays["log_joint"] = solved.expand(solved.explanations.log_joint)
         return arrays
 
 
@@ -64,8 +64,8 @@ class _ClusterSolver(Solver):
     def solve(self, codes: NDArray[Any]) -> Answers:
         step = self.query.rows_per_call(self.model)
         blocks = [codes[:, first : first + step] for first in range(0, max(codes.shape[1], 1), step)]
-        found = self._solve_blocks(blocks)
-        joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        solved = self._solve_blocks(blocks)
+        joined = {name: np.concatenate([part[name] for part in solved]) for name in solved[0]}
         answers = Answers(joined["posterior"], joined["log_evidence"], joined["impossible"])
         if "states" in joined:
             answers.explanations = Explanations(joined["states"], joined["log_joint"])
@@ -81,13 +81,13 @@ class _ClusterSolver(Solver):
         actors = [kind.remote(reference) for _ in range(share.workers)]
         pool = ray.util.ActorPool(actors)
         try:
-            found, done, n = [], 0, sum(block.shape[1] for block in blocks)
+            solved, done, n = [], 0, sum(block.shape[1] for block in blocks)
             for part in pool.map(lambda actor, block: actor.solve.remote(np.ascontiguousarray(block)), blocks):
-                found.append(part)
+                solved.append(part)
                 done += len(part["log_evidence"])
                 if self.report is not None:
                     self.report(done, done, n)
-            return found
+            return solved
         except ray.exceptions.RayError as error:
             raise translate_error(error) from None
         finally:
@@ -263,9 +263,9 @@ class _RayExecutor:
         self, coming: Iterator[tuple[int, SliceTask]], actor: Any, running: dict[Any, tuple[int, Any]]
     ) -> None:
         """Submit the next task, if there is one, to an actor."""
-        found = next(coming, None)
-        if found is not None:
-            running[actor.run.remote(found[1])] = found[0], actor
+        task = next(coming, None)
+        if task is not None:
+            running[actor.run.remote(task[1])] = task[0], actor
 
     def close(self) -> None:
         for actor in self._actors:

@@ -219,7 +219,7 @@ class _Run:
         return parts
 
     def job(self, spec: WorkerSpec, folder: Folder) -> Job:
-        """What a worker needs to know."""
+        """The job, as a worker gets it."""
         threads = spec.share.threads > 1
         reader = PartReader(self.model, self.options.dialect, self.evidence, self.kept, self.step, threads)
         compression = self.options.compression or "snappy"

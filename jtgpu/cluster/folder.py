@@ -85,13 +85,13 @@ class Folder:
         return None
 
     def _read_record(self) -> dict[str, Any] | None:
-        """What an earlier run recorded about itself."""
+        """The record of an earlier run."""
         record = self.at.child(RUN)
         if not record.kind():
             return None
         try:
-            found = json.loads(record.read())
-            return {"identity": dict(found["identity"]), "settled": dict(found["settled"])}
+            content = json.loads(record.read())
+            return {"identity": dict(content["identity"]), "settled": dict(content["settled"])}
         except (ValueError, KeyError, TypeError):
             raise JtgpuError(f"{record.uri} does not describe a run; pass force=True to discard it") from None
 
@@ -132,13 +132,13 @@ class Folder:
         names = [n for n in self.at.names() if PART.fullmatch(n)]
         with ThreadPoolExecutor(CONCURRENT_READS) as pool:
             counts = list(pool.map(lambda n: read_counts(self.at.child(n), self.run), names))
-        found: dict[int, RowCounts] = {}
+        finished: dict[int, RowCounts] = {}
         for name, count in zip(names, counts, strict=True):
             if count is None:
                 self.at.child(name).remove()
             else:
-                found[int(name[5:-8])] = count
-        return found
+                finished[int(name[5:-8])] = count
+        return finished
 
     def finish(self, parts: Sequence[Part]) -> RowCounts:
         """Check that every part exists and nothing else does, and rename the folder to the output."""
@@ -177,13 +177,13 @@ class Folder:
         return total
 
     def _check(self, parts: Sequence[Part]) -> RowCounts:
-        found = self.finished_parts()
-        missing = sorted({p.number for p in parts} - set(found))
+        finished = self.finished_parts()
+        missing = sorted({p.number for p in parts} - set(finished))
         if missing:
             raise JtgpuError(f"{self.at.uri}: {part_name(missing[0])} is missing; continue with resume=True")
-        for number in set(found) - {p.number for p in parts}:
+        for number in set(finished) - {p.number for p in parts}:
             self.at.child(part_name(number)).remove()
-        counts = [found[p.number] for p in parts]
+        counts = [finished[p.number] for p in parts]
         for part, count in zip(parts, counts, strict=True):
             if part.rows not in (-1, count.rows):
                 raise ParseError(f"{part_name(part.number)} has {count.rows} rows instead of {part.rows}", part.file)

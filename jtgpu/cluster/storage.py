@@ -52,7 +52,7 @@ class StoragePath:
     def names(self) -> list[str]:
         """Names of the entries of this folder, sorted."""
         selector = file_system_module().FileSelector(self.path, allow_not_found=True)
-        return sorted(found.base_name for found in self.fs.get_file_info(selector))
+        return sorted(info.base_name for info in self.fs.get_file_info(selector))
 
     def make_folder(self) -> None:
         """Create the folder and its parents."""
@@ -117,17 +117,17 @@ def locate(uri: str | os.PathLike[str]) -> StoragePath:
         return StoragePath(text, fs.LocalFileSystem(), os.path.abspath(text))
     pa = arrow()
     try:
-        found, path = fs.FileSystem.from_uri(text)
-        return StoragePath(text, found, path)
+        system, path = fs.FileSystem.from_uri(text)
+        return StoragePath(text, system, path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error)
     try:
         import fsspec  # type: ignore[import-untyped]
 
-        found, path = fsspec.core.url_to_fs(text)
+        system, path = fsspec.core.url_to_fs(text)
     except (ImportError, ValueError) as error:
         raise JtgpuError(f"{text}: unsupported kind of storage ({reason}; {error})") from None
-    return StoragePath(text, fs.PyFileSystem(fs.FSSpecHandler(found)), path)
+    return StoragePath(text, fs.PyFileSystem(fs.FSSpecHandler(system)), path)
 
 
 def file_system_module() -> Any:

@@ -52,17 +52,17 @@ def find_cases(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
     #     folder or pattern are sorted by name, without those whose names begin with a dot or an underscore.
     # raises JtgpuError: For a name that does not exist, a folder without files, or a file that is named twice.
     names = [given] if isinstance(given, (str, os.PathLike)) else list(given)
-    found: list[CaseFile] = []
+    files: list[CaseFile] = []
     for name in names:
-        found += _find(locate(name))
-    if not found:
+        files += _find(locate(name))
+    if not files:
         raise JtgpuError("no file of cases is given")
     seen: set[str] = set()
-    for file in found:
+    for file in files:
         if file.place.path in seen:
             raise JtgpuError(f"{file.place.uri} is given twice")
         seen.add(file.place.path)
-    return found
+    return files
 
 
 def _find(place: StoragePath) -> list[CaseFile]:

@@ -77,8 +77,8 @@ class TaskRunner(Generic[T, R]):
         n_yielded = 0
         try:
             while True:
-                while len(running) < self.workers and (found := next(waiting, None)) is not None:
-                    running[self._function.remote(self._sent[0], found[1], self._threads)] = found[0]
+                while len(running) < self.workers and (task := next(waiting, None)) is not None:
+                    running[self._function.remote(self._sent[0], task[1], self._threads)] = task[0]
                 if not running:
                     return
                 ready, _ = ray.wait(list(running), num_returns=1)
@@ -146,7 +146,7 @@ Piece = tuple["NDArray[np.int32]", "NDArray[np.float64]", Mapping[int, "NDArray[
 
 
 class CountJob(NamedTuple):
-    """What a worker needs; sent once."""
+    """The job of a worker; sent once."""
 
     plan: Plan
     tables: Tables
@@ -227,9 +227,9 @@ class ClusterCounts:
         done: dict[int, list[Counts]] = {}
 
         def submit(actor: Any) -> None:
-            found = next(waiting, None)
-            if found is not None:
-                running[actor.count.remote(number, sent, found[1])] = found[0], actor
+            task = next(waiting, None)
+            if task is not None:
+                running[actor.count.remote(number, sent, task[1])] = task[0], actor
 
         try:
             for actor in [a for _ in range(TASKS_PER_ACTOR) for a in self._actors]:

@@ -62,19 +62,19 @@ def horizontal_coordinates(graph: Layers, rows: Rows, half: Sequence[int]) -> li
     # half: sequence of int: Half the space that each node takes, distances included: neighbours are at least ``half[u]
     #     + half[v]`` apart
     conflicts = _conflicts(graph, rows)
-    found: list[list[int]] = []
+    placed: list[list[int]] = []
     for neighbours, vertical in ((graph.above, 1), (graph.below, -1)):
         for horizontal in (1, -1):
             turned = [row[::horizontal] for row in rows[::vertical]]
             root = _align(turned, neighbours, conflicts)
-            found.append([horizontal * x for x in _compact(turned, root, half)])
-    return _balance(found, half)
+            placed.append([horizontal * x for x in _compact(turned, root, half)])
+    return _balance(placed, half)
 
 
 def _conflicts(graph: Layers, rows: Rows) -> set[tuple[int, int]]:
     """Arcs (upper, lower) that cross the chain of a long arc, which stays straight instead."""
     n = graph.n_nodes
-    found = set()
+    marked = set()
     place = [0] * len(graph.above)
     for row in rows:
         for i, v in enumerate(row):
@@ -89,9 +89,9 @@ def _conflicts(graph: Layers, rows: Rows) -> set[tuple[int, int]]:
             for w in lower[done : i + 1]:
                 for u in graph.above[w]:
                     if (place[u] < left or place[u] > right) and not (u >= n and w >= n):
-                        found.add((u, w))
+                        marked.add((u, w))
             left, done = right, i + 1
-    return found
+    return marked
 
 
 def _align(rows: Rows, neighbours: Sequence[Sequence[int]], conflicts: set[tuple[int, int]]) -> list[int]:
@@ -138,13 +138,13 @@ def _compact(rows: Rows, root: Sequence[int], half: Sequence[int]) -> list[int]:
     return [x[r] for r in root]
 
 
-def _balance(found: list[list[int]], half: Sequence[int]) -> list[int]:
+def _balance(placed: list[list[int]], half: Sequence[int]) -> list[int]:
     """Move the four results to the extent of the narrowest one, and take the mean of the middle two of each node."""
-    lows = [min([x - h for x, h in zip(xs, half, strict=True)]) for xs in found]
-    highs = [max([x + h for x, h in zip(xs, half, strict=True)]) for xs in found]
+    lows = [min([x - h for x, h in zip(xs, half, strict=True)]) for xs in placed]
+    highs = [max([x + h for x, h in zip(xs, half, strict=True)]) for xs in placed]
     narrow = min(range(4), key=lambda i: highs[i] - lows[i])
     moved = []
-    for i, xs in enumerate(found):
+    for i, xs in enumerate(placed):
         # results aligned to the left share the left end, the others the right end
         shift = lows[narrow] - lows[i] if i % 2 == 0 else highs[narrow] - highs[i]
         moved.append([x + shift for x in xs])
@@ -213,7 +213,7 @@ def _components(n: int, arcs: Sequence[tuple[int, int]]) -> list[list[int]]:
         neighbours[parent].append(child)
         neighbours[child].append(parent)
     seen = [False] * n
-    found = []
+    parts = []
     for start in range(n):
         if seen[start]:
             continue
@@ -224,8 +224,8 @@ def _components(n: int, arcs: Sequence[tuple[int, int]]) -> list[list[int]]:
                 if not seen[w]:
                     seen[w] = True
                     nodes.append(w)
-        found.append(sorted(nodes))
-    return found
+        parts.append(sorted(nodes))
+    return parts
 
 
 def _arrange_connected(

@@ -132,18 +132,18 @@ def hub(graph: Graph) -> int:
 
 def neighbourhood(graph: Graph, start: Sequence[int], hops: int, most: int) -> list[int]:
     """Nodes at most `hops` arcs away from the first ones, the nearest first; at most `most`, ascending."""
-    found = dict.fromkeys(start[:most])
-    ring: Iterable[int] = list(found)
+    near = dict.fromkeys(start[:most])
+    ring: Iterable[int] = list(near)
     for _ in range(hops):
         following: dict[int, None] = {}
         for v in ring:
-            following.update(dict.fromkeys(w for w in (*graph.parents[v], *graph.children[v]) if w not in found))
+            following.update(dict.fromkeys(w for w in (*graph.parents[v], *graph.children[v]) if w not in near))
         for w in following:
-            if len(found) >= most:
-                return sorted(found)
-            found[w] = None
+            if len(near) >= most:
+                return sorted(near)
+            near[w] = None
         ring = following
-    return sorted(found)
+    return sorted(near)
 
 
 # The box of a variable: its name, and a bar for each state.
@@ -157,7 +157,7 @@ CORNER = 4
 
 
 class Box(NamedTuple):
-    """What the box of a variable shows."""
+    """The content of the box of a variable."""
 
     name: str
     states: Sequence[str] = ()

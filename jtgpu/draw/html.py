@@ -1,4 +1,4 @@
-"""What a notebook shows of the objects that users hold: their ``_repr_html_`` methods call `html`."""
+"""Objects that users hold, as a notebook shows them: their ``_repr_html_`` methods call `html`."""
 
 from __future__ import annotations
 
@@ -88,17 +88,17 @@ def _cells(column: Any, rows: Sequence[int], bars: bool) -> list[str]:
     values = [column[i] for i in rows]
     numbers = [v for v in values if isinstance(v, (int, float, np.number)) and np.isfinite(v)]
     largest = max([abs(float(v)) for v in numbers], default=0.0)
-    found = []
+    cells = []
     for value in values:
         text = escaped(format_cell(value))
         if not isinstance(value, (int, float, np.number)):
-            found.append(f"<td>{text}</td>")
+            cells.append(f"<td>{text}</td>")
             continue
         bar = ""
         if bars and largest > 0 and np.isfinite(value):
             bar = f'<i style="width:{round(BAR * abs(float(value)) / largest)}px"></i>'
-        found.append(f'<td class="r">{bar}{text}</td>')
-    return found
+        cells.append(f'<td class="r">{bar}{text}</td>')
+    return cells
 
 
 MAX_BOXES = 60  # variables of a picture
@@ -164,8 +164,8 @@ def _(thing: Posteriors) -> str:
     model, known = thing._model, thing._known
     nodes = thing._ids()
     if len(nodes) == len(model) <= MAX_BOXES:
-        found = {} if known is None else marks(known)
-        drawn = draw_network(model, nodes, posteriors=thing, marks=found)._repr_html_()
+        marked = {} if known is None else marks(known)
+        drawn = draw_network(model, nodes, posteriors=thing, marks=marked)._repr_html_()
         if len(drawn.encode()) < MAX_BYTES:
             return _captioned(thing._title(), drawn)
     names, columns, fixed = thing._table()

@@ -92,10 +92,10 @@ def reduce_crossings(graph: Layers) -> Rows:
         if not fewest or stale >= PATIENCE:
             break
         _sweep(rows, graph.above if sweep % 2 == 0 else graph.below, down=sweep % 2 == 0)
-        found = count_crossings(graph, rows)
+        crossings = count_crossings(graph, rows)
         stale += 1
-        if found < fewest:
-            best, fewest, stale = [row[:] for row in rows], found, 0
+        if crossings < fewest:
+            best, fewest, stale = [row[:] for row in rows], crossings, 0
     if fewest:
         _exchange(graph, best)
     return best

@@ -231,7 +231,7 @@ def draw_network(
     boxes = [_box(model, v, graph, number, (posteriors, priors), marks.get(v), v in targets) for v in nodes]
     arcs = [(number[a], number[b]) for a, b in graph.arcs if a in number and b in number]
     # arcs into a variable that is set have no effect
-    cut = frozenset(number[v] for v, found in marks.items() if found.kind == "do" and v in number)
+    cut = frozenset(number[v] for v, shown_mark in marks.items() if shown_mark.kind == "do" and v in number)
     stacked = arrange_stacked([box_size(box) for box in boxes], arcs, MAX_WIDTH, cut)
     made = stacked.made
     body = [*_arcs(stacked, cut, graph.is_directed)]
@@ -263,14 +263,14 @@ def _box(
     model: DiscreteModel, v: int, graph: Graph, number: Mapping[int, int],
     results: tuple[Posteriors | None, Posteriors | None], mark: Mark | None, is_target: bool,
 ) -> Box:  # fmt: skip
-    p, prior = (_probabilities(found, v) for found in results)
+    p, prior = (_probabilities(result, v) for result in results)
     hidden = (sum(u not in number for u in graph.parents[v]), sum(u not in number for u in graph.children[v]))
     return Box(model.variables[v], model.states(v), p, prior, mark, is_target, hidden)
 
 
-def _probabilities(found: Posteriors | None, v: int) -> Sequence[float] | None:
+def _probabilities(posteriors: Posteriors | None, v: int) -> Sequence[float] | None:
     try:
-        return None if found is None else found[v].probabilities.tolist()
+        return None if posteriors is None else posteriors[v].probabilities.tolist()
     except KeyError:  # not among the targets
         return None
 

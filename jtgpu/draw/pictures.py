@@ -90,10 +90,10 @@ def layout(
 
 
 def _size(name: str, given: Any) -> tuple[int, int]:
-    found = given.get(name) if isinstance(given, Mapping) else given
-    if found is None:
+    size = given.get(name) if isinstance(given, Mapping) else given
+    if size is None:
         return box_size(Box(name))
-    pair = several(found)
+    pair = several(size)
     if pair is None or len(pair) != 2:
         raise ArgumentError(
             f"size must be a pair (width, height) or a mapping from names to pairs, not {described(given)}"
@@ -175,14 +175,14 @@ def show(  # noqa: PLR0913 (public API)
             return show(compiled, evidence, targets=targets, around=around, hops=hops, most=most, **more)
     net = model.model if isinstance(model, CompiledModel) else model
     known = read_known(net, evidence, **more)
-    found = marks(known)
-    ids, note = _shown(net, (_numbers(net, targets), _numbers(net, around)), [*found], hops, most)
+    marked = marks(known)
+    ids, note = _shown(net, (_numbers(net, targets), _numbers(net, around)), [*marked], hops, most)
     priors = None
     if isinstance(model, CompiledModel):
         posteriors = _answer(model, ids, evidence, **more) if posteriors is None else posteriors
-        priors = _answer(model, ids) if found else None
+        priors = _answer(model, ids) if marked else None
     return draw_network(
-        net, ids, posteriors=posteriors, priors=priors, marks=found, targets=_numbers(net, targets), note=note
+        net, ids, posteriors=posteriors, priors=priors, marks=marked, targets=_numbers(net, targets), note=note
     )
 
 
@@ -213,7 +213,7 @@ def _numbers(model: DiscreteModel, given: Names | None) -> list[int]:
         return []
     if isinstance(given, str) or not isinstance(given, Iterable):
         given = [given]
-    found = dict.fromkeys(model.index(v) for v in given)
-    if not found:
+    numbers = dict.fromkeys(model.index(v) for v in given)
+    if not numbers:
         raise EvidenceError("expected the name of a variable, or several, not an empty collection")
-    return [*found]
+    return [*numbers]

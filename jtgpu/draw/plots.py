@@ -41,7 +41,7 @@ def _plain(text: str) -> str:
 
 
 def posterior(
-    found: Posterior | Posteriors, variable: str | int | None = None, *, prior: Posterior | Posteriors | None = None,
+    result: Posterior | Posteriors, variable: str | int | None = None, *, prior: Posterior | Posteriors | None = None,
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Plot the probabilities of a variable's states as horizontal bars.
@@ -60,7 +60,7 @@ def posterior(
     -------
     matplotlib.axes.Axes
     """
-    one = _one(found, variable)
+    one = _one(result, variable)
     axes = _axes(ax, 0.9 + 0.3 * min(len(one), 40))
     places = np.arange(len(one))
     axes.barh(places, one.probabilities, color=BLUE)
@@ -76,15 +76,15 @@ def posterior(
     return axes  # type: ignore[no-any-return]
 
 
-def _one(found: Posterior | Posteriors, variable: str | int | None) -> Posterior:
-    if isinstance(found, Posterior):
-        return found
-    if not isinstance(found, Posteriors):
-        raise ArgumentError(f"expected a Posterior or Posteriors, not {described(found)}")
-    names = [*found]
+def _one(result: Posterior | Posteriors, variable: str | int | None) -> Posterior:
+    if isinstance(result, Posterior):
+        return result
+    if not isinstance(result, Posteriors):
+        raise ArgumentError(f"expected a Posterior or Posteriors, not {described(result)}")
+    names = [*result]
     if variable is None and len(names) != 1:
         raise ArgumentError(f"these are posteriors of {len(names)} variables; name one of them")
-    return found[names[0] if variable is None else variable]
+    return result[names[0] if variable is None else variable]
 
 
 def tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1, *, ax: Axes | None = None) -> Axes:

@@ -109,14 +109,14 @@ def _legend(with_intervals: bool, n: int, total: int) -> str:
     return f"{text}; {n:,} of {total:,} variables, the largest" if n < total else text
 
 
-def _nodes(model: DiscreteModel, found: Mapping[str, float] | BetweennessPosterior) -> list[_Node]:
+def _nodes(model: DiscreteModel, ranked: Mapping[str, float] | BetweennessPosterior) -> list[_Node]:
     names = list(model.variables)
-    if isinstance(found, BetweennessPosterior):
-        known = {name: i for i, name in enumerate(found.variables)}
+    if isinstance(ranked, BetweennessPosterior):
+        known = {name: i for i, name in enumerate(ranked.variables)}
         order = [known[_checked(name, known)] for name in names]
-        mean, ranks, ends = found.mean.tolist(), found.rank_interval().tolist(), found.quantiles
+        mean, ranks, ends = ranked.mean.tolist(), ranked.rank_interval().tolist(), ranked.quantiles
         low, high = (
-            [mean[i] if not found.levels else float(ends[i, side]) for i in range(len(mean))] for side in (0, -1)
+            [mean[i] if not ranked.levels else float(ends[i, side]) for i in range(len(mean))] for side in (0, -1)
         )
         top = max([*mean, *high], default=0.0) or 1.0
         return [
@@ -126,9 +126,9 @@ def _nodes(model: DiscreteModel, found: Mapping[str, float] | BetweennessPosteri
             )
             for name, i in zip(names, order, strict=True)
         ]  # fmt: skip
-    if not isinstance(found, Mapping):
-        raise ArgumentError(f"betweenness must be a mapping from name to number, not {described(found)}")
-    values = [number(f"the value of {name!r}", found[_checked(name, found)], least=0) for name in names]
+    if not isinstance(ranked, Mapping):
+        raise ArgumentError(f"betweenness must be a mapping from name to number, not {described(ranked)}")
+    values = [number(f"the value of {name!r}", ranked[_checked(name, ranked)], least=0) for name in names]
     top = max(values, default=0.0) or 1.0
     return [
         _Node(name, x / top, 0.0, 0.0, str(1 + sum(other > x for other in values)), f"{clean(name)}: {x:.4g}")

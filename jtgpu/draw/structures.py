@@ -42,7 +42,7 @@ def label_places(
     points = np.concatenate([np.empty((0, 2)), *curves])
     taken = np.array([(x, y, x + w, y + h) for x, y, w, h in boxes], np.float64).reshape(-1, 4)
     costs = np.full(len(taken), ON_BOX)
-    found = []
+    placed = []
     for label, line in zip(labels, lines, strict=True):
         width = text_width(label)
         best, cost = (0, 0), np.inf
@@ -63,8 +63,8 @@ def label_places(
         x, y = best
         taken = np.vstack([taken, (x, y - HEIGHT / 2, x + width, y + HEIGHT / 2)])
         costs = np.append(costs, ON_LABEL)
-        found.append((x, y + 4))
-    return found
+        placed.append((x, y + 4))
+    return placed
 
 
 def _points(line: Sequence[Point], t: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ def _check(posterior: Any) -> None:
 
 
 def _scale(x: int, y: int) -> list[str]:
-    """What the colours and the border mean."""
+    """The meaning of the colours and of the border."""
     parts = []
     for i, p in enumerate((0.1, 0.3, 0.5, 0.7, 0.9)):
         parts.append(f'<rect class="b" x="{x + 22 * i}" y="{y}" width="20" height="10" fill-opacity="{p}"/>')

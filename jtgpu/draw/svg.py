@@ -30,8 +30,8 @@ def clean(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _FORBIDDEN.sub(_replaced, text)
 
 
-def _replaced(found: re.Match[str]) -> str:
-    return " " if found[0] in "\t\n\r" else "\ufffd"
+def _replaced(match: re.Match[str]) -> str:
+    return " " if match[0] in "\t\n\r" else "\ufffd"
 
 
 def escaped(text: str) -> str:
@@ -93,17 +93,17 @@ class Mark(NamedTuple):
 
 def marks(known: CaseEvidence) -> dict[int, Mark]:
     """Return the marks of all variables with evidence, by number."""
-    found = {}
+    marked = {}
     for v, weights in known.case.likelihood.items():
         allowed = frozenset(np.flatnonzero(weights).tolist())
         is_set = bool((weights[weights > 0] == 1.0).all())
-        found[int(v)] = Mark("one of", allowed) if is_set else Mark("likelihood")
+        marked[int(v)] = Mark("one of", allowed) if is_set else Mark("likelihood")
     for v in np.flatnonzero(known.case.state >= 0).tolist():
-        found[v] = Mark("observed", frozenset([int(known.case.state[v])]))
-    found.update({v: Mark("soft") for v in known.soft})
+        marked[v] = Mark("observed", frozenset([int(known.case.state[v])]))
+    marked.update({v: Mark("soft") for v in known.soft})
     for v in known.intervened:
-        found[v] = Mark("do", found[v].states if v in found else frozenset())
-    return found
+        marked[v] = Mark("do", marked[v].states if v in marked else frozenset())
+    return marked
 
 
 FONT = "font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"

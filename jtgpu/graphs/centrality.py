@@ -105,18 +105,18 @@ def betweenness(  # noqa: PLR0913 (public API)
     running = Running.checked(backend, threads, devices, cluster, progress)
     if seed is not None:
         whole_number("seed", seed)
-    found = read_graph(graph, directed, weight)
-    sources = _sample(found.n, k, seed, least=1 if edges or endpoints else 2)
-    arcs = arcs_of(found)
+    edge_list = read_graph(graph, directed, weight)
+    sources = _sample(edge_list.n, k, seed, least=1 if edges or endpoints else 2)
+    arcs = arcs_of(edge_list)
     if backend == "auto" and devices is None and cluster is None:
-        _check_time(arcs, found.n if sources is None else len(sources), threads)
+        _check_time(arcs, edge_list.n if sources is None else len(sources), threads)
     values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, running=running)
-    if found.names is None:
+    if edge_list.names is None:
         return values
-    names = found.names
+    names = edge_list.names
     if not edges:
         return dict(zip(names, values.tolist(), strict=True))
-    ends: Iterable[tuple[int, int]] = zip(found.tail.tolist(), found.head.tolist(), strict=True)
+    ends: Iterable[tuple[int, int]] = zip(edge_list.tail.tolist(), edge_list.head.tolist(), strict=True)
     return {(names[u], names[v]): x for (u, v), x in zip(ends, values.tolist(), strict=True)}
 
 

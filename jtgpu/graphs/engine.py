@@ -40,8 +40,8 @@ def group_sums(
         cluster, _sums_of_run, shared, lambda n: runs(layout.groups, n * (1 if on_gpu else RUNS)), backend
     )
     groups = iter(layout.groups)
-    for found in results:
-        for out in found:
+    for result in results:
+        for out in result:
             yield next(groups), out
 
 
@@ -60,7 +60,7 @@ Progress = Callable[[int, int, str], object]  # done, total, what
 
 
 class Running(NamedTuple):
-    """What computes, and where; see `jtgpu.graphs.betweenness`."""
+    """Engine, devices and threads of one run; see `jtgpu.graphs.betweenness`."""
 
     backend: str = "auto"
     threads: int | None = None
@@ -107,7 +107,7 @@ def dependencies(
 
 
 class _Task(NamedTuple):
-    """What is computed; see `dependencies`."""
+    """One computation; see `dependencies`."""
 
     arcs: Arcs
     chosen: NDArray[np.float64]

@@ -94,9 +94,9 @@ def group_sums(
             finally:
                 memory.close()
 
-    found = dict(pool.run(tasks, work))
+    sums = dict(pool.run(tasks, work))
     for i, task in enumerate(tasks):
-        yield from zip(task, found[i], strict=True)
+        yield from zip(task, sums[i], strict=True)
 
 
 class _Sweep:
@@ -131,9 +131,9 @@ class _Sweep:
         if again:  # numbers of paths beyond the range of float64: once more, with exponents
             those = [batches[i][failed[i]] for i in again]
             more, _ = self._launch([groups[i] for i in again], those, scaled=True)
-            for i, found in zip(again, more, strict=True):
-                sums[i].node[:] += found.node
-                sums[i].edge[:] += found.edge
+            for i, again_sums in zip(again, more, strict=True):
+                sums[i].node[:] += again_sums.node
+                sums[i].edge[:] += again_sums.edge
         return sums
 
     def _launch(
@@ -214,12 +214,12 @@ class _Sweep:
 
 def _records(dtype: Any, groups: Sequence[Group], edges: bool) -> NDArray[Any]:
     """Parts or chunks, with the places of their sums."""
-    found = np.zeros(len(groups), dtype)
+    records = np.zeros(len(groups), dtype)
     for side, slices in (("vertex", [g.vertices for g in groups]), ("arc", [g.arcs for g in groups])):
-        found[side], found[f"{side}_end"] = [s.start for s in slices], [s.stop for s in slices]
+        records[side], records[f"{side}_end"] = [s.start for s in slices], [s.stop for s in slices]
         sizes = np.array([s.stop - s.start for s in slices])
-        found["node" if side == "vertex" else "edge"] = np.cumsum(sizes) - sizes
-    return found
+        records["node" if side == "vertex" else "edge"] = np.cumsum(sizes) - sizes
+    return records
 
 
 def _cells(records: NDArray[Any], edges: bool) -> tuple[int, int]:

@@ -67,30 +67,30 @@ def read_graph(graph: Any, directed: bool | None = None, weight: Any = None) -> 
     # raises ArgumentError: If it is none of them, or `weight` does not fit.
     # raises DataError: If an edge names a vertex that does not exist, or a weight is not a positive number.
     if isinstance(graph, DiscreteModel):
-        found = _read_model(graph, weight)
+        edges = _read_model(graph, weight)
     elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
-        found = _read_networkx(graph, weight)
+        edges = _read_networkx(graph, weight)
     elif hasattr(graph, "tocoo"):
-        found = _read_sparse(graph, weight)
+        edges = _read_sparse(graph, weight)
     elif isinstance(graph, tuple) and len(graph) == 2 and not isinstance(graph[0], (str, tuple, list)):
-        found = _read_arrays(*graph, weight)
+        edges = _read_arrays(*graph, weight)
     elif is_frame(graph) or hasattr(graph, "keys"):
-        found = _read_table(graph, weight)
+        edges = _read_table(graph, weight)
     else:
         raise ArgumentError(
             "graph must be a network, a networkx graph, a sparse matrix, a pair (number of vertices, edges) or a table "
             f"of edges, not {described(graph)}"
         )
     if directed is not None:
-        found.directed = flag("directed", directed)
-    bad = np.flatnonzero(~((found.length > 0) & (found.length < np.inf)))
+        edges.directed = flag("directed", directed)
+    bad = np.flatnonzero(~((edges.length > 0) & (edges.length < np.inf)))
     if len(bad):
-        value = found.length[bad[0]]
+        value = edges.length[bad[0]]
         raise DataError(
-            f"{found.edge_name(int(bad[0]))} has the weight {value:g}; weights are lengths, positive and finite"
+            f"{edges.edge_name(int(bad[0]))} has the weight {value:g}; weights are lengths, positive and finite"
             + ("; remove edges that do not exist, and merge vertices at distance 0" if value == 0 else "")
         )
-    return found
+    return edges
 
 
 def _read_model(net: DiscreteModel, weight: Any) -> EdgeList:
@@ -122,24 +122,24 @@ def _read_networkx(graph: Any, weight: Any) -> EdgeList:
         pairs = [(index(u), index(v)) for u, v, *_ in graph.edges()]
         return _edge_list(len(names), pairs, None, bool(graph.is_directed()), names)
     rows = [(index(u), index(v), w) for u, v, w in graph.edges(data=weight, default=1)]
-    found = _edge_list(len(names), [row[:2] for row in rows], None, bool(graph.is_directed()), names)
-    found.length = _weights([row[2] for row in rows], found)
-    return found
+    edges = _edge_list(len(names), [row[:2] for row in rows], None, bool(graph.is_directed()), names)
+    edges.length = _weights([row[2] for row in rows], edges)
+    return edges
 
 
-def _weights(values: Any, found: EdgeList) -> NDArray[np.float64]:
+def _weights(values: Any, edges: EdgeList) -> NDArray[np.float64]:
     """Weights of edges as float64."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":  # also Python's integers, fractions
             array = np.array([float(w) for w in values])
-        if array.dtype.kind not in "iuf" or array.shape != found.tail.shape:
+        if array.dtype.kind not in "iuf" or array.shape != edges.tail.shape:
             raise TypeError
     except (TypeError, ValueError, OverflowError):
         for e, w in enumerate(values if isinstance(values, list) else ()):
             if not np.issubdtype(np.asarray(w).dtype, np.number):
-                raise DataError(f"{found.edge_name(e)} has the weight {shown(w)}, which is not a number") from None
-        raise DataError(f"weights must be a number for each of {len(found.tail):,} edges") from None
+                raise DataError(f"{edges.edge_name(e)} has the weight {shown(w)}, which is not a number") from None
+        raise DataError(f"weights must be a number for each of {len(edges.tail):,} edges") from None
     return np.ascontiguousarray(array, np.float64)
 
 
@@ -147,10 +147,10 @@ def _read_sparse(matrix: Any, weight: Any) -> EdgeList:
     coo = matrix.tocoo()
     if coo.ndim != 2 or coo.shape[0] != coo.shape[1]:
         raise DataError(f"an adjacency matrix is square, not of shape {coo.shape}")
-    found = _checked(coo.shape[0], np.stack([coo.row, coo.col], axis=1), True)
+    edges = _checked(coo.shape[0], np.stack([coo.row, coo.col], axis=1), True)
     if weight is not None and flag("weight", weight):
-        found.length = _weights(coo.data, found)
-    return found
+        edges.length = _weights(coo.data, edges)
+    return edges
 
 
 def _checked(n: int, ends: NDArray[Any], directed: bool) -> EdgeList:
@@ -169,10 +169,10 @@ def _read_arrays(n: Any, edges: Any, weight: Any) -> EdgeList:
         ends = np.asarray(edges)
     except ValueError:
         ends = np.empty((1, 1))
-    found = _checked(n, ends if ends.size else np.empty((0, 2), np.int64), False)
+    edge_list = _checked(n, ends if ends.size else np.empty((0, 2), np.int64), False)
     if weight is not None:
-        found.length = _weights(weight, found)
-    return found
+        edge_list.length = _weights(weight, edge_list)
+    return edge_list
 
 
 def _read_table(frame: Any, weight: Any) -> EdgeList:
@@ -192,10 +192,10 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
             raise DataError(f"column {name!r}: the cell of {table.row_name(int(np.argmin(code)))} is missing")
         number = np.array([names.setdefault(value, len(names)) for value in values], np.int32)
         codes.append(number[code] if len(number) else np.empty(0, np.int32))
-    found = _edge_list(len(names), np.stack(codes, axis=1), None, False, list(names))
+    edges = _edge_list(len(names), np.stack(codes, axis=1), None, False, list(names))
     if weight is not None:
         if weight not in table.names:
             raise DataError(f"there is no column {shown(weight)} of weights, only {shown(list(table.names))}")
         column = table.column(weight)
-        found.length = _weights(column.to_pylist() if hasattr(column, "to_pylist") else list(column), found)
-    return found
+        edges.length = _weights(column.to_pylist() if hasattr(column, "to_pylist") else list(column), edges)
+    return edges

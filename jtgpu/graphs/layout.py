@@ -90,7 +90,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What is left of a graph without its trees, in the order of components."""
+    """A graph without its trees, in the order of components."""
 
     directed: bool
     folded: Folded

@@ -1,4 +1,4 @@
-"""What networkx reads of the backend ``"jtgpu"`` when it is imported; without other imports, which would take time."""
+"""Facts about the backend ``"jtgpu"`` that networkx reads when it is imported; imports nothing, to take no time."""
 
 from __future__ import annotations
 

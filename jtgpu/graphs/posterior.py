@@ -215,8 +215,8 @@ def _rank_probabilities(values: NDArray[np.float64]) -> NDArray[np.float64]:
             share = 1.0 / equal[:, i]
             change[i] += np.bincount(larger[:, i], share, n + 1)
             change[i] -= np.bincount(larger[:, i] + equal[:, i], share, n + 1)
-    found: NDArray[np.float64] = np.maximum(np.cumsum(change[:, :n], axis=1), 0.0) / n_graphs
-    return found
+    probabilities: NDArray[np.float64] = np.maximum(np.cumsum(change[:, :n], axis=1), 0.0) / n_graphs
+    return probabilities
 
 
 def _read(dags: Any, directed: bool) -> tuple[int, list[str], EdgeList]:
@@ -265,19 +265,19 @@ def _read_objects(graphs: list[Any], directed: bool) -> tuple[int, list[str], Ed
     names = list(read[0].names or ())
     index = {name: i for i, name in enumerate(names)}
     tails, heads = [], []
-    for s, found in enumerate(read):
-        own = list(found.names or ())
+    for s, edges in enumerate(read):
+        own = list(edges.names or ())
         if len(own) != len(names) or any(name not in index for name in own):
             raise DataError(f"graph {s} has other variables than graph 0: {shown(own)}, not {shown(names)}")
         number = np.array([index[name] for name in own], np.int64)
-        tails.append(number[found.tail])
-        heads.append(number[found.head])
+        tails.append(number[edges.tail])
+        heads.append(number[edges.head])
     bounds = np.cumsum([0, *(len(t) for t in tails)])
     graph = np.empty(bounds[-1], np.int64)
     for s, (a, b) in enumerate(pairwise(bounds)):
         graph[a:b] = s
     ends = np.concatenate(tails), np.concatenate(heads)
     joined = _joined(len(read), len(names), graph, ends, directed)
-    if all(found.directed for found in read):
+    if all(edges.directed for edges in read):
         _reject_cycles(joined, len(read), names)
     return len(read), [str(v) for v in names], joined

@@ -73,8 +73,8 @@ class BitPlanes(Engine):
 
     def _starts(self, rows: Rows) -> NDArray[np.int64]:
         """For each row a reference that is probably near."""
-        found = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
-        return found.astype(np.int64)
+        starts = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
+        return starts.astype(np.int64)
 
     def _search_slices(
         self, sliced: Sliced, rows: Rows, cuts: NDArray[np.float64], threads: int | None

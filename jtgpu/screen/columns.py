@@ -53,10 +53,10 @@ def _table(
             cells = [c.tolist() if isinstance(c, np.ndarray) else list(c) for c in columns.values()]
             return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
         return columns
-    found = make_frame(columns, table.library)
+    frame = make_frame(columns, table.library)
     if table.index is not None:
-        found.index = table.index if index is None else table.index[index]
-    return found
+        frame.index = table.index if index is None else table.index[index]
+    return frame
 
 
 def _take(column: Any, index: NDArray[np.int64]) -> Any:
@@ -94,15 +94,15 @@ def open_rows(cases: Any) -> Table:
 
 def _by_columns(cells: NDArray[Any]) -> NDArray[Any]:
     """A copy whose columns are contiguous, made block by block so that reads and writes stay in the cache."""
-    found = np.empty(cells.shape, cells.dtype, order="F")
+    arranged = np.empty(cells.shape, cells.dtype, order="F")
     for at in range(0, len(cells), BLOCK):
-        found[at : at + BLOCK] = cells[at : at + BLOCK]
-    return found
+        arranged[at : at + BLOCK] = cells[at : at + BLOCK]
+    return arranged
 
 
 @dataclass
 class Columns:
-    """What is learned from the columns of a table."""
+    """Scales and states learned from the columns of a table."""
 
     names: list[str]
     measure: Measure
@@ -147,9 +147,9 @@ class Columns:
                 if name in holes:
                     states[name][None] = len(states[name])
         measure = Measure(metric, len(names), bool(holes) and missing == "ignore")
-        found = cls(names, measure, missing, scales, states, model, Rows(*[np.empty(0)] * 3))  # type: ignore[arg-type]
-        found.rows = found._encode(table, numbers, coded, holes)
-        return found
+        learned = cls(names, measure, missing, scales, states, model, Rows(*[np.empty(0)] * 3))  # type: ignore[arg-type]
+        learned.rows = learned._encode(table, numbers, coded, holes)
+        return learned
 
     def read(self, cases: Any) -> Rows:
         """Read new rows."""
@@ -180,11 +180,11 @@ class Columns:
             if n_more and name in holes:
                 codes[:, len(self.states) + j] = holes[name]
         for j, (name, known) in enumerate(self.states.items()):
-            found, cells = coded[name]
+            coded_column, cells = coded[name]
             lookup = [known.get(v, UNSEEN) for v in cells] + [known.get(None, UNSEEN)]
-            codes[:, j] = np.array(lookup, np.int32)[found]
+            codes[:, j] = np.array(lookup, np.int32)[coded_column]
             if self.missing != "state" and name in holes:
-                codes[found < 0, j] = MISSING
+                codes[coded_column < 0, j] = MISSING
         n_observed = np.broadcast_to(np.int64(len(self.names)), (table.n,))
         if holes and self.missing != "state":
             n_observed = n_observed - np.sum([*holes.values()], axis=0)
@@ -195,9 +195,9 @@ class Columns:
 
 def _holes(numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded]) -> Holes:
     """Where cells are missing, of the columns in which some are."""
-    found = {n: np.isnan(x) for n, x in numbers.items() if not _is_finite(x)}
-    found |= {n: c < 0 for n, (c, _) in coded.items() if len(c) and c.min() < 0}
-    return {n: hole for n, hole in found.items() if hole.any()}
+    holes = {n: np.isnan(x) for n, x in numbers.items() if not _is_finite(x)}
+    holes |= {n: c < 0 for n, (c, _) in coded.items() if len(c) and c.min() < 0}
+    return {n: hole for n, hole in holes.items() if hole.any()}
 
 
 def _is_finite(x: NDArray[np.float64]) -> bool:
@@ -207,9 +207,9 @@ def _is_finite(x: NDArray[np.float64]) -> bool:
 
 
 def _model_of(net: Any) -> DiscreteModel | None:
-    found = getattr(net, "model", net)
-    if found is None or isinstance(found, DiscreteModel):
-        return found
+    model = getattr(net, "model", net)
+    if model is None or isinstance(model, DiscreteModel):
+        return model
     raise ArgumentError(f"net must be a network or a compiled tree, not {shown(net)}")
 
 
@@ -247,13 +247,14 @@ def _read(
         with thread_map(8 * table.n * len(names)) as each:
             return numbers, dict(zip(names, each(lambda name: _distinct(table, name), names), strict=True))
     for name in names:
-        found = as_numbers(table.column(name)) if scaled is None or name in scaled else None
-        if found is None and scaled is not None and name in scaled:
+        as_read = as_numbers(table.column(name)) if scaled is None or name in scaled else None
+        if as_read is None and scaled is not None and name in scaled:
             raise DataError(f"column {name!r} must hold numbers, as in the table that was screened")
-        if found is None or (scaled is None and (not len(found) or (np.isnan(found[0]) and np.isnan(found).all()))):
+        empty = as_read is not None and (not len(as_read) or (np.isnan(as_read[0]) and np.isnan(as_read).all()))
+        if as_read is None or (scaled is None and empty):
             coded[name] = _distinct(table, name)
         else:
-            numbers[name] = found
+            numbers[name] = as_read
     return numbers, coded
 
 
@@ -291,14 +292,14 @@ def _reject_missing(table: Table, holes: Holes, metric: str) -> None:
 
 
 def _scale(name: str, x: NDArray[np.float64], scale: str | None) -> float:
-    """What a column is divided by; 1 for constant columns."""
+    """The divisor of a column; 1 for constant columns."""
     if scale is None:
         return 1.0
     known = x[~np.isnan(x)]
     if not len(known) or not np.isfinite(known).all():
         return 1.0
     with np.errstate(over="ignore"):
-        found = float(known.max() - known.min()) if scale == "range" else float(known.std())
-    if not np.isfinite(found):
+        divisor = float(known.max() - known.min()) if scale == "range" else float(known.std())
+    if not np.isfinite(divisor):
         raise DataError(f"column {name!r}: the range of its values overflows; divide the column by its magnitude")
-    return found or 1.0
+    return divisor or 1.0

@@ -1,4 +1,4 @@
-"""What an engine does: weights of rows against a fixed set of references."""
+"""The interface of an engine: weights of rows against a fixed set of references."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Rows:
         return Rows(self.numbers[index], self.codes[index], self.n_observed[index])
 
     def divisors(self, measure: Measure) -> NDArray[np.float64]:
-        """What the sum of a row's keys is divided by, (N,)."""
+        """Divisor of the sum of each row's keys, (N,)."""
         if measure.is_share and not measure.has_holes:
             return self.n_observed.astype(np.float64)
         return np.ones(len(self))
@@ -151,8 +151,8 @@ class Ranking(NamedTuple):
         """The rows of groups first..last-1."""
         sizes = self.sizes[first:last]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        found: NDArray[np.int64] = self.order[np.repeat(self.starts[first:last], sizes) + within].astype(np.int64)
-        return found
+        ranked: NDArray[np.int64] = self.order[np.repeat(self.starts[first:last], sizes) + within].astype(np.int64)
+        return ranked
 
     def part(self, i: int, n: int) -> Ranking:
         """Part i of n: every n-th group."""

@@ -142,8 +142,8 @@ class KNNWeight(Estimator):
         self._check_fitted("score_samples")
         check_table(X)
         check_width(self, len(open_rows(X).names))
-        found: NDArray[np.float64] = -self.outliers_.weights(X)
-        return found
+        scores: NDArray[np.float64] = -self.outliers_.weights(X)
+        return scores
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """``score_samples`` minus ``offset_``, (B,): negative for outliers."""
@@ -163,6 +163,6 @@ class KNNWeight(Estimator):
     def decision_scores_(self) -> NDArray[np.float64]:
         """Weights of the training data, (N,), under PyOD's name; computed on use."""
         self._check_fitted("decision_scores_")
-        found, _ = self.outliers_._screened.weights()
-        check_finite(found)
-        return found
+        scores, _ = self.outliers_._screened.weights()
+        check_finite(scores)
+        return scores

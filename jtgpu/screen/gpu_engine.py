@@ -209,8 +209,8 @@ class SeveralGpus(Engine):
         n_parts = max(min(len(self._engines), n // FEWEST), 1)
         bounds = [n * i // n_parts for i in range(n_parts + 1)]
         parts = [slice(a, b) for a, b in pairwise(bounds)]
-        found = list(self._pool.map(work, self._engines[:n_parts], parts))
-        return np.concatenate([weights for weights, _ in found]), sum(pairs for _, pairs in found)
+        parts_done = list(self._pool.map(work, self._engines[:n_parts], parts))
+        return np.concatenate([weights for weights, _ in parts_done]), sum(pairs for _, pairs in parts_done)
 
     def close(self) -> None:
         """Free the memory of all devices."""

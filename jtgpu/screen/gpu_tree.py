@@ -87,12 +87,12 @@ class Launcher:
 
     def get(self, address: int, n: int, dtype: Any) -> NDArray[Any]:
         """Copy n numbers to the host, after what is queued."""
-        found = np.empty(n, dtype)
+        values = np.empty(n, dtype)
         if n:
-            self.device.download(found, address, self.stream)
+            self.device.download(values, address, self.stream)
         self.stream.synchronize()
         self._next = 0
-        return found
+        return values
 
     def close(self) -> None:
         """Wait for what is queued and free everything."""

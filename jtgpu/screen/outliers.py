@@ -29,8 +29,8 @@ Part = tuple[int, int]
 
 def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None = None) -> tuple[Top, dict[str, int]]:
     top, searched, pairs, n_done = Top.of(n), 0, 0, 0
-    for (found, stats), n_parts in _results(cluster, screened, _top_of_part, n):
-        top.add(found.weight, found.index)
+    for (best, stats), n_parts in _results(cluster, screened, _top_of_part, n):
+        top.add(best.weight, best.index)
         searched, pairs, n_done = searched + stats["searched"], pairs + stats["pairs"], n_done + 1
         if progress is not None:
             progress(len(screened.rows) * n_done // n_parts, len(screened.rows), "outliers")
@@ -40,13 +40,13 @@ def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None =
 
 def weights_on(cluster: Any, screened: Screened, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
     kinds, pairs, n_done = screened.kinds[1], 0, 0
-    found = np.empty(len(screened.kinds[0]))
+    weights_of_rows = np.empty(len(screened.kinds[0]))
     for (items, weights, more), n_parts in _results(cluster, screened, _weights_of_part, None):
-        found[items] = weights
+        weights_of_rows[items] = weights
         pairs, n_done = pairs + more, n_done + 1
         if progress is not None:
             progress(len(kinds) * n_done // n_parts, len(kinds), "weights")
-    return found[kinds], pairs
+    return weights_of_rows[kinds], pairs
 
 
 def _results(cluster: Any, screened: Screened, work: Any, more: Any) -> Any:
@@ -59,8 +59,8 @@ def _results(cluster: Any, screened: Screened, work: Any, more: Any) -> Any:
         return parts
 
     shared = replace(screened), more
-    for found in late_imports.cluster().run_tasks(cluster, work, shared, divide, screened.target.backend):
-        yield found, len(parts)
+    for run_task in late_imports.cluster().run_tasks(cluster, work, shared, divide, screened.target.backend):
+        yield run_task, len(parts)
 
 
 def _on_worker(screened: Screened, threads: int) -> Screened:
@@ -136,14 +136,14 @@ class Outliers:
     @cached_property
     def neighbours(self) -> NDArray[np.int64]:
         """The k-1 nearest other rows of each outlier, (n, k-1), nearest first; of equal distances the first rows."""
-        rows, found = self._screened.rows, np.empty((len(self.index), self.k - 1), np.int64)
+        rows, neighbours = self._screened.rows, np.empty((len(self.index), self.k - 1), np.int64)
         for i, row in enumerate(self.index):
             keys = reference.keys(self._screened.columns.measure, rows, int(row), rows)
             keys[row] = np.inf
             if self.k > 1:
                 near = np.flatnonzero(keys <= np.partition(keys, self.k - 2)[self.k - 2])
-                found[i] = near[np.lexsort((near, keys[near]))[: self.k - 1]]
-        return found
+                neighbours[i] = near[np.lexsort((near, keys[near]))[: self.k - 1]]
+        return neighbours
 
     @cached_property
     def others(self) -> NDArray[np.int64]:
@@ -184,8 +184,8 @@ class Outliers:
 
         With ``against="solving_set"`` every outlier is found, but some other rows may be reported, too.
         """
-        found: NDArray[np.bool_] = self.weights(new, against) >= self.threshold
-        return found
+        outlying: NDArray[np.bool_] = self.weights(new, against) >= self.threshold
+        return outlying
 
 
 def _screen(  # noqa: PLR0913
@@ -207,9 +207,9 @@ def _screen(  # noqa: PLR0913
 def _weights(
     screened: Screened, cluster: Any, progress: Progress | None
 ) -> tuple[NDArray[np.float64], int]:  # fmt: skip
-    found = screened.weights(progress) if cluster is None else weights_on(cluster, screened, progress)
-    check_finite(found[0])
-    return found
+    result = screened.weights(progress) if cluster is None else weights_on(cluster, screened, progress)
+    check_finite(result[0])
+    return result
 
 
 def top_outliers(  # noqa: PLR0913 (public)
@@ -282,11 +282,11 @@ def top_outliers(  # noqa: PLR0913 (public)
     )  # fmt: skip
     if table.n < n:
         raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
-    found = None
+    outliers = None
     if every or screened.target.backend == "reference":
-        found, pairs = _weights(screened, cluster, progress)
+        outliers, pairs = _weights(screened, cluster, progress)
         top = Top.of(n)
-        top.add(found, np.arange(table.n))
+        top.add(outliers, np.arange(table.n))
         different = len(screened.kinds[0])
         stats = {"rows": table.n, "different": different, "searched": different, "pairs": pairs}
     else:
@@ -294,7 +294,7 @@ def top_outliers(  # noqa: PLR0913 (public)
     learned = screened.columns
     return Outliers(
         top.index, top.weight, float(top.weight[-1]), screened.k, learned.measure.metric, learned.missing,
-        screened.target.backend, screened.target.reason, stats, found, cases, table, screened,
+        screened.target.backend, screened.target.reason, stats, outliers, cases, table, screened,
     )  # fmt: skip
 
 
@@ -329,5 +329,5 @@ def weights(  # noqa: PLR0913 (public)
         cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=True,
         cluster=cluster, progress=progress,
     )  # fmt: skip
-    found, _ = _weights(screened, cluster, progress)
-    return found if as_array_like(cases) else like_cases(cases, table, {"weight": found})
+    result, _ = _weights(screened, cluster, progress)
+    return result if as_array_like(cases) else like_cases(cases, table, {"weight": result})

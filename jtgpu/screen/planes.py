@@ -38,8 +38,8 @@ class Planes:
         """Rows without missing cells and without states above those of the references, (B,)."""
         if rows.codes.min(initial=0) >= 0 and (rows.codes.max(axis=0, initial=0) <= self._largest).all():
             return np.ones(len(rows), np.bool_)
-        found: NDArray[np.bool_] = ((rows.codes >= 0) & (rows.codes <= self._largest)).all(axis=1)
-        return found
+        known: NDArray[np.bool_] = ((rows.codes >= 0) & (rows.codes <= self._largest)).all(axis=1)
+        return known
 
     def words(self, rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
         """Planes, (B, P); observed and unseen columns as bits, (B, G)."""
@@ -73,12 +73,12 @@ class Planes:
         bits = np.array([len(self._rarity[j]) - 1 for j in by_bits])
         widths = [int(bits[at : at + 8].max()).bit_length() or 1 for at in range(0, len(by_bits), 8)]
         first = np.concatenate([[0], np.cumsum(8 * np.array(widths, np.int64))]).astype(np.int64)
-        found = np.zeros((len(rows), int(first[-1])), np.bool_)
+        sliced = np.zeros((len(rows), int(first[-1])), np.bool_)
         for at, j in enumerate(by_bits):
             codes, plane = rows.codes[:, j], int(first[at // 8]) + at % 8
             for p in range(widths[at // 8]):
-                found[:, plane + 8 * p] = (codes >> p) & 1
-        return found, first
+                sliced[:, plane + 8 * p] = (codes >> p) & 1
+        return sliced, first
 
     def places(self, rows: Rows) -> NDArray[np.int64]:
         """A number for each row that is similar for similar rows: the columns of most information in mixed radix."""
@@ -148,7 +148,7 @@ class BoxTree(Engine):
 
     def settled(self, other: Engine, threshold: float, threads: int | None) -> NDArray[np.bool_]:
         """See `Engine`. A row is no farther from any point than the centre of its leaf's box and half the diagonal."""
-        found = np.zeros(len(self._order), np.bool_)
+        settled = np.zeros(len(self._order), np.bool_)
         a, n_leaves = self._tree.boxes.shape[1] // 2, 1 << self._levels
         low, high = self._tree.boxes[n_leaves:, :a], self._tree.boxes[n_leaves:, a:]
         cuts = threshold - self._k * MARGIN * self._diagonals() / 2
@@ -158,8 +158,8 @@ class BoxTree(Engine):
         weights, _ = other.search(centres, cuts[small], threads)
         starts = self._starts()
         for leaf in small[weights < cuts[small]]:
-            found[self._order[starts[leaf] : starts[leaf + 1]]] = True
-        return found
+            settled[self._order[starts[leaf] : starts[leaf + 1]]] = True
+        return settled
 
     def _starts(self) -> NDArray[np.int64]:
         """Where the rows of each leaf start."""
@@ -170,8 +170,8 @@ class BoxTree(Engine):
         a = self._tree.boxes.shape[1] // 2
         with np.errstate(over="ignore"):
             sides = self._tree.boxes[1 << self._levels :, a:] - self._tree.boxes[1 << self._levels :, :a]
-            found: NDArray[np.float64] = sides.sum(axis=1)
-            return np.sqrt((sides**2).sum(axis=1)) if self._measure.is_squared else found
+            lengths: NDArray[np.float64] = sides.sum(axis=1)
+            return np.sqrt((sides**2).sum(axis=1)) if self._measure.is_squared else lengths
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
         x, weights = np.ascontiguousarray(rows.numbers), np.empty(len(rows))

@@ -27,18 +27,18 @@ def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> NDArray[np.f
     references have holes, the mean over the columns that both rows have, and 1 if there is none.
     """
     x, codes = rows.numbers[i], rows.codes[i]
-    found = np.zeros(len(references))
+    total = np.zeros(len(references))
     for j in range(len(x)):
         d = np.abs(references.numbers[:, j] - x[j])
-        found += d * d if measure.is_squared else np.where(np.isnan(d), 0.0, d)
+        total += d * d if measure.is_squared else np.where(np.isnan(d), 0.0, d)
     if not measure.is_share:
-        return found
+        return total
     both = (references.codes >= 0) & (codes != -1)
-    found += (both & (references.codes != codes)).sum(axis=1)
+    total += (both & (references.codes != codes)).sum(axis=1)
     if not measure.has_holes:
-        return found
+        return total
     common = both.sum(axis=1) + (~np.isnan(references.numbers + x)).sum(axis=1)
-    return np.where(common > 0, found / np.maximum(common, 1), 1.0)
+    return np.where(common > 0, total / np.maximum(common, 1), 1.0)
 
 
 def weight(measure: Measure, rows: Rows, i: int, references: Rows, k: int) -> float:
@@ -96,16 +96,16 @@ def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
     [None, 'lung']
     """
     whole_number("n", n, 0)
-    found = row_surprise(tree, cases)
+    surprises = row_surprise(tree, cases)
     if as_array_like(cases):
-        return found
-    rows = np.lexsort((np.arange(len(found)), -found))[:n]
+        return surprises
+    rows = np.lexsort((np.arange(len(surprises)), -surprises))[:n]
     cells = cell_surprise(tree, cases, rows)
-    names: NDArray[Any] = np.full(len(found), None, object)
+    names: NDArray[Any] = np.full(len(surprises), None, object)
     names[rows] = cells.variable
-    p = np.ma.MaskedArray(np.zeros(len(found)), np.ones(len(found), np.bool_))
+    p = np.ma.MaskedArray(np.zeros(len(surprises)), np.ones(len(surprises), np.bool_))
     p[rows] = np.ma.MaskedArray(cells.probability, [v is None for v in cells.variable])
-    return like_cases(cases, open_rows(cases), {"surprise": found, "cell": names.tolist(), "p_cell": p})
+    return like_cases(cases, open_rows(cases), {"surprise": surprises, "cell": names.tolist(), "p_cell": p})
 
 
 def row_surprise(tree: JunctionTree, cases: Any) -> NDArray[np.float64]:
@@ -134,8 +134,8 @@ def cell_surprise(tree: JunctionTree, cases: Any, rows: Iterable[int]) -> Cells:
         table = np.repeat(some, n_variables + 1, axis=0).reshape(len(some), n_variables + 1, n_variables)
         each = np.arange(n_variables)
         table[:, each + 1, each] = -1  # the first copy of a row is whole
-        found = np.asarray(tree.log_likelihood(table.reshape(-1, n_variables))).reshape(len(some), -1)
-        for row, log_p in zip(some, found, strict=True):
+        log_likelihood = np.asarray(tree.log_likelihood(table.reshape(-1, n_variables))).reshape(len(some), -1)
+        for row, log_p in zip(some, log_likelihood, strict=True):
             with np.errstate(invalid="ignore"):
                 odds = log_p[0] - log_p[1:]  # NaN: impossible with and without
             odds[(row < 0) | np.isnan(odds)] = np.inf

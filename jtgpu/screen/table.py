@@ -83,8 +83,8 @@ class Top:
         if len(self.weight) < self.n:
             return np.full(len(index), -np.inf)
         cut = self.weight[-1]
-        found: NDArray[np.float64] = np.where(index > self.index[-1], np.nextafter(cut, np.inf), cut)
-        return found
+        limits: NDArray[np.float64] = np.where(index > self.index[-1], np.nextafter(cut, np.inf), cut)
+        return limits
 
 
 @dataclass
@@ -110,11 +110,11 @@ class Screened:
 
         Only rows of states are merged.
         """
-        found = None
+        equal = None
         if not self.rows.numbers.shape[1] and self.target.backend != "reference":
-            found = find_equal_rows(self.rows.codes)
-        if found is not None:
-            return found.first, found.kind
+            equal = find_equal_rows(self.rows.codes)
+        if equal is not None:
+            return equal.first, equal.kind
         each = np.arange(len(self.rows))
         return each, each
 
@@ -164,10 +164,10 @@ class Screened:
 
     def weights(self, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
         """Weights of all rows, and the number of distances."""
-        found = np.empty(len(self.kinds[0]))
+        all_weights = np.empty(len(self.kinds[0]))
         items, weights, pairs = self.weights_of_part(0, 1, progress)
-        found[items] = weights
-        return found[self.kinds[1]], pairs
+        all_weights[items] = weights
+        return all_weights[self.kinds[1]], pairs
 
     def weights_of_part(
         self, part: int, n_parts: int, progress: Progress | None = None
@@ -177,15 +177,15 @@ class Screened:
         with self.engine() as engine:
             items, (_, size) = engine.similar(), engine.batches
             items = items[len(items) * part // n_parts : len(items) * (part + 1) // n_parts]
-            found = np.empty(len(items))
+            weights = np.empty(len(items))
             for at in range(0, len(items), size):
                 some = items[at : at + size]
                 cuts = np.full(len(some), -np.inf)
-                found[at : at + size], more = engine.search_own(some, cuts, self.target.threads)
+                weights[at : at + size], more = engine.search_own(some, cuts, self.target.threads)
                 pairs += more
                 if progress is not None:
                     progress(min(at + size, len(items)) * len(self.rows) // len(items), len(self.rows), "weights")
-        return items, found, pairs
+        return items, weights, pairs
 
     def top(
         self, n: int, progress: Progress | None = None, part: int = 0, n_parts: int = 1
@@ -263,12 +263,12 @@ class Screened:
         cuts, threads = np.full(len(rows), -np.inf), self.target.threads
         if some is None:
             with self.engine() as engine:
-                found, _ = engine.search(rows, cuts, threads)
+                weights, _ = engine.search(rows, cuts, threads)
         else:
             with closing(self._made(self.rows.take(some), np.ones(len(some), np.int64))) as engine:
-                found, _ = engine.search(rows, cuts, threads)
-        check_finite(found)
-        return found
+                weights, _ = engine.search(rows, cuts, threads)
+        check_finite(weights)
+        return weights
 
 
 def _sample(rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -67,8 +67,8 @@ class Autoregression:
     @property
     def variance(self) -> NDArray[np.float64]:
         """Variance of the prediction error of each series' model, (...)."""
-        found: NDArray[np.float64] = np.take_along_axis(self.sigma2, self.order[..., None], axis=-1)[..., 0]
-        return found
+        variance: NDArray[np.float64] = np.take_along_axis(self.sigma2, self.order[..., None], axis=-1)[..., 0]
+        return variance
 
     def __repr__(self) -> str:
         orders = np.unique(self.order)
@@ -183,9 +183,9 @@ def _fit(
     devices: Devices,
 ) -> BatchResult:
     """Models of orders up to p, from autocovariances that the CPU computes."""
-    found = moments(data, p + 1, demean, "cpu" if backend == "gpu" else backend, threads)
+    lags = moments(data, p + 1, demean, "cpu" if backend == "gpu" else backend, threads)
     n, n_times = data.values.shape
-    r = found.sums / n_times
+    r = lags.sums / n_times
     predictors = recurse(r, np.full(n, p), backend, threads, devices)
     last = np.where(predictors.stops_at < 0, p, np.maximum(predictors.stops_at - 1, 0))
     chosen = _best(predictors.sigma2, last, n_times, order) if isinstance(order, str) else last
@@ -193,7 +193,7 @@ def _fit(
     if (chosen < last).any():
         coef = recurse(r, chosen, backend, threads, devices).coef
     return BatchResult(
-        coef, predictors.partial, predictors.sigma2, found.mean, found.sums[:, 0], found.bad, chosen,
+        coef, predictors.partial, predictors.sigma2, lags.mean, lags.sums[:, 0], lags.bad, chosen,
         predictors.stops_at,
     )  # fmt: skip
 

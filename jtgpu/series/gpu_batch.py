@@ -35,7 +35,7 @@ FIT = np.dtype(
 
 
 class BatchResult(NamedTuple):
-    """What the kernels of cuda/series/batch.cu compute, for B systems of order p."""
+    """Results of the kernels of cuda/series/batch.cu, for B systems of order p."""
 
     coef: NDArray[np.float64]  # (B, p)
     partial: NDArray[np.float64]  # (B, p+1)
@@ -77,7 +77,7 @@ def bytes_per_system(p: int) -> int:
 
 
 def penalty_of(order: str | int, n_times: int) -> float:
-    """What a criterion adds for each coefficient; negative for a fixed order."""
+    """The penalty of a criterion for each coefficient; negative for a fixed order."""
     return {"bic": log(n_times), "aic": 2.0}.get(order, NO_PENALTY) if isinstance(order, str) else NO_PENALTY
 
 

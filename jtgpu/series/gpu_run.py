@@ -1,4 +1,4 @@
-"""What the functions of `jtgpu.series` compute on GPUs, from arrays of the host or of a device."""
+"""The functions of `jtgpu.series` on GPUs, from arrays of the host or of a device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHUR = np.dtype(
 
 
 class SchurResult(NamedTuple):
-    """What the kernels of cuda/series/schur.cu compute, for B systems of size N."""
+    """Results of the kernels of cuda/series/schur.cu, for B systems of size N."""
 
     filter: NDArray[np.float64]  # (B, N-1) coefficients, or (B, N) solutions
     partial: NDArray[np.float64]  # (B, N)
@@ -49,7 +49,7 @@ def bytes_per_system(n: int, solve: bool) -> int:
 
 
 def choose_design(device: Device, n_systems: int, n: int) -> tuple[int, int, int]:
-    """What waits at a barrier, the blocks of a system, and the warps of a block."""
+    """The threads that wait at a barrier, the blocks of a system, and the warps of a block."""
     n_tiles = max(-(-n // PANEL), 1)
     has_clusters = device.capability >= (9, 0)
     barrier, blocks = BLOCK, 1
@@ -115,14 +115,14 @@ class SchurJob:
 
     def download(self, stream: Any) -> SchurResult:
         """Wait for the results, and copy them."""
-        found = [np.empty((self._n_systems, width)) for width in self._widths.values()]
+        downloaded = [np.empty((self._n_systems, width)) for width in self._widths.values()]
         stops_at = np.empty(self._n_systems, np.int32)
-        arrays: list[NDArray[Any]] = [*found, stops_at]
+        arrays: list[NDArray[Any]] = [*downloaded, stops_at]
         for array, address in zip(arrays, self._parts.values(), strict=True):
             if array.size:
                 self._device.download(array, address, stream)
         stream.synchronize()
-        return SchurResult(found[0], found[1], found[2], stops_at.astype(np.int64))
+        return SchurResult(downloaded[0], downloaded[1], downloaded[2], stops_at.astype(np.int64))
 
     def close(self) -> None:
         """Free the memory."""
@@ -152,7 +152,7 @@ def check_rows(name: str, x: DeviceArray) -> tuple[int, int, int, str]:
 def fit(x: NDArray[np.float64], p: int, order: str | int, demean: bool, devices: Any) -> batch.BatchResult:
     """Models of the rows of a C-contiguous (B, T) array; p is at most `batch.HIGHEST`."""
     n, n_times = x.shape
-    found = batch.BatchResult.empty(n, p)
+    fitted = batch.BatchResult.empty(n, p)
     penalty = batch.penalty_of(order, n_times)
 
     def work(device: Device, stream: Any, some: slice) -> None:
@@ -163,45 +163,47 @@ def fit(x: NDArray[np.float64], p: int, order: str | int, demean: bool, devices:
             job = batch.BatchJob(
                 device, address, size, n_times, "float64", p, n_times=n_times, demean=demean, penalty=penalty
             )
-            _finish(job, stream, found, some)
+            _finish(job, stream, fitted, some)
         finally:
             memory.close()
 
     on_devices(work, n, 8 * n_times + batch.bytes_per_system(p), opened(devices), f"a series of {n_times} values")
-    return found
+    return fitted
 
 
 def fit_resident(x: DeviceArray, p: int, order: str | int, demean: bool) -> batch.BatchResult:
     """Models of the rows of a device array, on its device."""
     n, n_times, stride, real = check_rows("x", x)
-    found = batch.BatchResult.empty(n, p)
+    fitted = batch.BatchResult.empty(n, p)
     if not n:
-        return found
+        return fitted
     penalty = batch.penalty_of(order, n_times)
     device = open_device(x.ordinal)
     with device.active():
         stream = device.stream()
         x.order(stream)
         job = batch.BatchJob(device, x.address, n, stride, real, p, n_times=n_times, demean=demean, penalty=penalty)
-        _finish(job, stream, found, slice(0, n))
-    return found
+        _finish(job, stream, fitted, slice(0, n))
+    return fitted
 
 
-def _finish(job: Any, stream: Any, found: Any, some: slice) -> None:
+def _finish(job: Any, stream: Any, fitted: Any, some: slice) -> None:
     """Run a job, and copy its results."""
     try:
         job.queue(stream)
-        for to, result in zip(found, job.download(stream), strict=True):
+        for to, result in zip(fitted, job.download(stream), strict=True):
             to[some] = result
     finally:
         job.close()
 
 
-def predict(r: NDArray[np.float64], last: NDArray[np.int64], found: tuple[NDArray[Any], ...], devices: Any) -> None:
+def predict(
+    r: NDArray[np.float64], last: NDArray[np.int64], predictors: tuple[NDArray[Any], ...], devices: Any
+) -> None:
     """Predictors from the rows of a C-contiguous (B, p+1) array."""
     # r: (B, p+1) array
     # last: (B,) array: Order where a system's results end
-    # found: tuple of arrays: Of coefficients, partial autocorrelations, variances and the first orders that do not
+    # predictors: tuple of arrays: Of coefficients, partial autocorrelations, variances and the first orders that do not
     #     exist; set
     n, p = r.shape[0], r.shape[1] - 1
     is_short = p <= batch.HIGHEST
@@ -214,17 +216,17 @@ def predict(r: NDArray[np.float64], last: NDArray[np.int64], found: tuple[NDArra
             orders = memory.put(last[some].astype(np.int32), stream)
             if is_short:
                 short = batch.BatchJob(device, address, len(r[some]), p + 1, "float64", p, last=orders)
-                _finish(_Selected(short), stream, found, some)
+                _finish(_Selected(short), stream, predictors, some)
             else:
-                _finish(SchurJob(device, address, len(r[some]), p + 1, stream, last=orders), stream, found, some)
+                _finish(SchurJob(device, address, len(r[some]), p + 1, stream, last=orders), stream, predictors, some)
         finally:
             memory.close()
 
     on_devices(work, n, each, opened(devices), f"a system of order {p}")
-    no_order = found[3] == 0
-    for array in found[:3]:
+    no_order = predictors[3] == 0
+    for array in predictors[:3]:
         array[no_order] = 0.0
-    found[1][no_order, 0] = 1.0
+    predictors[1][no_order, 0] = 1.0
 
 
 class _Selected:
@@ -235,11 +237,11 @@ class _Selected:
         self.queue, self.close = job.queue, job.close
 
     def download(self, stream: Any) -> tuple[NDArray[Any], ...]:
-        found = self._job.download(stream)
-        return found.coef, found.partial, found.sigma2, found.stops_at
+        arrays = self._job.download(stream)
+        return arrays.coef, arrays.partial, arrays.sigma2, arrays.stops_at
 
 
-def predict_resident(r: DeviceArray, found: tuple[NDArray[Any], ...]) -> None:
+def predict_resident(r: DeviceArray, predictors: tuple[NDArray[Any], ...]) -> None:
     """Predictors from the rows of a device array, of an order up to `batch.HIGHEST`, on its device."""
     n, width, stride, real = check_rows("r", r)
     if not n:
@@ -249,7 +251,7 @@ def predict_resident(r: DeviceArray, found: tuple[NDArray[Any], ...]) -> None:
         stream = device.stream()
         r.order(stream)
         job = batch.BatchJob(device, r.address, n, stride, real, width - 1)
-        _finish(_Selected(job), stream, found, slice(0, n))
+        _finish(_Selected(job), stream, predictors, slice(0, n))
 
 
 def download(x: DeviceArray) -> NDArray[np.float64]:
@@ -288,12 +290,12 @@ def solve(
                     )
                     try:
                         job.queue(stream)
-                        found = job.download(stream)
+                        arrays = job.download(stream)
                     finally:
                         job.close()
                 finally:
                     part.close()
-                x[some, j], stops_at[some] = found.filter, found.stops_at
+                x[some, j], stops_at[some] = arrays.filter, arrays.stops_at
         finally:
             memory.close()
 

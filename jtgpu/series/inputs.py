@@ -70,14 +70,14 @@ def as_floats(name: str, value: Any) -> NDArray[np.float64]:
     if isinstance(value, np.ma.MaskedArray):
         value = np.ma.filled(value.astype(np.float64), np.nan)
     try:
-        found: NDArray[Any] = np.asarray(value)
-        if found.dtype.kind == "O":
-            found = np.array(found.tolist(), np.float64)
-        if found.dtype.kind not in "iuf" or not found.ndim:
+        values: NDArray[Any] = np.asarray(value)
+        if values.dtype.kind == "O":
+            values = np.array(values.tolist(), np.float64)
+        if values.dtype.kind not in "iuf" or not values.ndim:
             raise TypeError
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be an array of real numbers, not {shown(value)}") from None
-    return found.astype(np.float64, copy=False)
+    return values.astype(np.float64, copy=False)
 
 
 def as_rows(values: NDArray[np.float64]) -> NDArray[np.float64]:

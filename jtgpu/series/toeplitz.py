@@ -101,19 +101,20 @@ def levinson(
         raise ArgumentError("r must have the autocovariance at lag 0 at least; its last axis is empty")
     front, p = values.shape[:-1], values.shape[-1] - 1
     if source is not None and p <= batch.HIGHEST:
-        found = _empty(math.prod(front), p)
-        run.predict_resident(source, found)
+        predictors = _empty(math.prod(front), p)
+        run.predict_resident(source, predictors)
     else:
         flat = as_rows(values if isinstance(values, np.ndarray) else run.download(values))
-        found = recurse(flat, np.full(len(flat), p), backend, threads, devices)
-    stopped = np.flatnonzero(found.stops_at >= 0)
+        predictors = recurse(flat, np.full(len(flat), p), backend, threads, devices)
+    stopped = np.flatnonzero(predictors.stops_at >= 0)
     if on_error == "error" and len(stopped):
-        raise DataError(f"system {stopped[0]} has no predictor of order {found.stops_at[stopped[0]]}; see stops_at")
+        first = stopped[0]
+        raise DataError(f"system {first} has no predictor of order {predictors.stops_at[first]}; see stops_at")
     return Predictors(
-        found.coef.reshape(*front, p),
-        found.partial.reshape(*front, p + 1),
-        found.sigma2.reshape(*front, p + 1),
-        found.stops_at.reshape(front),
+        predictors.coef.reshape(*front, p),
+        predictors.partial.reshape(*front, p + 1),
+        predictors.sigma2.reshape(*front, p + 1),
+        predictors.stops_at.reshape(front),
     )
 
 
@@ -129,17 +130,18 @@ def recurse(
 ) -> Predictors:
     """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
     n, p = r.shape[0], r.shape[1] - 1
-    found = _empty(n, p)
+    predictors = _empty(n, p)
     if backend == "gpu":
-        run.predict(r, order, found, devices)
-        return found
+        run.predict(r, order, predictors, devices)
+        return predictors
     if backend == "reference":
         for s in range(n):
-            found.coef[s], found.partial[s], found.sigma2[s], found.stops_at[s] = reference.predict(r[s], int(order[s]))
-        return found
+            one = reference.predict(r[s], int(order[s]))
+            predictors.coef[s], predictors.partial[s], predictors.sigma2[s], predictors.stops_at[s] = one
+        return predictors
 
     def work(some: slice) -> None:
-        out = [a[some] for a in found]
+        out = [a[some] for a in predictors]
         if p <= SHORT:
             _recursion.recurse_lanes(r[some], order[some], *out)
         else:
@@ -147,7 +149,7 @@ def recurse(
             _recursion.recurse_each(r[some], order[some], none, True, none.copy(), *out)
 
     on_threads(work, n, p * p + 8, threads)
-    return found
+    return predictors
 
 
 def solve_toeplitz(
@@ -212,8 +214,8 @@ def solve_toeplitz(
             f"system {bad[0]}: the leading minor of size {stops_at[bad[0]] + 1} is singular to working precision; "
             "numpy.linalg.solve uses pivots"
         )
-    found = x.transpose(0, 2, 1).reshape(*front, n, right.shape[-1])
-    return np.ascontiguousarray(found[..., 0] if is_vector else found)
+    solution = x.transpose(0, 2, 1).reshape(*front, n, right.shape[-1])
+    return np.ascontiguousarray(solution[..., 0] if is_vector else solution)
 
 
 def _solve(

@@ -153,11 +153,11 @@ def autocovariance(
         If a series has a gap or an infinite value, or is not longer than `max_lag`.
     """
     data = read_series(x)
-    found = moments(data, whole_number("max_lag", max_lag, 0) + 1, flag("demean", demean), backend, threads)
-    for s in np.flatnonzero(found.bad >= 0)[:1]:
-        raise DataError(missing_value(data, int(s), int(found.bad[s])))
+    computed = moments(data, whole_number("max_lag", max_lag, 0) + 1, flag("demean", demean), backend, threads)
+    for s in np.flatnonzero(computed.bad >= 0)[:1]:
+        raise DataError(missing_value(data, int(s), int(computed.bad[s])))
     n = data.values.shape[1]
-    r: NDArray[np.float64] = found.sums / (n if flag("biased", biased) else n - np.arange(max_lag + 1))
+    r: NDArray[np.float64] = computed.sums / (n if flag("biased", biased) else n - np.arange(max_lag + 1))
     return r.reshape(*data.shape, max_lag + 1)
 
 
@@ -175,11 +175,11 @@ def moments(data: SeriesData, n_lags: int, demean: bool, backend: EngineName, th
         raise DataError(
             f"series of {length} values have no autocovariance at lag {n_lags - 1}; use a lower order or lag"
         )
-    found = Moments(np.empty((n, n_lags)), np.empty(n), np.empty(n, np.int64))
+    computed = Moments(np.empty((n, n_lags)), np.empty(n), np.empty(n, np.int64))
     if resolve_backend(backend, has_gpu=False) == "reference":
         for s in range(n):
-            _reference_moments(x[s], demean, found, s)
-        return found
+            _reference_moments(x[s], demean, computed, s)
+        return computed
     by_fft = n_lags - 1 > DIRECT
 
     def work(some: slice) -> None:
@@ -187,16 +187,16 @@ def moments(data: SeriesData, n_lags: int, demean: bool, backend: EngineName, th
         for first in range(some.start, some.stop, step):
             part = slice(first, min(first + step, some.stop))
             y = np.empty((part.stop - first if by_fft else 1, length))
-            sums = np.empty((part.stop - first, 1)) if by_fft else found.sums[part]
-            _lags.autocovariances(x[part], demean, y, sums, found.mean[part], found.bad[part])
+            sums = np.empty((part.stop - first, 1)) if by_fft else computed.sums[part]
+            _lags.autocovariances(x[part], demean, y, sums, computed.mean[part], computed.bad[part])
             if by_fft:
                 spectrum = np.fft.rfft(y, _fast_length(length + n_lags), axis=1)
                 power = spectrum.real**2 + spectrum.imag**2
-                found.sums[part] = np.fft.irfft(power, _fast_length(length + n_lags), axis=1)[:, :n_lags]
-                found.sums[part, 0] = sums[:, 0]
+                computed.sums[part] = np.fft.irfft(power, _fast_length(length + n_lags), axis=1)[:, :n_lags]
+                computed.sums[part, 0] = sums[:, 0]
 
     on_threads(work, n, length * min(n_lags, 50), threads)
-    return found
+    return computed
 
 
 def _fast_length(n: int) -> int:
@@ -209,13 +209,13 @@ def _fast_length(n: int) -> int:
     return best
 
 
-def _reference_moments(x: NDArray[np.float64], demean: bool, found: Moments, s: int) -> None:
+def _reference_moments(x: NDArray[np.float64], demean: bool, out: Moments, s: int) -> None:
     """`moments` of one series."""
     bad = np.flatnonzero(~np.isfinite(x))
-    found.bad[s] = bad[0] if len(bad) else -1
-    found.mean[s], found.sums[s] = 0.0, 0.0
+    out.bad[s] = bad[0] if len(bad) else -1
+    out.mean[s], out.sums[s] = 0.0, 0.0
     if len(bad):
         return
     if demean and len(x):
-        found.mean[s] = x[0] if (x == x[0]).all() else x.mean()
-    found.sums[s] = lagged_products(x - found.mean[s], found.sums.shape[1])
+        out.mean[s] = x[0] if (x == x[0]).all() else x.mean()
+    out.sums[s] = lagged_products(x - out.mean[s], out.sums.shape[1])

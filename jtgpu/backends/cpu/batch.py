@@ -235,9 +235,9 @@ def answer_batch(
     targets: Sequence[int] | None,
 ) -> BatchResult:
     table = Table(runner, states, likelihood, targets)
-    found = _Posteriors(table)
-    run_groups(table, group_rows(table), found.work)
-    posterior = found.cells
+    posteriors = _Posteriors(table)
+    run_groups(table, group_rows(table), posteriors.work)
+    posterior = posteriors.cells
     if targets is not None and len(set(targets)) < len(targets):  # a target that is listed twice has two columns
         once, cards = list(dict.fromkeys(targets)), runner.program.cardinality
         start = dict(zip(once, np.cumsum([0, *cards[once]]).tolist(), strict=False))
@@ -292,7 +292,7 @@ def _enough(own: Config, general: Config, n: int) -> int:
 
 
 def _weighed(seen: NDArray[np.bool_], soft: tuple[int, ...]) -> tuple[NDArray[np.bool_], tuple[int, ...]]:
-    """What rows of several patterns all observe, and what is weighed where they share a program."""
+    """Variables observed in every row, and variables that the shared program must weight."""
     always = np.asarray(seen.all(axis=0))
     some = np.flatnonzero(seen.any(axis=0) & ~always).tolist()
     return always, tuple(sorted({*soft, *some}))

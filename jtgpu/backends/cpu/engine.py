@@ -57,7 +57,7 @@ def count_batch(
     weights: NDArray[np.float64],
     likelihood: Mapping[int, NDArray[np.float64]] | None = None,
 ) -> Counts:
-    """See `jtgpu.backends.base.Backend.run_counts`."""
+    """Expected counts of a table, by `jtgpu.backends.base.Backend.run_counts`."""
     # runner: Of a `jtgpu.plans.program.family_program`
     # states: (B, V) int32
     # weights: (B,) float64: Of any sign
@@ -160,7 +160,7 @@ class Cpu(BackendDefaults):
 
     @cached_property
     def _families(self) -> Runner:
-        """What counts are made with."""
+        """The runner that computes expected counts."""
         return Runner(family_program(self.plan), self._factors, self.runner.threads)
 
     def run_counts(

@@ -88,9 +88,9 @@ class MixedCases:
             weights, log_scale = table.weights, table.log_scale
             ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
             memory = memory._replace(weights=np.empty(max(weights.shape[1] * lanes, 1)), weight_ptr=ptr)
-        found = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
-        cases = Cases(np.arange(n), states, runner.by_rank, weights, found.log_evidence, found.impossible)
-        out = Posteriors(found.posterior, self._place, runner.cards, self._hard)
+        result = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
+        cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible)
+        out = Posteriors(result.posterior, self._place, runner.cards, self._hard)
         # a program for one lane does not tell what depends on the case: each call computes every table
         step = n if lanes > 1 else 1
         for first in range(0, n, step):
@@ -98,8 +98,8 @@ class MixedCases:
         with self._lock:
             self._idle.setdefault(lanes, []).append(sweep)
         if log_scale is not None:
-            found.log_evidence[:] += log_scale
-        return found
+            result.log_evidence[:] += log_scale
+        return result
 
 
 _NO_WEIGHTS = np.zeros((0, 0))

@@ -92,10 +92,10 @@ class CachedProgram:
     @property
     def records(self) -> Records:
         """The parts of the code."""
-        found = self._records
-        if found is None:
-            self._records = found = Records.of(self.code)
-        return found
+        records = self._records
+        if records is None:
+            self._records = records = Records.of(self.code)
+        return records
 
     @cached_property
     def hard(self) -> NDArray[np.int64]:
@@ -104,10 +104,10 @@ class CachedProgram:
 
     def tasks(self, records: Records, n_exponents: int, threads: int) -> Tasks:
         """The records, those of this program at some time, split for some threads."""
-        found = self._tasks
-        if found is None or found[0] != threads or found[1] is not records:
-            self._tasks = found = threads, records, make_tasks(records, n_exponents, threads)
-        return found[2]
+        tasks = self._tasks
+        if tasks is None or tasks[0] != threads or tasks[1] is not records:
+            self._tasks = tasks = threads, records, make_tasks(records, n_exponents, threads)
+        return tasks[2]
 
     def leave_out_zeros(
         self, numbers: Numbers, cards: NDArray[np.int64], lanes: int = 1, runs: int = 1, cells: int = 0
@@ -135,11 +135,11 @@ class CachedProgram:
 
     def hashes(self, records: Records) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Of the contractions and of the loads of `records`, those of this program at some time."""
-        found = self._hashes
-        if found is None or found[0] is not records:
+        hashes = self._hashes
+        if hashes is None or hashes[0] is not records:
             hashed = _sweep.hashes(records.records, records.record_ptr), _sweep.hashes(records.loads, records.load_ptr)
-            self._hashes = found = records, hashed
-        return found[1]
+            self._hashes = hashes = records, hashed
+        return hashes[1]
 
     @cached_property
     def slices(self) -> tuple[int, int]:
@@ -196,7 +196,7 @@ class ProgramCache:
         # soft: tuple of int: Variables with weights
         # targets: sequence of int: Variables whose posteriors are wanted. Default: all.
         # lanes: Cases that the program answers at once
-        # layout: Another one than the usual, always the same
+        # layout: Another one than the default, always the same
         key = (seen.tobytes(), soft, None if targets is None else tuple(targets), lanes, layout is None)
         cached = self._cached.get(key)
         if cached is None:

@@ -34,7 +34,7 @@ def further(
     arena: NDArray[np.float64],
     steps: Steps,
     scratch: tuple[NDArray[np.float64], NDArray[np.int64]],
-    found: list[NDArray[np.int32]],
+    others: list[NDArray[np.int32]],
     logs: list[float],
     k: int,
 ) -> None:
@@ -51,13 +51,13 @@ def further(
     numbered = 0
 
     def split(first: int, barred: NDArray[np.int64]) -> None:
-        states = found[-1]
+        states = others[-1]
         cells, loss = np.zeros(first + 1, np.int64), np.full(first + 1, -np.inf)
         _backward.alternatives(arena, *steps[:2], first, barred, states, cells, loss, *scratch)
-        order = np.argsort(-loss, kind="stable")[: k - len(found)]
+        order = np.argsort(-loss, kind="stable")[: k - len(others)]
         order = order[loss[order] > -np.inf]
         splits.append((order, cells, loss, barred, first))
-        push(len(found) - 1, 0)
+        push(len(others) - 1, 0)
 
     def push(parent: int, place: int) -> None:
         nonlocal numbered
@@ -69,15 +69,15 @@ def further(
     n_steps = len(steps.step_ptr) - 1
     if n_steps:
         split(n_steps - 1, np.zeros(0, np.int64))
-    while waiting and len(found) < k:
+    while waiting and len(others) < k:
         value, _, parent, place = heappop(waiting)
         order, cells, _, barred, first = splits[parent]
         step = int(order[place])
         push(parent, place + 1)
-        states = found[parent].copy()
+        states = others[parent].copy()
         chosen = _backward.cell_of(steps.steps, steps.step_ptr[step], states)
         _backward.retrace(arena, *steps[:2], step, int(cells[step]), states, *scratch)
-        found.append(states)
+        others.append(states)
         logs.append(-value)
         more = np.append(barred, chosen) if step == first else np.array([chosen])
         split(step, more)
@@ -111,10 +111,10 @@ class CpuSweep:
         try:
             cached = self._get(space, evidence.state, soft_of(evidence))
             log_value = self._runner.run(space, cached, evidence)
-            found, logs = [self._trace(space, cached, evidence.state)], [log_value]
+            ranked, logs = [self._trace(space, cached, evidence.state)], [log_value]
             if k > 1:
-                further(space.arena, cached.steps, (space.values, space.places), found, logs, k)
-            return Best(self._by_number(found), np.array(logs))
+                further(space.arena, cached.steps, (space.values, space.places), ranked, logs, k)
+            return Best(self._by_number(ranked), np.array(logs))
         finally:
             self._runner.release(space)
 
@@ -126,7 +126,7 @@ class CpuSweep:
         return states
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
-        found = np.full(states.shape, -1, np.int32)
+        best = np.full(states.shape, -1, np.int32)
         logs = np.full(len(states), -np.inf)
         space = self._runner.acquire()
         try:
@@ -134,16 +134,16 @@ class CpuSweep:
                 cached = self._get(space, case.state, soft_of(case))
                 with suppress(ImpossibleEvidence):
                     logs[row] = self._runner.run(space, cached, case)
-                    found[row] = self._by_number([self._trace(space, cached, case.state)])[0]
+                    best[row] = self._by_number([self._trace(space, cached, case.state)])[0]
         finally:
             self._runner.release(space)
-        return Best(found, logs)
+        return Best(best, logs)
 
-    def _by_number(self, found: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    def _by_number(self, configurations: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
         """Configurations by rank as configurations by the variables' numbers."""
         program = self.program
-        states = np.empty((len(found), program.n_variables), np.int32)
-        states[:, self._runner.by_rank] = found
+        states = np.empty((len(configurations), program.n_variables), np.int32)
+        states[:, self._runner.by_rank] = configurations
         if program.chosen and len(program.chosen) < program.n_variables:
             rest = np.ones(program.n_variables, np.bool_)
             rest[list(program.chosen)] = False

@@ -113,7 +113,7 @@ class Layout(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What runs for one pattern and one set of targets."""
+    """The program of one pattern and one set of targets."""
 
     records: NDArray[np.int64]  # contractions one after the other
     record_ptr: NDArray[np.int64]  # (n+1,)
@@ -185,7 +185,7 @@ class Records(NamedTuple):
 # digit, and a lane whose evidence has probability zero is marked and does not affect the others.
 
 class Memory(NamedTuple):
-    """What one thread writes while it runs lanes. L lanes, E exponents."""
+    """Memory that one thread writes while it runs lanes. L lanes, E exponents."""
 
     arena: NDArray[np.float64]
     exponent: Matrix[np.int64]  # (E, L) of the factors, and scratch memory for those of the tables

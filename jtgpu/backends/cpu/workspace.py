@@ -136,7 +136,7 @@ def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
 
 
 class Scratch:
-    """What `jtgpu.backends.cpu.loops.kernels.contract` needs besides an arena."""
+    """Memory that `jtgpu.backends.cpu.loops.kernels.contract` needs besides an arena."""
     # maximal: Whether the program eliminates variables by maximum
     # block: `records.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that
     #     follow; then numbers for loops, offsets of reduced cells, and a row of float64
@@ -169,7 +169,7 @@ class Scratch:
 
 
 class ProgramSize(Protocol):
-    """What `Workspace.fit_program` reads of a program."""
+    """Sizes of a program, for `Workspace.fit_program`."""
 
     work: int  # numbers of scratch memory for its loops
     row: int  # cells of its longest row

@@ -122,14 +122,14 @@ class Gpu(BackendDefaults):
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
         engine = self._engine or self.engine
         if not self._prefer_fallback:
-            found = engine.run(evidence)
-            if found is not None:
-                return found
+            result = engine.run(evidence)
+            if result is not None:
+                return result
         self._prefer_fallback = False
-        found = self._fallback.get().run(evidence)
-        assert found is not None  # float64 with scaling is always reliable
-        self._prefer_fallback = found.log_evidence < engine.log_least_root
-        return found
+        result = self._fallback.get().run(evidence)
+        assert result is not None  # float64 with scaling is always reliable
+        self._prefer_fallback = result.log_evidence < engine.log_least_root
+        return result
 
     def session(self) -> Session:
         """See `jtgpu.backends.base.Backend.session`: every query is one launch, whatever changed."""
@@ -143,14 +143,14 @@ class Gpu(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
+        """Answer a table by rows, as `jtgpu.backends.base.Backend.run_batch` declares."""
         # raises TableTooLarge: When not even 32 cases fit the device's memory.
         return self._batches().run(states, likelihood, targets)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`."""
+        """Answer a table by columns, as `jtgpu.backends.base.Backend.run_columns` declares."""
         # raises TableTooLarge: When not even 32 cases fit the device's memory.
         return self._batches().run_columns(variables, codes, targets)
 
@@ -328,7 +328,7 @@ OPTIONS = ("device", "engine", "dtype", "single", "stream", "tune")
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Gpu:
-    """See `jtgpu.backends.base.Prepare`."""
+    """Create the backend, as `jtgpu.backends.base.Prepare` declares."""
     # raises TypeError: For an option that `Gpu` does not have.
     for name in options:
         if name not in OPTIONS:

@@ -1,4 +1,4 @@
-"""What every engine of single cases consists of, and how its device time is measured."""
+"""The parts of every engine of single cases, and the measurement of its device time."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Evidence patterns on a GPU: cases that observe the same variables get an engine without those variables.
 
-A case brings in all its numbers anyway, so an engine for the unobserved variables alone selects the part of each
-factor that belongs to the observed states. Which engine is quicker is measured, since a plan without the observed
-variables may have more levels than the usual one: the time of a whole call, since that is what users wait for. The
-time model decides only which engines are worth making, and counts what cases have cost, so that the same query of a
-sequence is always the first that a pattern's engine answers.
+A plan without the observed variables reads smaller tables. A case brings in all its numbers, so an engine for the
+unobserved variables alone selects the part of each factor that belongs to the observed states. Which engine is
+quicker is measured, since a plan without the observed variables may have more levels than the default one: the time
+of a whole call, since that is what users wait for. The time model decides only which engines are worth making, and
+counts what cases have cost, so that the same query of a sequence is always the first that a pattern's engine answers.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from .select import RestrictedSchedule
 
 # Nanoseconds that an engine of a pattern costs, measured on one core: planning, for each variable; laying out, for each
-# contraction of the usual plan; and at least.
+# contraction of the default plan; and at least.
 PLANNING, BUILDING, STARTING = 1_000_000, 1_500_000, 200_000_000
 MIN_CASE = 45_000  # predicted nanoseconds of a case below which patterns are not counted
-PREDICTED_SHARE = 0.9  # of the usual engine's predicted time that another may take at most, or it is not made
-CALL_SHARE = 0.95  # of the usual engine's measured call that another's call may take at most
+PREDICTED_SHARE = 0.9  # of the default engine's predicted time that another may take at most, or it is not made
+CALL_SHARE = 0.95  # of the default engine's measured call that another's call may take at most
 CALLS = 31  # of each engine, alternating, of which the medians are compared
 
 
 class RestrictedBackend(BackendDefaults):
     """`jtgpu.backends.wrappers.pattern.PatternBackend` on a GPU: an engine of the unobserved variables."""
     # observed: (V,) bool
-    # usual: Answers cases for which the engine is not reliable
+    # default: Answers cases for which the engine is not reliable
     # engine: Takes cases in the network's variables and leaves zeros for the observed ones; closed with this one
     # posterior_ptr: (V+1,) int64: First cell of each variable in an answer
 
     def __init__(
-        self, observed: NDArray[np.bool_], usual: Gpu, engine: CaseEngine, posterior_ptr: NDArray[np.int64]
+        self, observed: NDArray[np.bool_], default: Gpu, engine: CaseEngine, posterior_ptr: NDArray[np.int64]
     ):
-        self.observed, self.engine, self._usual, self._ptr = observed, engine, usual, posterior_ptr
+        self.observed, self.engine, self._default, self._ptr = observed, engine, default, posterior_ptr
         self._hard = np.flatnonzero(observed)
         self._hard_cells = posterior_ptr[self._hard]
 
@@ -66,8 +66,8 @@ class RestrictedBackend(BackendDefaults):
         self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
     ) -> Result:
         """See `PatternBackend.run`; computes every variable whatever the targets."""
-        found = self.try_run(evidence)
-        return self._usual.run(evidence) if found is None else found
+        result = self.try_run(evidence)
+        return self._default.run(evidence) if result is None else result
 
     def try_run(self, evidence: Evidence) -> Result | None:
         shift = 0.0
@@ -77,11 +77,11 @@ class RestrictedBackend(BackendDefaults):
                 if not weight > 0:
                     raise ImpossibleEvidence("the evidence has probability 0")
                 shift += math.log(weight)
-        found = self.engine.run(evidence)
-        if found is None:
+        result = self.engine.run(evidence)
+        if result is None:
             return None
-        found.posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
-        return Result(found.posterior, found.log_evidence + shift) if shift else found
+        result.posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
+        return Result(result.posterior, result.log_evidence + shift) if shift else result
 
     def work(self, targets: Sequence[int] | None = None) -> int:
         """Predicted device nanoseconds of a case."""
@@ -99,7 +99,7 @@ class RestrictedBackend(BackendDefaults):
 class GpuPatternCache(PatternCache):
     """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions.
 
-    Tables of cases use the usual plan, which all patterns share.
+    Tables of cases use the default plan, which all patterns share.
     """
     # backend: Of the plan and the factors; closed with this one
 
@@ -108,7 +108,7 @@ class GpuPatternCache(PatternCache):
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Gpu):
         super().__init__(plan, factors, backend)
         self.gpu = backend
-        self._case: int | None = None  # predicted nanoseconds of a case by the usual engine
+        self._case: int | None = None  # predicted nanoseconds of a case by the default engine
 
     def planning_cost(self) -> int:
         return PLANNING * self._plan.n_variables + BUILDING * len(self._plan.op_out) + STARTING
@@ -160,12 +160,12 @@ class GpuPatternCache(PatternCache):
             return None, str(error)
         try:
             case = Evidence(np.where(seen, 0, -1).astype(np.int32))
-            usual_us, new_us = call_microseconds(case, self.gpu.engine.run, new.try_run)
+            default_us, new_us = call_microseconds(case, self.gpu.engine.run, new.try_run)
         except BaseException:
             new.close()
             raise
-        reason = f"{new_us:.1f} us a call, {usual_us:.1f} us by the usual engine"
-        if new_us > CALL_SHARE * usual_us:
+        reason = f"{new_us:.1f} us a call, {default_us:.1f} us by the usual engine"
+        if new_us > CALL_SHARE * default_us:
             new.close()
             return None, reason
         return new, reason

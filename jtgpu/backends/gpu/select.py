@@ -142,8 +142,8 @@ def load_config(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]])
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != FORMAT_VERSION:
             return None
-        found = data["config"]
-        config = Config(found["engine"], float(found["price"]), DataflowConfig(**found["layout"]))
+        stored = data["config"]
+        config = Config(stored["engine"], float(stored["price"]), DataflowConfig(**stored["layout"]))
         return config if _is_valid(config) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -238,13 +238,13 @@ class EngineMaker:
         """The quickest schedule by the time model for cases that observe these variables; None if there is none."""
         # plans: sequence of Plan: Of the unobserved variables
         # observed: (V,) bool
-        found: list[RestrictedSchedule] = []
+        schedules: list[RestrictedSchedule] = []
         for plan in [*plans, *map(relowered, plans)]:
             restricted = RestrictedFactors(plan, self.factors, self.plan.factor_scopes, observed)
             made = make_schedule(plan, restricted.largest, self.device.multiprocessors, restricted=restricted)
             if made is not None:
-                found.append((plan, restricted, made))
-        return min(found, key=lambda x: x[2].microseconds, default=None)
+                schedules.append((plan, restricted, made))
+        return min(schedules, key=lambda x: x[2].microseconds, default=None)
 
     def restricted(self, made: RestrictedSchedule) -> DataflowEngine:
         """The engine of a restricted schedule."""
@@ -255,11 +255,11 @@ class EngineMaker:
         """Measure which configuration is quickest, and save it; the trials, the quickest first."""
         # raises JtgpuError: If no engine supports the network.
         # raises OSError: If the configuration cannot be saved.
-        found = quickest(self.made, self.plan.n_variables, report)
-        if not found[0].microseconds < math.inf:
+        best = quickest(self.made, self.plan.n_variables, report)
+        if not best[0].microseconds < math.inf:
             raise JtgpuError(f"no engine can answer cases of this network on {self.device.name}")
-        save_config(self.device.name, self.plan, self.factors, found)
-        return found
+        save_config(self.device.name, self.plan, self.factors, best)
+        return best
 
     def _lowered(self, price: float) -> Plan:
         """The plan, or the one of fewer levels that a price gives."""
@@ -290,5 +290,5 @@ def tune(
     """Name of a GPU, and the trials of `EngineMaker.tune` on it; see `NetworkPlan.tune`."""
     from ...device.context import open_device
 
-    found = open_device(device)
-    return found.name, EngineMaker(plan, factors, found).tune()
+    opened = open_device(device)
+    return opened.name, EngineMaker(plan, factors, opened).tune()

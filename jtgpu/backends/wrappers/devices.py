@@ -299,10 +299,10 @@ class _ChunkedTable:
             first, last = chunk
             try:
                 some = {v: w[first:last] for v, w in self._likelihood.items()}
-                found = worker.run_batch(self._states[first:last], some, self._targets)
-                self._result.posterior[first:last] = found.posterior
-                self._result.log_evidence[first:last] = found.log_evidence
-                self._result.impossible[first:last] = found.impossible
+                result = worker.run_batch(self._states[first:last], some, self._targets)
+                self._result.posterior[first:last] = result.posterior
+                self._result.log_evidence[first:last] = result.log_evidence
+                self._result.impossible[first:last] = result.impossible
             except BaseException:
                 rows.put_back(first, last)
                 raise

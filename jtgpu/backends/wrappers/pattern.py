@@ -43,11 +43,11 @@ class SplitBackend:
         """See `jtgpu.backends.base.Backend.run`; `session`: a session of the backend that answers in its place."""
         first = self.split.first
         case = Evidence(evidence.state[self.split.origin], {int(first[v]): w for v, w in evidence.likelihood.items()})
-        found = (self.backend if session is None else session).run(case, self.targets(targets))
+        result = (self.backend if session is None else session).run(case, self.targets(targets))
         posterior = np.zeros(self._n_cells)
-        posterior[self._cells] = found.posterior[self._split_cells]
+        posterior[self._cells] = result.posterior[self._split_cells]
         posterior[self._observed_cells + evidence.state[self._observed]] = 1.0
-        return Result(posterior, found.log_evidence)
+        return Result(posterior, result.log_evidence)
 
     def run_batch(
         self,
@@ -57,13 +57,13 @@ class SplitBackend:
     ) -> BatchResult:
         split, needed = self.split, self.targets(targets)
         weights = {int(split.first[v]): w for v, w in (likelihood or {}).items()}
-        found = self.backend.run_batch(np.ascontiguousarray(states[:, split.origin]), weights, needed)
+        result = self.backend.run_batch(np.ascontiguousarray(states[:, split.origin]), weights, needed)
         cards = split.cardinality
         begins = np.cumsum([0, *cards[split.origin[needed]].tolist()]).tolist()
         begin_of = dict(zip(needed, begins, strict=False))
         wanted = range(len(cards)) if targets is None else targets
         posterior = np.zeros((len(states), int(sum(cards[v] for v in wanted))))
-        rows = np.flatnonzero(~found.impossible)
+        rows = np.flatnonzero(~result.impossible)
         column = 0
         for v in wanted:
             card = int(cards[v])
@@ -71,9 +71,9 @@ class SplitBackend:
                 posterior[rows, column + states[rows, v]] = 1.0
             else:
                 begin = begin_of[int(split.first[v])]
-                posterior[:, column : column + card] = found.posterior[:, begin : begin + card]
+                posterior[:, column : column + card] = result.posterior[:, begin : begin + card]
             column += card
-        return BatchResult(posterior, found.log_evidence, found.impossible)
+        return BatchResult(posterior, result.log_evidence, result.impossible)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: splitting changes no factor's numbers."""
@@ -108,10 +108,10 @@ class PatternBackend(Protocol):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
+        """Answer a table by the split model."""
 
     def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`."""
+        """A session of the split model."""
 
     def work(self, targets: Sequence[int] | None = None) -> int:
         """Cost of a case, in the units of `CostedBackend.work`."""

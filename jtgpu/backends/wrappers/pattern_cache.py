@@ -10,7 +10,7 @@ same queries in the same order use the same plans. Once the cases of a pattern h
 plan is made: on the CPU by the query that reaches the threshold, on a GPU by a background thread, whose plan is used
 from the query on at which the cases have cost twice as much. A plan is accepted on the CPU if it needs at most
 `REQUIRED_GAIN` of the work, and on a GPU if it is measured to be faster. The plans that were not used for the longest
-time are dropped when all of them occupy more than half of the memory that the usual plan needs; the memory is freed
+time are dropped when all of them occupy more than half of the memory that the default plan needs; the memory is freed
 with the last query that uses them.
 """
 
@@ -45,7 +45,7 @@ MIN_COST = 200_000  # multiplications of a case below which nothing is counted
 REQUIRED_GAIN = 0.8  # share of the work that a new plan may need at most
 MAX_PATTERNS = 4096  # counted, the last used ones
 MAX_PLANS = 16  # cached, the last used ones
-MEMORY_SHARE = 0.5  # of the usual plan's memory that all their tables may occupy; one plan always stays
+MEMORY_SHARE = 0.5  # of the default plan's memory that all their tables may occupy; one plan always stays
 
 
 class PatternCache(BackendDefaults):
@@ -101,9 +101,9 @@ class PatternCache(BackendDefaults):
     def improve(
         self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
     ) -> tuple[PatternBackend | None, str]:
-        """A backend for a pattern if it is faster than the usual one, and the reason for the decision."""
+        """A backend for a pattern if it is faster than the default one, and the reason for the decision."""
         # seen: (V,) bool
-        # work: Cost of a case by the usual plan
+        # work: Cost of a case by the default plan
         new = self.make(seen)
         try:
             left = new.work(targets)
@@ -119,7 +119,7 @@ class PatternCache(BackendDefaults):
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
         """The pattern of `coming` cases if it has its own plan (in ``new``), which is made now if that pays.
 
-        The caller returns it by `release`. None: the usual plan answers.
+        The caller returns it by `release`. None: the default plan answers.
         """
         observed = seen.tobytes()
         if 1 not in observed:
@@ -178,7 +178,7 @@ class PatternCache(BackendDefaults):
         new: PatternBackend | None = None
         try:
             new, pattern.reason = self.improve(seen, targets, work)
-        except (JtgpuError, MemoryError) as error:  # too large: the usual plan answers
+        except (JtgpuError, MemoryError) as error:  # too large: the default plan answers
             pattern.reason = str(error)
         except Exception:
             pattern.reason = "an error"
@@ -205,10 +205,10 @@ class PatternCache(BackendDefaults):
                 elif new is not None:
                     pattern.new, pattern.bytes = new, new.memory(targets)
                     closing += self._make_room()
-            found = pattern.new is not None and not pattern.dropped
-            pattern.users += found
+            taken = pattern.new is not None and not pattern.dropped
+            pattern.users += taken
         _close(closing)
-        return pattern if found else None
+        return pattern if taken else None
 
     def release(self, pattern: Pattern) -> None:
         """Return a pattern that `acquire` gave to a query."""
@@ -256,17 +256,17 @@ class PatternCache(BackendDefaults):
     # A backend ------------------------------------------------------------------------------------------------
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """See `CostedBackend.work`; of the usual plan."""
+        """See `CostedBackend.work`; of the default plan."""
         return self.backend.work(seen, targets)
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        found = self.acquire(evidence.state >= 0, targets)
-        if found is None or found.new is None:
+        pattern = self.acquire(evidence.state >= 0, targets)
+        if pattern is None or pattern.new is None:
             return self.backend.run(evidence, targets)
         try:
-            return found.new.run(evidence, targets)
+            return pattern.new.run(evidence, targets)
         finally:
-            self.release(found)
+            self.release(pattern)
 
     def run_batch(
         self,
@@ -284,14 +284,14 @@ class PatternCache(BackendDefaults):
         rest = np.ones(n, np.bool_)
         parts: list[tuple[NDArray[np.int64], BatchResult]] = []
         try:
-            for rows, found in groups:
-                assert found.new is not None
+            for rows, pattern in groups:
+                assert pattern.new is not None
                 rest[rows] = False
                 given = {v: w[rows] for v, w in weights.items()}
-                parts.append((rows, found.new.run_batch(states[rows], given, targets)))
+                parts.append((rows, pattern.new.run_batch(states[rows], given, targets)))
         finally:
-            for _, found in groups:
-                self.release(found)
+            for _, pattern in groups:
+                self.release(pattern)
         others = np.flatnonzero(rest)
         if len(others):
             some = {v: w[others] for v, w in weights.items()}
@@ -312,9 +312,9 @@ class PatternCache(BackendDefaults):
         groups = []
         for i, count in enumerate(np.bincount(equal.kind).tolist()):
             if count > 1:
-                found = self.acquire(states[equal.first[i]] >= 0, targets, count)
-                if found is not None:
-                    groups.append((np.flatnonzero(equal.kind == i), found))
+                pattern = self.acquire(states[equal.first[i]] >= 0, targets, count)
+                if pattern is not None:
+                    groups.append((np.flatnonzero(equal.kind == i), pattern))
         return groups
 
     def run_counts(
@@ -397,36 +397,36 @@ def _close(plans: Sequence[PatternBackend]) -> None:
 
 
 class _Session:
-    """A session of the usual plan, and one for each pattern with its own plan."""
+    """A session of the default plan, and one for each pattern with its own plan."""
 
     def __init__(self, backend: PatternCache):
         self._backend = backend
-        self._usual: Session | None = backend.backend.session()
+        self._default: Session | None = backend.backend.session()
         self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        if self._usual is None:
+        if self._default is None:
             raise JtgpuError("this session is closed")
-        found = self._backend.acquire(evidence.state >= 0, targets)
-        if found is None or found.new is None:
-            return self._usual.run(evidence, targets)
-        entry = self._others.pop(id(found), None)
+        pattern = self._backend.acquire(evidence.state >= 0, targets)
+        if pattern is None or pattern.new is None:
+            return self._default.run(evidence, targets)
+        entry = self._others.pop(id(pattern), None)
         if entry is None:
-            entry = found, found.new.session()  # holds what `acquire` gave until `_end`
+            entry = pattern, pattern.new.session()  # holds what `acquire` gave until `_end`
         else:
-            self._backend.release(found)
-        self._others[id(found)] = entry
+            self._backend.release(pattern)
+        self._others[id(pattern)] = entry
         while len(self._others) > MAX_PLANS:
             self._end(*self._others.popitem(last=False)[1])
-        return found.new.run(evidence, targets, entry[1])
+        return pattern.new.run(evidence, targets, entry[1])
 
     def _end(self, pattern: Pattern, session: Session) -> None:
         session.close()
         self._backend.release(pattern)
 
     def close(self) -> None:
-        if self._usual is not None:
-            self._usual.close()
-        self._usual = None
+        if self._default is not None:
+            self._default.close()
+        self._default = None
         while self._others:
             self._end(*self._others.popitem()[1])

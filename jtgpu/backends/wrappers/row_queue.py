@@ -135,10 +135,10 @@ class JoinedCases:
 
     def sums(self) -> CountSums:
         if self._pool is None:
-            found = [held.part_sums() for held in self._held]
+            part_sums = [held.part_sums() for held in self._held]
         else:
-            found = list(self._pool.map(lambda held: held.part_sums(), self._held))
-        parts = {number: sums for some in found for number, sums in some.items()}
+            part_sums = list(self._pool.map(lambda held: held.part_sums(), self._held))
+        parts = {number: sums for some in part_sums for number, sums in some.items()}
         total = np.zeros(sum(self._sizes()) + 2)
         for number in sorted(parts):
             total += parts[number]
@@ -150,19 +150,19 @@ class JoinedCases:
 
     def _families(self, total: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """The counts of each factor in its own shape."""
-        plan, at, found = self._plan, 0, []
+        plan, at, families = self._plan, 0, []
         for f, size in enumerate(self._sizes()):
             scope = plan.table_scopes[f]
             table = total[at : at + size].reshape([int(plan.cardinality[v]) for v in scope])
-            found.append(np.ascontiguousarray(np.transpose(table, [scope.index(v) for v in plan.factor_scopes[f]])))
+            families.append(np.ascontiguousarray(np.transpose(table, [scope.index(v) for v in plan.factor_scopes[f]])))
             at += size
-        return found
+        return families
 
     def log_evidence(self) -> NDArray[np.float64]:
-        found = np.zeros(self._n)
+        values = np.zeros(self._n)
         for held in self._held:
-            held.write_log_evidence(found)
-        return found
+            held.write_log_evidence(values)
+        return values
 
     def counts(self) -> Counts:
         """`sums` and `log_evidence` together."""

@@ -59,7 +59,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class SliceJob:
-    """What a worker needs to answer slices: sent to it once, by pickle."""
+    """Everything that a worker needs to answer slices: sent to it once, by pickle."""
 
     split: SplitModel  # the cutset variables are its observed ones
     plan: Plan  # of the split model
@@ -91,10 +91,10 @@ class SliceWorker:
             states = task.state.copy()
             states[self._cutset] = configuration
             try:
-                found = self._split.run(Evidence(states, task.likelihood), task.targets)
+                result = self._split.run(Evidence(states, task.likelihood), task.targets)
             except ImpossibleEvidence:
                 continue
-            total = total.plus(Partial(found.posterior[cells], 1.0, found.log_evidence))
+            total = total.plus(Partial(result.posterior[cells], 1.0, result.log_evidence))
         return total
 
     def close(self) -> None:
@@ -181,12 +181,12 @@ class ConditionedSum(BackendDefaults):
         return self._ptr
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        [(_, found)] = self._sums([evidence], targets)
-        if found is None:
+        [(_, batch)] = self._sums([evidence], targets)
+        if batch is None:
             raise ImpossibleEvidence("the evidence has probability 0")
         posterior = np.zeros(int(self._ptr[-1]))
-        posterior[columns_of(self._ptr, targets)] = found.posterior / found.mass
-        return Result(posterior, found.top + math.log(found.mass))
+        posterior[columns_of(self._ptr, targets)] = batch.posterior / batch.mass
+        return Result(posterior, batch.top + math.log(batch.mass))
 
     def run_batch(
         self,
@@ -200,10 +200,10 @@ class ConditionedSum(BackendDefaults):
         weights = likelihood or {}
         cases = (Evidence(states[i], {v: w[i] for v, w in weights.items()}) for i in range(n))
         with closing(self._sums(cases, targets)) as sums:
-            for i, found in sums:
-                if found is not None:
-                    answer.posterior[i] = found.posterior / found.mass
-                    answer.log_evidence[i] = found.top + math.log(found.mass)
+            for i, total in sums:
+                if total is not None:
+                    answer.posterior[i] = total.posterior / total.mass
+                    answer.log_evidence[i] = total.top + math.log(total.mass)
                     answer.impossible[i] = False
         return answer
 

@@ -182,23 +182,23 @@ class _Tasks(Generic[T]):
         """Whether all tasks are complete."""
         with self._lock:
             if not self._returned and not self._empty and not self._n_running:
-                found = next(self._tasks, None)
-                if found is None:
+                task = next(self._tasks, None)
+                if task is None:
                     self._empty = True
                 else:
-                    self._returned.append(found)
+                    self._returned.append(task)
             return self._empty and not self._returned and not self._n_running
 
     def take(self) -> tuple[int, T] | None:
         with self._lock:
             if self.stopped:
                 return None
-            found = self._returned.popleft() if self._returned else next(self._tasks, None)
-            if found is None:
+            task = self._returned.popleft() if self._returned else next(self._tasks, None)
+            if task is None:
                 self._empty = True
             else:
                 self._n_running += 1
-            return found
+            return task
 
     def put_back(self, number: int, task: T) -> None:
         with self._lock:
@@ -265,8 +265,8 @@ class _Threads(Generic[W, T, R]):
     def _work_on(self, worker: Worker[W]) -> None:
         """The loop of a worker's thread."""
         try:
-            while (found := self._tasks.take()) is not None:
-                number, task = found
+            while (numbered := self._tasks.take()) is not None:
+                number, task = numbered
                 try:
                     result = self._work(worker.object, task)
                 except BaseException as error:
@@ -292,8 +292,8 @@ def _run_here(
     worker: Worker[W], tasks: _Tasks[T], work: Callable[[W, T], R], failed: list[_Failure]
 ) -> Iterator[tuple[int, R]]:
     """Run tasks in the caller's thread."""
-    while (found := tasks.take()) is not None:
-        number, task = found
+    while (numbered := tasks.take()) is not None:
+        number, task = numbered
         try:
             result = work(worker.object, task)
         except BaseException as error:
@@ -343,17 +343,17 @@ def _all_failed(failed: Sequence[_Failure]) -> JtgpuError:
     return made
 
 
-def in_order(found: Iterator[tuple[int, R]]) -> Generator[R]:
-    """Results by ascending number from 0, each as soon as all before it are complete; closes `found` at the end."""
+def in_order(numbered: Iterator[tuple[int, R]]) -> Generator[R]:
+    """Results by ascending number from 0, each as soon as all before it are complete; closes `numbered` at the end."""
     waiting: dict[int, R] = {}
     at = 0
     try:
-        for number, result in found:
+        for number, result in numbered:
             waiting[number] = result
             while at in waiting:
                 yield waiting.pop(at)
                 at += 1
     finally:  # now, and not with the last traceback that holds it: workers wait
-        close = getattr(found, "close", None)
+        close = getattr(numbered, "close", None)
         if close is not None:
             close()

@@ -1,4 +1,4 @@
-"""What the compiled loops that parse plain CSV rows read and write; see `jtgpu.cases.reading.cells`."""
+"""Input and output of the compiled loops that parse plain CSV rows; see `jtgpu.cases.reading.cells`."""
 
 from __future__ import annotations
 

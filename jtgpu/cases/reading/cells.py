@@ -66,8 +66,8 @@ def parse_plain_cells(
     columns: list[Any] = []
     try:
         for e in range(len(evidence)):
-            found = texts.entries[e, : texts.n_texts[e], :WORD].tolist()
-            columns.append(CategoricalColumn(wanted.indices[e, :n], [text[i : i + k].decode() for i, k in found]))
+            spans = texts.entries[e, : texts.n_texts[e], :WORD].tolist()
+            columns.append(CategoricalColumn(wanted.indices[e, :n], [text[i : i + k].decode() for i, k in spans]))
         columns += [_text_column(data, wanted.spans[k, :n]) for k in range(len(kept))]
     except (UnicodeDecodeError, arrow().ArrowInvalid):
         return None
@@ -156,15 +156,15 @@ class CsvRows:
         # a cell with line ends in it, or a quote within an unquoted cell: only quotes that begin a cell count
         before_cell = self.delimiter.encode() + b"\r\n"
         at, outside, last = 0, 0, 0  # outside: where the text after the last quoted cell begins, -1 within a cell
-        while (found := block.find(self.quote, at)) >= 0:
-            at = found + 1
+        while (quote := block.find(self.quote, at)) >= 0:
+            at = quote + 1
             if outside < 0:
                 if block[at : at + 1] == self.quote:
                     at += 1
                 else:
                     outside = at
-            elif found == 0 or block[found - 1] in before_cell:
-                last = max(last, block.rfind(self.line_end, outside, found) + 1)
+            elif quote == 0 or block[quote - 1] in before_cell:
+                last = max(last, block.rfind(self.line_end, outside, quote) + 1)
                 outside = -1
         if outside >= 0:
             last = max(last, block.rfind(self.line_end, outside) + 1)
@@ -181,9 +181,9 @@ class CsvRows:
         """Parse whole rows, the first of which is in some line: columns of evidence, then columns to copy."""
         text = block if self.encoding == "utf-8" else self.decode(block, line).encode()
         max_rows = count_byte(text, b"\n") + count_byte(text, b"\r") + 1
-        found = parse_plain_cells(text, max_rows, self, evidence, kept)
-        if found is not None:
-            return ParsedRows(*found, {})
+        plain = parse_plain_cells(text, max_rows, self, evidence, kept)
+        if plain is not None:
+            return ParsedRows(*plain, {})
         pa = arrow()
         wanted, n_evidence = [str(i) for i in (*evidence, *kept)], len(evidence)
         broken: dict[int, str] = {}
@@ -254,7 +254,7 @@ class CsvRows:
 
     def _records(self, text: bytes) -> list[tuple[int, bytes]]:
         """Rows, each with the number of lines before it; slow, and used for error messages only."""
-        found: list[tuple[int, bytes]] = []
+        records: list[tuple[int, bytes]] = []
         at = begin = first = line = 0
         is_open = False
         while (end := text.find(self.line_end, at) + 1) > 0:
@@ -262,11 +262,11 @@ class CsvRows:
             at, line = end, line + 1
             if not is_open:
                 if self.n_columns == 1 or text[begin:end].strip(b"\r\n"):
-                    found.append((first, text[begin:end]))
+                    records.append((first, text[begin:end]))
                 begin, first = end, line
         if begin < len(text):
-            found.append((first, text[begin:] + self.line_end))
-        return found
+            records.append((first, text[begin:] + self.line_end))
+        return records
 
 
 def count_byte(text: bytes, byte: bytes) -> int:

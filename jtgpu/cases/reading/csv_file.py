@@ -182,9 +182,9 @@ def _first_row_end(head: bytes, rows: CsvRows) -> int:
     """End of the first row that is not empty; 0 if it is not in these bytes."""
     line_end = b"\n" if b"\n" in head else b"\r"
     at = 0
-    while (found := head.find(line_end, at)) >= 0:
-        at = found + 1
-        if head[:found].strip(b"\r\n\xef\xbb\xbf") and not rows.in_quotes(head[:found]):
+    while (end := head.find(line_end, at)) >= 0:
+        at = end + 1
+        if head[:end].strip(b"\r\n\xef\xbb\xbf") and not rows.in_quotes(head[:end]):
             return at
     return 0
 

@@ -84,13 +84,13 @@ class _Reader:
         raise ValueError(f"a Parquet footer holds the unknown type {kind}")
 
     def fields(self) -> Fields:
-        found: Fields = {}
+        values: Fields = {}
         last = 0
         while (head := self.byte()) != STOP:
             kind = head & 15
             last = last + (head >> 4) if head >> 4 else self.signed()
-            found[last] = kind, None if kind in (TRUE, FALSE) else self.value(kind)
-        return found
+            values[last] = kind, None if kind in (TRUE, FALSE) else self.value(kind)
+        return values
 
     def _take(self, n: int) -> bytes:
         self.at += n

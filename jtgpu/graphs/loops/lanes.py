@@ -63,14 +63,14 @@ def _operation(result: Any, *arguments: Any) -> Callable[[Build], Any]:
             made = build(builder, args)
             return context.get_dummy_value() if made is None else made
 
-        found = result(*arguments), generate
+        pair = result(*arguments), generate
         # Numba inspects the names of the arguments
         typed: Any = (
-            lambda typing: found,
-            lambda typing, a: found,
-            lambda typing, a, b: found,
-            lambda typing, a, b, c: found,
-            lambda typing, a, b, c, d: found,
+            lambda typing: pair,
+            lambda typing, a: pair,
+            lambda typing, a, b: pair,
+            lambda typing, a, b, c: pair,
+            lambda typing, a, b, c, d: pair,
         )[len(arguments)]
         typed.__name__, typed.__doc__ = build.__name__, build.__doc__
         return intrinsic(typed)

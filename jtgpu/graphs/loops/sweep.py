@@ -92,21 +92,21 @@ def _add_paths(t, u, v):  # type: ignore[no-untyped-def]
     """Add the paths of u to those of v; returns nothing."""
     more, apart = t.paths[u], t.scale[u] - t.scale[v]
     if apart == 0:
-        found = t.paths[v] + more
+        paths = t.paths[v] + more
     elif apart < 0:
         for _ in range(min(-apart, 3)):
             more *= SMALL
-        found = t.paths[v] + more
+        paths = t.paths[v] + more
     else:
-        found = t.paths[v]
+        paths = t.paths[v]
         for _ in range(min(apart, 3)):
-            found *= SMALL
-        found += more
+            paths *= SMALL
+        paths += more
         t.scale[v] = t.scale[u]
-    if found > UNIT:
-        found *= SMALL
+    if paths > UNIT:
+        paths *= SMALL
         t.scale[v] += 1
-    t.paths[v] = found
+    t.paths[v] = paths
 
 
 @compiled(allocates=False)

@@ -228,13 +228,13 @@ def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
                 node = 2 * node + (0 if is_left else 1)
             leaf = node - n_leaves
             first, last = n * leaf // n_leaves, n * (leaf + 1) // n_leaves
-            found = keys[: last - first]
-            _keys_of(tree.points[first * a : last * a], a, x, tree.is_squared, found)
+            nearest = keys[: last - first]
+            _keys_of(tree.points[first * a : last * a], a, x, tree.is_squared, nearest)
             pairs += last - first
             worst = near[k - 1]
             for r in range(last - first):
-                if found[r] < worst:
-                    add_near(near, found[r], 1)
+                if nearest[r] < worst:
+                    add_near(near, nearest[r], 1)
                     worst, is_new = near[k - 1], True
             if is_new and worst < math.inf:
                 least_sum, is_new = weight(near, tree.is_squared), False

@@ -99,10 +99,10 @@ def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
 @compiled(allocates=False)
 def _any_below(keys, limit):  # type: ignore[no-untyped-def]
     """Whether some key is below a limit; vectorised, since most are not."""
-    found = 0
+    below = 0
     for r in range(len(keys)):
-        found += 1 if keys[r] < limit else 0
-    return found > 0
+        below += 1 if keys[r] < limit else 0
+    return below > 0
 
 
 @compiled("Coded, CodedRows, i8, const(f8[:]), f8[:]")

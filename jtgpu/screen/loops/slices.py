@@ -83,8 +83,8 @@ def _unite(p, q, first, union):  # type: ignore[no-untyped-def]
         mask = q[j]
         for i in range(WORDS):
             at = np.uint64(j * WORDS + i)
-            found = p[at] ^ mask
-            union[at] = found if first else union[at] | found
+            united = p[at] ^ mask
+            union[at] = united if first else union[at] | united
 
 
 @compiled(allocates=False)
@@ -99,43 +99,43 @@ def _carry_on(counts, carry, n_levels):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _below(counts, limit, n_levels, found):  # type: ignore[no-untyped-def]
+def _below(counts, limit, n_levels, below):  # type: ignore[no-untyped-def]
     """Mark the references whose count is below a limit; whether there are any."""
     for i in range(WORDS):
-        found[i] = ZERO
+        below[i] = ZERO
     for level in range(n_levels):
         part = counts[level * WORDS : (level + 1) * WORDS]
         if (limit >> level) & 1:
             for i in range(WORDS):
-                found[i] |= ~part[i]
+                below[i] |= ~part[i]
         else:
             for i in range(WORDS):
-                found[i] &= ~part[i]
+                below[i] &= ~part[i]
     some = ZERO
     for i in range(WORDS):
-        some |= found[i]
+        some |= below[i]
     return some != ZERO
 
 
 @compiled(allocates=False)
-def _first_limit(counts, k, n_levels, found):  # type: ignore[no-untyped-def]
+def _first_limit(counts, k, n_levels, below):  # type: ignore[no-untyped-def]
     """Mark the references of a block below the least limit that k of them are below; all, if there are fewer."""
     low, high = 1, 1 << n_levels
     while low < high:
         middle = (low + high) >> 1
-        _below(counts, middle, n_levels, found)
+        _below(counts, middle, n_levels, below)
         n = 0
         for w in range(WORDS):
-            n += ones(found[w])
+            n += ones(below[w])
         if n >= k:
             high = middle
         else:
             low = middle + 1
     if high >> n_levels:
         for w in range(WORDS):
-            found[w] = ~ZERO
+            below[w] = ~ZERO
     else:
-        _below(counts, high, n_levels, found)
+        _below(counts, high, n_levels, below)
 
 
 @compiled(allocates=False)
@@ -174,7 +174,7 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     near = np.empty(k, np.int64)
     counts = np.empty(LEVELS * WORDS, np.uint64)
     scratch = (counts, np.empty(WORDS, np.uint64), np.empty(8 * WORDS, np.uint64), np.zeros(8, np.uint64))
-    found = np.empty(WORDS, np.uint64)
+    below = np.empty(WORDS, np.uint64)
     n_searched = 0
     for b in range(len(cuts)):
         near[:] = highest + 1
@@ -184,11 +184,11 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
             _count_block(refs, block, rows.masks[b], scratch)
             n_searched += min(size, refs.n_rows - block * size)
             if near[k - 1] > highest:  # the last block has rows that count zero times: no limit there
-                _first_limit(counts, k if block < n_blocks - 1 else size + 1, refs.n_levels, found)
-            elif not _below(counts, near[k - 1], refs.n_levels, found):
+                _first_limit(counts, k if block < n_blocks - 1 else size + 1, refs.n_levels, below)
+            elif not _below(counts, near[k - 1], refs.n_levels, below):
                 continue
             for w in range(WORDS):
-                bits = found[w]
+                bits = below[w]
                 while bits:
                     lowest = bits & (~bits + UNIT)
                     bits ^= lowest

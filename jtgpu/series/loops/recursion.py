@@ -19,7 +19,7 @@ _fast = {"reassoc", "nsz", "contract"}
 
 @compiled(allocates=False)
 def _unexplained(a, c, m, out):  # type: ignore[no-untyped-def]
-    """What predictors of order m-1 leave of lag m; arrays by address, a row of 16 lanes for each coefficient."""
+    """The part of lag m that predictors of order m-1 leave; arrays by address, a row of 16 lanes a coefficient."""
     low, high = zero(), zero()
     for i in range(m - 1):
         x, y = LANES * i, LANES * (m - 1 - i)

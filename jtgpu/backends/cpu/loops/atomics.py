@@ -1,4 +1,4 @@
-"""What threads of one compiled program hand each other through memory: counters and flags, for Numba."""
+"""Counters and flags in memory, by which threads of one compiled program communicate, for Numba."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ _fast = {"reassoc", "nsz", "contract", "nnan", "ninf", "arcp"}  # sums may be re
 
 
 class Pair(NamedTuple):
-    """What all cells of a contraction of two tables have in common; all int64."""
+    """Numbers that all cells of a contraction of two tables share; all int64."""
 
     arena: int
     n: int  # cells of a row

@@ -72,7 +72,7 @@ MOST_LISTED, MOST_LISTED_OF_MANY = 100, 500
 
 
 class _Tables(NamedTuple):
-    """What `reduce_flat` leaves, and where its tables stand. F factors, T tables."""
+    """The result of `reduce_flat`, and the places of its tables. F factors, T tables."""
 
     rep: NDArray[np.int64]  # see `jtgpu.plans.specialise.Reduced`
     length: NDArray[np.int64]
@@ -445,13 +445,13 @@ def _fill_records(sk, s, answer_cell, places, at, room, records, record_ptr, ans
 
 
 @compiled(allocates=False)
-def _locate(tables, s, found):  # type: ignore[no-untyped-def]
+def _locate(tables, s, places):  # type: ignore[no-untyped-def]
     """Write cell, exponent and length of some tables that are made or are factors; returns how many numbers."""
     n = 0
     for r in range(len(tables)):
         t = s.rep[tables[r]]
         if t >= 0:
-            found[n], found[n + 1], found[n + 2] = s.cell[t], s.exponent[t], s.length[t]
+            places[n], places[n + 1], places[n + 2] = s.cell[t], s.exponent[t], s.length[t]
             n += 3
     return n
 

@@ -56,15 +56,15 @@ def _terms(record):  # type: ignore[no-untyped-def]
 def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
     """(n,) int64: 1 for a contraction that reads factors alone, else one more than the largest of its inputs."""
     level = np.zeros(n_exponents, np.int64)
-    found = np.empty(len(record_ptr) - 1, np.int64)
-    for p in range(len(found)):
+    level_of = np.empty(len(record_ptr) - 1, np.int64)
+    for p in range(len(level_of)):
         r = record_ptr[p]
         high = max(level[records[r + A_EXP]], level[records[r + B_EXP]])
         for t in range(2, records[r + INPUTS]):
             high = max(high, level[records[r + input_field(t) + 1]])
-        found[p] = high + 1
+        level_of[p] = high + 1
         level[records[r + OUT_EXP]] = high + 1
-    return found
+    return level_of
 
 
 @compiled()

@@ -241,13 +241,13 @@ def _mix(h, x):  # type: ignore[no-untyped-def]
 @compiled("i8[:], i8[:]")
 def hashes(flat, ptr):  # type: ignore[no-untyped-def]
     """A hash of every record or load."""
-    found = np.empty(len(ptr) - 1, np.uint64)
+    out = np.empty(len(ptr) - 1, np.uint64)
     for p in range(len(ptr) - 1):
         h = np.uint64(0x243F6A8885A308D3)
         for i in range(ptr[p], ptr[p + 1]):
             h = _mix(h, flat[i])
-        found[p] = h
-    return found
+        out[p] = h
+    return out
 
 
 @compiled()

@@ -46,7 +46,7 @@ MOST_NUMBERS = 8_000_000  # of a program's records: 64 MB
 
 
 class _Zeros(NamedTuple):
-    """What `_write_sparse` needs of all contractions."""
+    """Facts about all contractions for `_write_sparse`."""
 
     arena: NDArray[np.float64]  # 1 where a cell can be above 0
     loops: NDArray[np.int64]  # (n, 4) scratch memory

@@ -104,14 +104,14 @@ def step_order(sparsity: Sparsity, roots: Sequence[int]) -> tuple[list[int], int
 
 def _pieces(sparsity: Sparsity, order: Sequence[int], lines: Sequence[int]) -> list[list[Piece]]:
     """The contractions in order, large ones in pieces that fit a kernel."""
-    maker, found = TileMaker(), []
+    maker, pieces = TileMaker(), []
     alone = sum(lines) <= MOST_ALONE  # then the compiler spills less in the plain order
     for step in order:
         tiles = _plain(sparsity, step) if alone else _tiled(sparsity, maker, step)
         ways = min(max(-(-lines[step] // MOST_PART_LINES), 1), max(len(tiles), 1))
         cuts = [i * len(tiles) // ways for i in range(ways + 1)]
-        found.append([Piece(step, tiles[cuts[i] : cuts[i + 1]], i == ways - 1) for i in range(ways)])
-    return found
+        pieces.append([Piece(step, tiles[cuts[i] : cuts[i + 1]], i == ways - 1) for i in range(ways)])
+    return pieces
 
 
 def _plain(sparsity: Sparsity, step: int) -> list[list[tuple[int, int, int]]]:
@@ -226,7 +226,7 @@ class Scratch:
 
 
 def _scratch(sparsity: Sparsity, parts: Sequence[Part], roots: Sequence[int], home: Mapping[int, int]) -> Scratch:
-    """What kernels leave for later ones; `home`: the component of each table that is an answer."""
+    """Memory that kernels leave for later ones; `home`: the component of each table that is an answer."""
     steps = sparsity.program.steps
     made: dict[str, int] = {}
     read: dict[str, int] = {}
@@ -290,11 +290,11 @@ class Writer:
 
     def _states(self, scope: tuple[int, ...], cell: int, variables: Iterable[int]) -> list[tuple[int, int]]:
         """The states of some variables of a table in one of its cells."""
-        found = []
+        states = []
         for v in variables:
             inner = self.plan.size(scope[scope.index(v) + 1 :])
-            found.append((v, cell // inner % int(self.plan.cardinality[v])))
-        return found
+            states.append((v, cell // inner % int(self.plan.cardinality[v])))
+        return states
 
     def _placed(self, step: int) -> dict[int, list[int]]:
         """For each table of a contraction the variables whose evidence multiplies it: the smallest that has them."""

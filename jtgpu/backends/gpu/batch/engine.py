@@ -82,7 +82,7 @@ class BatchEngine:
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
+        """Answer a table, as `jtgpu.backends.base.Backend.run_batch` declares."""
         # raises TableTooLarge: If not even 32 cases fit the GPU's memory.
         table = self.row_table(states, likelihood, targets)
         self.answer(table, RowQueue(table.n))
@@ -216,9 +216,9 @@ class BatchEngine:
                 )
             except BackendUnavailable:  # no compiler: the other kernels may be in the cache
                 self._generates = False
-        found = self._programs.get(name)
-        if found is not None and found.takes(smallest):
-            return found
+        program = self._programs.get(name)
+        if program is not None and program.takes(smallest):
+            return program
         if "tables" not in self._programs:
             self._programs["tables"] = RecordProgram(
                 self.plan, self._factors, self.device, self._memory, stream, self.real

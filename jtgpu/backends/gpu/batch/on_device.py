@@ -101,8 +101,8 @@ class GpuArray:
                 self.device.download(cells, self._address, stream)
                 stream.synchronize()
                 del stream
-        found = np.lib.stride_tricks.as_strided(cells, self.shape, self.strides if len(self.shape) == 2 else None)
-        return np.array(found, order="C")
+        strided = np.lib.stride_tricks.as_strided(cells, self.shape, self.strides if len(self.shape) == 2 else None)
+        return np.array(strided, order="C")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -163,7 +163,7 @@ class OnDevice:
     def run(
         self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Targets
     ) -> DeviceResult:
-        """See `jtgpu.backends.base.Backend.run_device`."""
+        """Answer a table on the device, as `jtgpu.backends.base.Backend.run_device` declares."""
         # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
         temporary = Memory(self.device)
         try:

@@ -154,8 +154,8 @@ def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]]
         return None
     s = sparsity.program.steps[step]
     second = sparsity.nonzero[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
-    found = [sparsity.used(s.out), sparsity.nonzero[s.ins[0]], second]
-    return None if all(x.all() for x in found) else found
+    cells = [sparsity.used(s.out), sparsity.nonzero[s.ins[0]], second]
+    return None if all(x.all() for x in cells) else cells
 
 
 def _records(

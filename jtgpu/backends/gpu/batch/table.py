@@ -96,7 +96,7 @@ class HostChunk:
 
 
 class TableWorker(Protocol):
-    """What answers chunks of a table: a `jtgpu.backends.gpu.batch.engine.BatchEngine`, or its owner."""
+    """A worker that answers chunks of a table: a `jtgpu.backends.gpu.batch.engine.BatchEngine`, or its owner."""
 
     def answer(self, table: Table[Any], queue: RowQueue) -> None:
         """Answer chunks from the queue until it is empty; on an error, return the rows that were not answered."""

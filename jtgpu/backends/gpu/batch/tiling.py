@@ -120,10 +120,10 @@ def find_sparsity(
 
 def _both(nonzero: Sequence[NDArray[np.bool_]], ins: Sequence[int], loops: tuple[Loop, ...]) -> NDArray[np.bool_]:
     """Where no input is zero, for every configuration of the joint axes."""
-    found = nonzero[ins[0]][_offsets(loops, A)]
+    cells = nonzero[ins[0]][_offsets(loops, A)]
     if len(ins) == 2:
-        found &= nonzero[ins[1]][_offsets(loops, B)]
-    return found
+        cells &= nonzero[ins[1]][_offsets(loops, B)]
+    return cells
 
 
 def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
@@ -179,10 +179,10 @@ class TileMaker:
         # used: three arrays of bool: Cells of the output that are used, and those of A and B that are structurally
         #     non-zero. Default: all.
         key = (loops, alone, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = _cheapest(loops, alone, used)
-        return found
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = _cheapest(loops, alone, used)
+        return made
 
 
 def _cheapest(loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None) -> Tiles:
@@ -224,10 +224,10 @@ class _Axes:
         self.steps = np.stack([self.at["k", A], self.at["k", B]], axis=1).astype(np.uint32)
 
     def _cells(self, which: str, table: int) -> NDArray[np.int64]:
-        found = np.zeros(1, np.int64)
+        summed = np.zeros(1, np.int64)
         for w in which:
-            found = found[..., None] + self.at[w, table]
-        cells: NDArray[np.int64] = found[0]
+            summed = summed[..., None] + self.at[w, table]
+        cells: NDArray[np.int64] = summed[0]
         return cells
 
     def tiles(self, shape: int, swapped: bool) -> Tiles:
@@ -250,8 +250,8 @@ class _Axes:
         m, n = order_m[at_s, at_m], order_n[at_s, at_n]
 
         def cells(table: int, what: str, places: NDArray[np.int64], base: bool) -> NDArray[np.uint32]:
-            found = self.at[what, table][places]
-            return (found + self.at["s", table][at_s][:, None] if base else found).astype(np.uint32)
+            numbers = self.at[what, table][places]
+            return (numbers + self.at["s", table][at_s][:, None] if base else numbers).astype(np.uint32)
 
         return Tiles(
             shape, swapped, cells(A, "m", m, True), cells(B, "n", n, True)[:, :tn], cells(OUT, "m", m, True),

@@ -89,8 +89,8 @@ class CountEngine:
                 )  # fmt: skip
             except BackendUnavailable:  # no compiler: the other kernels may be in the cache
                 self._generation, self._may_generate = None, False
-        found = self._made.get(name)
-        return found if found is not None and found.takes(smallest) else self.records()
+        kernels = self._made.get(name)
+        return kernels if kernels is not None and kernels.takes(smallest) else self.records()
 
     def records(self) -> CountKernels:
         """The kernels that take any network and any weights."""
@@ -109,12 +109,12 @@ class CountEngine:
         """Scratch memory for chunks of n cases, or fewer if there is not enough memory."""
         # raises TableTooLarge: If not even a block of cases fits.
         block = self.block(kernels)
-        found = self._scratch.pop(id(kernels), None)
-        if found is not None and found.serves(min(n, kernels.most_cases), n_weights):
-            self._scratch[id(kernels)] = found
-            return found
-        if found is not None:
-            found.memory.close()
+        memory = self._scratch.pop(id(kernels), None)
+        if memory is not None and memory.serves(min(n, kernels.most_cases), n_weights):
+            self._scratch[id(kernels)] = memory
+            return memory
+        if memory is not None:
+            memory.memory.close()
         each = self.case_bytes(kernels, n_weights)
         free = int(MEMORY_SHARE * self.device.free_memory())
         wanted = -(-min(n, max(kernels.most_cases, block)) // block) * block
@@ -127,11 +127,11 @@ class CountEngine:
                 limit=free,
             )
         size = min(wanted, fits)
-        found = self._scratch[id(kernels)] = Scratch(
+        memory = self._scratch[id(kernels)] = Scratch(
             self.device, self.stream, kernels, size, (self.plan.n_variables, n_weights, -(-size // block) * self.width),
             is_full=fits < wanted,
         )  # fmt: skip
-        return found
+        return memory
 
     def drop_scratch(self) -> None:
         """Free the scratch memory."""

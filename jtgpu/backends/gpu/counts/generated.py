@@ -94,10 +94,10 @@ class FamilyCells:
     def spread(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of the K cells among all cells, and what follows them."""
         n = len(self.place)
-        found = np.zeros(sum(len(s) for s in self.support) + len(sums) - n)
-        found[self.place] = sums[:n]
-        found[len(found) - (len(sums) - n) :] = sums[n:]
-        return found
+        spread_sums = np.zeros(sum(len(s) for s in self.support) + len(sums) - n)
+        spread_sums[self.place] = sums[:n]
+        spread_sums[len(spread_sums) - (len(sums) - n) :] = sums[n:]
+        return spread_sums
 
 
 # Text of generated kernels that count: a thread a case, each family's distribution as columns of numbers.
@@ -158,7 +158,7 @@ LOWEST, HIGHEST = -1022.0, 700.0  # powers of two that are left to numbers
 
 
 class Generation:
-    """What is generated for a network: its contractions, and the entries that matter."""
+    """Input of the generators for a network: its contractions, and the entries that matter."""
 
     def __init__(self, program: CountProgram, sparsity: Sparsity):
         self.program, self.sparsity = program, sparsity

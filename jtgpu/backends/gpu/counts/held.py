@@ -71,7 +71,7 @@ N_SUMS = 2  # ln P(e) and impossible cases, behind the counts
 
 
 class Counting(Protocol):
-    """What parts use of the engine that made them; see `jtgpu.backends.gpu.counts.engine.CountEngine`."""
+    """The part of `jtgpu.backends.gpu.counts.engine.CountEngine` that its tables call."""
 
     device: Device
     stream: Any
@@ -228,12 +228,12 @@ class PartsOnDevice:
         engine.device.download(sums, self._sums, stream)
         stream.synchronize()
         engine.device_us = stop.time_since(start) * 1e3
-        found = {}
+        results = {}
         for part, row in zip(self._parts, sums, strict=True):
             part.lost = None
             full = engine.families.spread(row)
-            found[part.number] = full[:-1] + self._recounted(part, full) if full[-1] else full[:-1]
-        return found
+            results[part.number] = full[:-1] + self._recounted(part, full) if full[-1] else full[:-1]
+        return results
 
     def _queue(
         self, part: Part, addresses: tuple[int, ...], scratch: Scratch, log_evidence: int, total: int
@@ -261,24 +261,24 @@ class PartsOnDevice:
         rows = part.first + np.flatnonzero(np.isnan(self._part_log_evidence(part)))
         some = PartsOnDevice(engine, self._cases.rows(rows), by_records=True)
         try:
-            found = some.part_sums()
+            part_sums = some.part_sums()
             values = np.empty(len(rows))
             some.write_log_evidence(values)
         finally:
             some.close()
         part.lost = rows, values
         total = np.zeros(len(sums) - 1)
-        for number in sorted(found):
-            total += found[number]
+        for number in sorted(part_sums):
+            total += part_sums[number]
         return total
 
     def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
         """ln P(e) of a part's cases, as the kernels wrote it."""
         at = sum(p.size for p in self._parts if p.number < part.number)
-        found = np.empty(part.n)
-        self._engine.device.download(found, self._log_evidence + 8 * at, self._engine.stream)
+        out = np.empty(part.n)
+        self._engine.device.download(out, self._log_evidence + 8 * at, self._engine.stream)
         self._engine.stream.synchronize()
-        return found
+        return out
 
     def write_log_evidence(self, out: NDArray[np.float64]) -> None:
         engine = self._engine

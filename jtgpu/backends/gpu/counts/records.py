@@ -117,7 +117,7 @@ def _places(plan: Plan, program: CountProgram) -> Places:
 def _cells(
     plan: Plan, program: CountProgram, families: FamilyCells, s: Places, where: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """What warps sum: up to `CELLS` cells of a family each."""
+    """Records of the sums of warps: up to `CELLS` cells of a family each."""
     made = []
     for f, d in enumerate(program.derivative):
         t_shared = where[f] < 0
@@ -145,11 +145,11 @@ def _cells(
 
 def _offsets(plan: Plan, scope: tuple[int, ...], other: tuple[int, ...]) -> NDArray[np.int64]:
     """The cell of a table over some variables of `scope` for each cell over `scope`."""
-    found = np.zeros(1, np.int64)
+    offsets = np.zeros(1, np.int64)
     for v in scope:
         stride = plan.size(other[other.index(v) + 1 :]) if v in other else 0
-        found = np.add.outer(found, np.arange(int(plan.cardinality[v])) * stride).ravel()
-    return found
+        offsets = np.add.outer(offsets, np.arange(int(plan.cardinality[v])) * stride).ravel()
+    return offsets
 
 
 class RecordCounts:
@@ -196,15 +196,15 @@ class RecordCounts:
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
         """See `CountKernels.scratch`; zeros, since structural zeros are never written."""
-        found = []
+        sizes = []
         for n in (8 * self.layout.n_cells, 8 * self.layout.places.n_tables):
             address = memory.empty(n * size)
             arguments = Arguments(np.array([address], np.uint64), n * GROUP // 8, size // GROUP)
             if n:
                 self._kernels.launch("batch_clear", CLEAR_BLOCKS, THREADS, stream, arguments)
-            found.append(address)
+            sizes.append(address)
         stream.synchronize()
-        return tuple(found)
+        return tuple(sizes)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         layout, groups = self.layout, chunk.size // GROUP

@@ -185,7 +185,7 @@ def choose_tilings(
 
 
 class Sources:
-    """What the evidence factors of a run are made of."""
+    """The sources of the evidence factors of a run."""
     # factors: sequence of arrays: Scaled, flat, in the plan's axis order
     # state_index: list of int: Of every variable of the plan, the position of its state among those that a run is given
     # answer_cell: list of int: Of every variable of the plan, the first cell of its posterior in an answer

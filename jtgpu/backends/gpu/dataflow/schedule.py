@@ -39,7 +39,7 @@ START_US, CONTENTION = 6.0, 1.45
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the device holds of a model's numbers; the rest of a `Schedule` depends on the plan alone."""
+    """The model's numbers on the device; the rest of a `Schedule` depends on the plan alone."""
 
     # (cells,) float64: First cells of the arena before the first run: the factors, and last the constant 1
     arena: NDArray[np.float64]
@@ -50,7 +50,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the kernel reads."""
+    """The input of the kernel."""
 
     n_cells: int  # of the arena
     n_states: int  # variables whose states a run is given
@@ -157,10 +157,10 @@ def _best_candidate(
 ) -> _Candidate:
     """The candidate of the configuration; of one that leaves the length of batches open, the better one."""
     batches = (False, True) if config.long_batches is None else (config.long_batches,)
-    usual, *others = (
+    default, *others = (
         _candidate(plan, program, loops, sources, n_blocks, replace(config, long_batches=x)) for x in batches
     )
-    return others[0] if others and others[0].end < LONG_BATCHES_GAIN * usual.end else usual
+    return others[0] if others and others[0].end < LONG_BATCHES_GAIN * default.end else default
 
 
 def _candidate(
@@ -183,7 +183,7 @@ def _candidate(
 
 
 def make_numbers(plan: Plan, schedule: Schedule, factors: Sequence[NDArray[np.float64]]) -> Numbers:
-    """What the device holds of other factors of the same shapes; not for a schedule of restricted factors."""
+    """The numbers on the device for other factors of the same shapes; not for a schedule of restricted factors."""
     program = binary_program(plan)
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
     scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)

@@ -140,7 +140,7 @@ def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[DataflowTiling, ...
     """All tilings that are considered."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
-    found: list[DataflowTiling] = []
+    tilings: list[DataflowTiling] = []
     for (tm, tn, unroll), (batch, tail) in (SHAPES | LONGER).items():
         m, n = side_axis(loops, A, B, tm), side_axis(loops, B, A, tn)
         if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
@@ -161,8 +161,8 @@ def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[DataflowTiling, ...
             share = warps * max(code / ISSUED, 32 * steps * loads / LOADED, (READY + latency) / RESIDENT_WARPS)
             again = dataflow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
             unit = Unit(warps, latency, share)
-            found.append(DataflowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
-    return tuple(found)
+            tilings.append(DataflowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
+    return tuple(tilings)
 
 
 @lru_cache(maxsize=16384)
@@ -170,7 +170,7 @@ def _blocks(loops: tuple[Loop, ...]) -> tuple[DataflowTiling, ...]:
     """All tilings of blocks for the tensor cores."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
-    found: list[DataflowTiling] = []
+    tilings: list[DataflowTiling] = []
     if n_steps < BLOCK_STEPS:
         return ()
     for (bm, bn, unroll), (batch, tail) in BLOCKS.items():
@@ -193,8 +193,8 @@ def _blocks(loops: tuple[Loop, ...]) -> tuple[DataflowTiling, ...]:
             share = warps * max(code / ISSUED, loaded, (READY + latency) / RESIDENT_WARPS)
             again = dataflow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
             unit = Unit(warps, latency, share)
-            found.append(DataflowTiling((bm, bn), unroll, m, n, 0, splits, tiles, unit, again, True))
-    return tuple(found)
+            tilings.append(DataflowTiling((bm, bn), unroll, m, n, 0, splits, tiles, unit, again, True))
+    return tuple(tilings)
 
 
 def _block_sectors(loops: tuple[Loop, ...], axis: int, table: int) -> float:

@@ -89,7 +89,7 @@ class Tiling:
         return groups * self.splits if self.wide else groups
 
     def cost(self, weight: float = 1.0) -> float:
-        """What the choice minimises."""
+        """The objective of the choice."""
         return self.latency + weight * self.share
 
 
@@ -158,7 +158,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Schedule(Places):
-    """What the kernels of the level engine read."""
+    """The input of the kernels of the level engine."""
 
     ops: NDArray[Any]  # (N,) OP, one a contraction
     digits: NDArray[Any]  # (D,) DIGIT

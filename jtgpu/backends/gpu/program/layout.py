@@ -170,12 +170,12 @@ def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterat
 def smallest_entries(factors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """log2 of every factor's smallest positive entry as scaled for float32; inf if there is none. Below `MIN_LOG2` it
     loses digits, which no comparison of answers can detect, since every P(e) lacks the same."""
-    found = np.full(len(factors), math.inf)
+    smallest = np.full(len(factors), math.inf)
     for f, table in enumerate(factors):
         positive = table[table > 0]
         if len(positive):
-            found[f] = math.log2(float(positive.min())) - math.frexp(float(positive.max()))[1] + PLACE
-    return found
+            smallest[f] = math.log2(float(positive.min())) - math.frexp(float(positive.max()))[1] + PLACE
+    return smallest
 
 
 def chunks_with_tops(places: Places, pristine: NDArray[Any]) -> NDArray[Any]:
