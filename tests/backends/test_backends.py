@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu import backends, errors
-from jtgpu.backends import make as choice
+from jtgpu.backends import make
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu
 from jtgpu.backends.gpu.backend import Gpu
@@ -147,18 +147,18 @@ def test_unknown_backends_are_named() -> None:
         chain(3).compile("cpus", order=[0, 1, 2])  # type: ignore[arg-type]
 
 
-SLOW_CPU = {"cpu": choice.Rates(1e-5, 5e-8, 1e-8), "gpu": choice.Rates(3e-5, 1e-6, 1e-12)}
+SLOW_CPU = {"cpu": make.Rates(1e-5, 5e-8, 1e-8), "gpu": make.Rates(3e-5, 1e-6, 1e-12)}
 
 
 def test_auto_uses_the_gpu_only_if_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = (chain(5, n).plan(order=[0, 1, 2, 3, 4]) for n in (2, 80))
-    monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
-    monkeypatch.setattr(choice, "_no_gpu", lambda: "")
-    assert choice.choose(small.plan).backend == "cpu"
-    assert choice.choose(large.plan).backend == "gpu"
+    monkeypatch.setattr(make, "_rates", lambda: SLOW_CPU)
+    monkeypatch.setattr(make, "_no_gpu", lambda: "")
+    assert make.choose(small.plan).backend == "cpu"
+    assert make.choose(large.plan).backend == "gpu"
     assert "backend: gpu (about 3" in large.describe()
-    monkeypatch.setattr(choice, "_no_gpu", lambda: "no NVIDIA GPU found")
-    assert choice.choose(large.plan) == ("cpu", "no NVIDIA GPU found")
+    monkeypatch.setattr(make, "_no_gpu", lambda: "no NVIDIA GPU found")
+    assert make.choose(large.plan) == ("cpu", "no NVIDIA GPU found")
     assert large.describe().endswith("\nbackend: cpu (no NVIDIA GPU found)")
     assert large.compile("auto").backend == "cpu"
 
@@ -167,10 +167,10 @@ def test_auto_uses_the_gpu_only_if_it_is_faster(monkeypatch: pytest.MonkeyPatch)
     ("present", "reason"), [(False, "no NVIDIA GPU found"), (True, "fewer than 5,000 table entries")]
 )
 def test_small_plans_open_no_gpu(monkeypatch: pytest.MonkeyPatch, present: bool, reason: str) -> None:
-    monkeypatch.setattr(choice, "open_device", lambda: pytest.fail("a GPU is opened"))
-    monkeypatch.setattr(choice, "_DRIVER_FILES", (__file__,) if present else ())
-    choice._no_gpu.cache_clear()
-    assert choice.choose(chain(5).plan().plan) == ("cpu", reason)
+    monkeypatch.setattr(make, "open_device", lambda: pytest.fail("a GPU is opened"))
+    monkeypatch.setattr(make, "_DRIVER_FILES", (__file__,) if present else ())
+    make._no_gpu.cache_clear()
+    assert make.choose(chain(5).plan().plan) == ("cpu", reason)
 
 
 @pytest.mark.parametrize(
@@ -186,24 +186,24 @@ def test_the_reason_against_a_gpu_is_short(
     def fail() -> None:
         raise errors.BackendUnavailable(error)
 
-    monkeypatch.setattr(choice, "open_device", fail)
-    monkeypatch.setattr(choice, "_DRIVER_FILES", (__file__,) if present else ())
-    choice._no_gpu.cache_clear()
+    monkeypatch.setattr(make, "open_device", fail)
+    monkeypatch.setattr(make, "_DRIVER_FILES", (__file__,) if present else ())
+    make._no_gpu.cache_clear()
     try:
-        assert choice._no_gpu().startswith(words)
-        assert len(choice._no_gpu()) < 90
+        assert make._no_gpu().startswith(words)
+        assert len(make._no_gpu()) < 90
     finally:
-        choice._no_gpu.cache_clear()
+        make._no_gpu.cache_clear()
 
 
 def test_auto_uses_no_gpu_without_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = chain(5, 80).plan(order=[0, 1, 2, 3, 4])
-    monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
-    monkeypatch.setattr(choice, "_no_gpu", lambda: "")
-    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 30)
-    assert choice.choose(plan.plan).backend == "gpu"
-    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 10)
-    assert choice.choose(plan.plan).backend == "cpu"
+    monkeypatch.setattr(make, "_rates", lambda: SLOW_CPU)
+    monkeypatch.setattr(make, "_no_gpu", lambda: "")
+    monkeypatch.setattr(make, "_free_memory", lambda: 1 << 30)
+    assert make.choose(plan.plan).backend == "gpu"
+    monkeypatch.setattr(make, "_free_memory", lambda: 1 << 10)
+    assert make.choose(plan.plan).backend == "cpu"
     assert "are free)" in plan.describe()
 
 
@@ -211,7 +211,7 @@ def test_auto_falls_back_to_the_cpu_if_the_gpu_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = chain(5).plan(order=[0, 1, 2, 3, 4])
-    monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("gpu", "for this test"))
+    monkeypatch.setattr(make, "choose", lambda plan: make.Choice("gpu", "for this test"))
     get = backends.get
 
     def full(*given: object, **more: object) -> backends.Backend:
@@ -228,19 +228,19 @@ def test_auto_falls_back_to_the_cpu_if_the_gpu_fails(
 
 def test_measured_rates_are_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "new"))
-    path = choice._file("a GPU")
-    assert choice._load(path) is None
-    choice._save(path, SLOW_CPU)
-    assert choice._load(path) == SLOW_CPU
-    assert choice._file("another GPU") != path
+    path = make._file("a GPU")
+    assert make._load(path) is None
+    make._save(path, SLOW_CPU)
+    assert make._load(path) == SLOW_CPU
+    assert make._file("another GPU") != path
     for text in ("{", "{}", '{"cpu": [1, 2, 3], "gpu": [1, 2, NaN]}', '{"cpu": [1, 2, 3], "gpu": [1, 2]}'):
         path.write_text(text)
-        assert choice._load(path) is None
-    choice._save(tmp_path / "new" / "no" / ("x" * 300), SLOW_CPU)  # no error
+        assert make._load(path) is None
+    make._save(tmp_path / "new" / "no" / ("x" * 300), SLOW_CPU)  # no error
 
 
 def test_rates_are_measured() -> None:
-    rates = choice.measure("cpu")
+    rates = make.measure("cpu")
     assert rates.call > 0
     assert rates.step >= 0
     assert rates.operation > 0

@@ -11,7 +11,6 @@ import jtgpu
 from jtgpu.backends import cpu, reference
 from jtgpu.backends.base import Backend, BackendDefaults, Counts, Evidence
 from jtgpu.backends.cpu import batch, programs
-from jtgpu.backends.cpu import programs as zeros
 from jtgpu.errors import BackendUnavailable
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
@@ -160,8 +159,8 @@ def other_numbers(net: BayesianNetwork, seed: int, zeros_too: bool) -> BayesianN
 def test_reload_is_a_fresh_backend(name: str, zeros_too: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "FEW", 0)
     monkeypatch.setattr(programs, "LOOK", 2)
-    monkeypatch.setattr(zeros, "FEWEST_TERMS", 0)
-    monkeypatch.setattr(zeros, "MOST_LEFT", 0.9)
+    monkeypatch.setattr(programs, "FEWEST_TERMS", 0)
+    monkeypatch.setattr(programs, "MOST_LEFT", 0.9)
     net = bundled("child")
     states = random_states(net, 12, 0.8, 1)
     cases = [Evidence(row) for row in states[:3]]

@@ -13,8 +13,7 @@ from jtgpu.backends.base import Backend, ColumnResult
 from jtgpu.cases.answer_table import highest
 from jtgpu.cases.query import TableOptions, resolve_query
 from jtgpu.cases.solver import Answers, Solver
-from jtgpu.inference.tables import columns as arrow_cells
-from jtgpu.inference.tables import columns as encoder
+from jtgpu.inference.tables import columns as table_columns
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 
@@ -56,7 +55,7 @@ def asia() -> BayesianNetwork:
 @pytest.fixture
 def trees(asia: BayesianNetwork, monkeypatch: pytest.MonkeyPatch) -> tuple[jtgpu.JunctionTree, jtgpu.JunctionTree]:
     """A plain tree, and one whose backend has columns."""
-    monkeypatch.setattr(encoder, "PIECE", 128)  # so that several threads encode a column
+    monkeypatch.setattr(table_columns, "PIECE", 128)  # so that several threads encode a column
     plain, wrapped = asia.compile(backend="cpu"), asia.compile(backend="cpu")
     assert wrapped._backend is not None
     wrapped._backend = Columns(wrapped._backend, len(asia))
@@ -165,7 +164,7 @@ def test_nulls_of_signed_numbers(kind: str) -> None:
     for gone in (random.random(1000) < 0.3, np.zeros(1000, bool), np.ones(1000, bool)):
         array, expected = pa.array(values, mask=gone), np.where(gone, -1, values)
         for first, last in ((0, 1000), (3, 999), (8, 16), (17, 18), (500, 500)):
-            found = arrow_cells._signed(array[first:last])
+            found = table_columns._signed(array[first:last])
             np.testing.assert_array_equal(found, expected[first:last])
             assert found.dtype == kind
 

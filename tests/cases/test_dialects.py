@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.cases.reading import csv_file as csv_module
-from jtgpu.cases.reading import open_cases
+from jtgpu.cases.reading import csv_file, open_cases
 from jtgpu.model.network import BayesianNetwork
 from tests.cases.asia_files import NAMES, N, answers, assert_same, csv_text, only, parquet, run
 from tests.support.examples import examples, slow
@@ -60,7 +59,7 @@ def test_every_csv_dialect_gives_the_same_answers(
 ) -> None:  # fmt: skip
     make, options = DIALECTS[dialect]
     if chunk == 7:  # many blocks, cut at any byte
-        monkeypatch.setattr(csv_module, "MIN_BLOCK", 160)
+        monkeypatch.setattr(csv_file, "MIN_BLOCK", 160)
     (tmp_path / "cases.csv").write_bytes(make(rows))
     keep = {"keep": ()} if dialect == "latin-1" else {}
     report = run(tree, tmp_path / "cases.csv", tmp_path / "out.parquet", chunk=chunk, **options, **keep)
@@ -127,7 +126,7 @@ def test_an_empty_line_of_a_single_column_is_an_empty_cell(tree: jtgpu.JunctionT
 def test_quoted_cells_may_contain_line_ends_and_delimiters(
     tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(csv_module, "MIN_BLOCK", 64)
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
     texts = ["a\nb", 'c,"d"', "", 'e\r\n"', '5" pipe', "x" * 300, '"', ",", "\n\n\n"] * 5
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -141,7 +140,7 @@ def test_quoted_cells_may_contain_line_ends_and_delimiters(
 
 
 def test_quotes_within_unquoted_cells_are_text(tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(csv_module, "MIN_BLOCK", 64)
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
     lines = [f'5" pipe {i},yes\n' for i in range(50)]
     (tmp_path / "c.csv").write_text("note,xray\n" + "".join(lines))
     for quote in ('"', ""):
@@ -166,7 +165,7 @@ def test_copied_cells_are_unchanged(
     writer.writerows([["note", "xray"], *([t, "yes"] for t in texts)])
     (folder / "c.csv").write_text(out.getvalue(), newline="", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_module, "MIN_BLOCK", block)
+        patch.setattr(csv_file, "MIN_BLOCK", block)
         run(tree, folder / "c.csv", folder / "o.parquet", keep="note", chunk=1)
     assert [t or "" for t in pq.read_table(folder / "o.parquet")["note"].to_pylist()] == texts
 

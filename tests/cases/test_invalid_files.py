@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.reading import csv_file as csv_module
+from jtgpu.cases.reading import csv_file
 from tests.cases.asia_files import N, answers, assert_same, csv_text, parquet, rows_done, run
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -97,7 +97,7 @@ def test_headers_are_split_as_the_module_csv_does(quote: str) -> None:
         if "\n" in row and quote == "'":
             continue  # the end of the row
         expected = next(csv.reader([row], quotechar=quote), [""])
-        assert csv_module._split_row(row, ",", quote) == (expected or [""]), row
+        assert csv_file._split_row(row, ",", quote) == (expected or [""]), row
 
 
 def test_impossible_inputs_and_outputs_are_rejected(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_invalid_rows_are_flagged_and_the_others_answered(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(csv_module, "MIN_BLOCK", 700)
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 700)
     wrong = [list(r) for r in rows]
     wrong[40][1], wrong[41], wrong[300], wrong[499][4] = "jes", ["r41", "yes"], ["r300", *"abcdef"], "nope"
     (tmp_path / "c.csv").write_bytes(csv_text(wrong))

@@ -17,8 +17,8 @@ import pytest
 
 import jtgpu
 from jtgpu.cases.query import file_fingerprint
-from jtgpu.cases.reading import csv_file as csv_module
-from jtgpu.cases.writing import resumable as output_module
+from jtgpu.cases.reading import csv_file
+from jtgpu.cases.writing import resumable
 from tests.cases.asia_files import N, answers, assert_same, csv_text, only, parquet, rows_done, run
 from tests.support.examples import slow
 
@@ -32,7 +32,7 @@ def test_an_invalid_row_keeps_the_chunks_before_it(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, source: str,
     name: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(csv_module, "MIN_BLOCK", 300)
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 300)
     cases, out = tmp_path / "cases", tmp_path / name
 
     def write(r: list[list[str]]) -> None:
@@ -133,7 +133,7 @@ def test_a_run_resumes_after_a_full_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     cases, out = parquet(tmp_path / "cases", rows), tmp_path / name
-    original = output_module.ResumableFile._open
+    original = resumable.ResumableFile._open
 
     class Full:
         """A file on a disk with room for so many bytes."""
@@ -156,7 +156,7 @@ def test_a_run_resumes_after_a_full_disk(
         self._data = Full(self._data, 9000)
 
     with monkeypatch.context() as patch:
-        patch.setattr(output_module.ResumableFile, "_open", opened)
+        patch.setattr(resumable.ResumableFile, "_open", opened)
         with pytest.raises(jtgpu.JtgpuError, match=r"no space left.*cases are saved.*resume=True"):
             run(tree, cases, out, chunk=20)
     assert not out.exists()
@@ -250,7 +250,7 @@ def test_a_resumed_run_can_be_interrupted_immediately(
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: seen.append(journal.read_bytes()))
-        patch.setattr(output_module.ResumableFile, "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(resumable.ResumableFile, "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run(tree, cases, out, chunk=50, resume=True)
     seen.append(journal.read_bytes())
@@ -284,7 +284,7 @@ def test_reading_is_at_most_five_chunks_ahead_of_writing(
     from jtgpu.inference.tables.columns import Encoder
 
     cases = parquet(tmp_path / "cases", rows)
-    encode, append = Encoder.encode, output_module.ResumableFile.append
+    encode, append = Encoder.encode, resumable.ResumableFile.append
     ahead, most = 0, 0
     lock = threading.Lock()
 
@@ -303,7 +303,7 @@ def test_reading_is_at_most_five_chunks_ahead_of_writing(
             ahead -= 1
 
     monkeypatch.setattr(Encoder, "encode", reading)
-    monkeypatch.setattr(output_module.ResumableFile, "append", writing)
+    monkeypatch.setattr(resumable.ResumableFile, "append", writing)
     run(tree, cases, tmp_path / "o.csv", chunk=10)
     assert ahead == 0
     assert most <= 5  # read, waiting, answered, waiting, written

@@ -19,7 +19,7 @@ import pytest
 import jtgpu
 from jtgpu.cases import answer_file
 from jtgpu.cases.pipeline import MAX_CONCURRENCY, default_concurrency
-from jtgpu.cases.writing import resumable as output_module
+from jtgpu.cases.writing import resumable
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.examples import slow
@@ -297,7 +297,7 @@ def test_a_disk_that_is_full_at_fsync(
 
     with net.plan().compile("cpu", threads=2) as tree:
         with monkeypatch.context() as patch:
-            patch.setattr(output_module, "SYNC_INTERVAL", 0.0)
+            patch.setattr(resumable, "SYNC_INTERVAL", 0.0)
             patch.setattr(os, "fsync", full)
             with pytest.raises(jtgpu.JtgpuError, match="no space left") as error:
                 answer_file(tree, cases, out, **question)

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import jtgpu
-from jtgpu.cli import shell_request as network_names
+from jtgpu.cli import shell_request
 from jtgpu.cli.commands import COMMANDS, module_of
 from jtgpu.cli.options import complete_findings, complete_networks, complete_targets
 from jtgpu.cli.shell_request import ARGUMENT, OPTIONS, join_findings
@@ -172,8 +172,8 @@ def test_completion_of_networks_imports_no_parser(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", slow_when_large(jtgpu.networks()))
 def test_names_of_bundled_networks_are_those_that_a_parser_finds(name: str) -> None:
     path = str(bundled_files()[name])
-    found = network_names._scanned(path)
-    assert found == network_names._parsed(path)
+    found = shell_request._scanned(path)
+    assert found == shell_request._parsed(path)
     assert [*found] == [*jtgpu.load(name).variables]
 
 
@@ -181,17 +181,17 @@ def test_stored_names_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     text = Path(ASIA).read_text()
-    assert next(iter(network_names.read_names("asia"))) == "asia"  # the bundled network
+    assert next(iter(shell_request.read_names("asia"))) == "asia"  # the bundled network
     Path("asia").write_text(text.replace("tub", "tuberculosis"))  # a file takes precedence
-    assert "tuberculosis" in network_names.read_names("asia")
+    assert "tuberculosis" in shell_request.read_names("asia")
     Path("asia").write_text(text.replace("tub", "tb"))
-    assert "tb" in network_names.read_names("asia")
+    assert "tb" in shell_request.read_names("asia")
     stored = tmp_path / "cache" / "completion.json"
     assert json.loads(stored.read_text())["key"] == str(tmp_path / "asia")
     for damaged in ("", "[]", '{"key": 1}'):
         stored.write_text(damaged)
-        assert "tb" in network_names.read_names("asia")
+        assert "tb" in shell_request.read_names("asia")
     Path("asia").unlink()
-    assert "tub" in network_names.read_names("asia")
+    assert "tub" in shell_request.read_names("asia")
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(stored))  # a folder that cannot be made
-    assert "tub" in network_names.read_names("asia")
+    assert "tub" in shell_request.read_names("asia")

@@ -20,7 +20,7 @@ from jtgpu.errors import ArgumentError
 from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.inference.planning import make_plan
 from jtgpu.learn.parameters.fit import fit
-from jtgpu.util import options as types
+from jtgpu.util import options
 from jtgpu.util.arguments import options_of
 
 
@@ -113,9 +113,9 @@ def test_help_has_the_defaults_of_planning() -> None:
 
 
 def test_the_backends_of_the_command_line_are_those_of_python() -> None:
-    assert set(get_args(types.BackendName)) == {"auto", *BACKENDS}
+    assert set(get_args(options.BackendName)) == {"auto", *BACKENDS}
     assert defaults_of(NetworkPlan.compile)["backend"] == parameters("query")["backend"].default
-    assert parameters("query")["dtype"].default == get_args(types.Dtype)[0]
+    assert parameters("query")["dtype"].default == get_args(options.Dtype)[0]
 
 
 def test_the_server_has_the_defaults_of_its_settings() -> None:

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jtgpu
-from jtgpu.cli import app
-from jtgpu.cli import info as system
+from jtgpu.cli import app, info
 from jtgpu.cli.info import facts
 from jtgpu.formats import FORMATS, read, write
 from jtgpu.formats.conversion import carry
@@ -166,8 +165,8 @@ def test_the_installation_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "_version", lambda package: None if package == "pyarrow" else "1.0")
-    rows = dict(system.system_rows(system.system_facts()))
+    monkeypatch.setattr(info, "_version", lambda package: None if package == "pyarrow" else "1.0")
+    rows = dict(info.system_rows(info.system_facts()))
     assert rows["data frames"] == "missing: pyarrow; pip install 'jtgpu[frames]'"
     assert rows["plots"] == "installed"
 
@@ -175,8 +174,8 @@ def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyP
 def test_gpus_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "NVIDIA H100 80GB HBM3, 81559 MiB, 570.86.10, 9.0"
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(system, "_output", lambda *command: line if "smi" in command[0] else "")
-    rows = [value for name, value in system.system_rows(system.system_facts()) if name == "GPU"]
+    monkeypatch.setattr(info, "_output", lambda *command: line if "smi" in command[0] else "")
+    rows = [value for name, value in info.system_rows(info.system_facts()) if name == "GPU"]
     assert rows[0] == "NVIDIA H100 80GB HBM3, 81559 MiB, compute capability 9.0, driver 570.86.10"
 
 

@@ -12,13 +12,9 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, UnknownState, UnknownVariable
-from jtgpu.inference.tree import JunctionTree
 from jtgpu.model.network import BayesianNetwork
 
 NETS = Path(__file__).parents[2] / "nets"
-needs_modes = pytest.mark.skipif(
-    not (hasattr(JunctionTree, "mpe") and hasattr(JunctionTree, "map")), reason="there is no tree.mpe, no tree.map"
-)
 
 
 def bayesian(name: str) -> BayesianNetwork:
@@ -95,7 +91,6 @@ def test_the_same_script_of_pyagrum_on_both(gum: Any) -> None:
         assert_same(a, b)
 
 
-@needs_modes
 def test_the_most_probable_explanation_of_pyagrum(gum: Any) -> None:
     from jtgpu.compat.pyagrum import LazyPropagation
 
@@ -208,7 +203,6 @@ def test_the_same_script_of_pgmpy_on_both(pgmpy: Any) -> None:
         assert_same(a, b)
 
 
-@needs_modes
 @pytest.mark.slow
 def test_map_queries_of_pgmpy(pgmpy: Any) -> None:
     from jtgpu.compat.pgmpy import VariableElimination

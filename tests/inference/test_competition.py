@@ -20,7 +20,7 @@ import jtgpu
 from jtgpu.cli import app
 from jtgpu.errors import ImpossibleEvidence, ParseError, TableTooLarge
 from jtgpu.formats import Case, read, read_evidence_cases, read_query, write
-from jtgpu.inference import competition as limits
+from jtgpu.inference import competition
 from jtgpu.inference.competition import Limits, conditioned, solve_text, width_at_least
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
@@ -186,7 +186,7 @@ def grid(n: int) -> MarkovNetwork:
 
 
 def test_too_wide_reports_the_width_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(competition, "SEARCH_SECONDS", 0.1)
     write(grid(12), folder / "grid.uai")
     output = run("grid.uai", "PR", "--memory-limit", "40kB", code=3).output
     assert re.search(r"too wide: the best elimination order found has width 1[2-9] \(\d+,\d+ entries", output)

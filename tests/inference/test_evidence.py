@@ -18,7 +18,6 @@ from jtgpu import errors
 from jtgpu.formats.bundled import benchmark_files
 from jtgpu.formats.evidence_files import parse_evidence
 from jtgpu.inference import interventions
-from jtgpu.inference import interventions as soft
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
@@ -328,7 +327,7 @@ def test_contradictory_marginals_raise(backend: BackendName) -> None:
 
 
 def test_slow_convergence_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soft, "MAX_PROPAGATIONS", 3)
+    monkeypatch.setattr(interventions, "MAX_PROPAGATIONS", 3)
     with pytest.raises(errors.EvidenceError, match="after 3 propagations"):
         compiled(rain(), "reference").posteriors(soft={"rain": [0.1, 0.9], "sprinkler": [0.2, 0.8], "wet": [0.5, 0.5]})
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.inference.queries import joint as joints
+from jtgpu.inference.queries import joint
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName, JointMethod
 from tests.conftest import ROOT
@@ -158,7 +158,7 @@ def test_the_cheaper_method_is_chosen_and_reported(monkeypatch: pytest.MonkeyPat
     assert (by_cases.cases, together.cases) == (4**6, 0)
     assert together.operations < by_cases.operations
     assert tree.joint_cost(leaves).how == "cases"  # a table of small cases needs no other plan
-    monkeypatch.setattr(joints, "CHEAP", 1000)
+    monkeypatch.setattr(joint, "CHEAP", 1000)
     assert tree.joint_cost(leaves).how == "together"
     assert tree.joint_cost(leaves, dict.fromkeys(leaves[3:], 0)).how == "cases"
     one, other = tree.joint(leaves), tree.joint(leaves, how="cases")
@@ -178,8 +178,8 @@ def test_tables_that_do_not_fit_raise_before_allocation(monkeypatch: pytest.Monk
         tree.joint(net.variables[:33], dict.fromkeys(net.variables, 0), max_table=2**62)
     with pytest.raises(errors.TableTooLarge, match="how='together'"):
         compiled(through_a_wide_one(), "cpu").joint(["a", "b", "c"], how="together", max_table=8)
-    monkeypatch.setattr(joints, "free_memory", lambda: 1000)
-    monkeypatch.setattr(joints, "ALWAYS_FREE", 0)
+    monkeypatch.setattr(joint, "free_memory", lambda: 1000)
+    monkeypatch.setattr(joint, "ALWAYS_FREE", 0)
     with pytest.raises(errors.TableTooLarge, match="of the free memory"):
         tree.joint(["x0", "x20", "x40"])
     monkeypatch.undo()

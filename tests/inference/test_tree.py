@@ -11,7 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.backends import make as choice
+from jtgpu.backends import make
 from jtgpu.formats import bundled
 from tests.model.test_network import lawn
 from tests.support import oracle
@@ -159,7 +159,7 @@ def test_float32_raises_on_backends_without_it() -> None:
 
 
 def test_auto_may_choose_a_float64_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("cpu", "for this test"))
+    monkeypatch.setattr(make, "choose", lambda plan: make.Choice("cpu", "for this test"))
     net = jtgpu.read(bundled.benchmark_files(["asia"])[0])
     with net.compile(dtype="float32") as tree:
         assert tree.backend == "cpu"

@@ -29,8 +29,8 @@ import numpy as np
 import jtgpu
 from jtgpu.backends import get
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.batch import engine as batches
+from jtgpu.backends.gpu import backend as gpu_backend
+from jtgpu.backends.gpu.batch import engine as batch_engine
 from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
 from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
 from jtgpu.backends.gpu.patterns import GpuPatternCache
@@ -126,7 +126,7 @@ class Small:
 def single(**options: Any) -> float:
     """Largest error of a single-case engine of the resident backend; some cases come again and again."""
     small = Small()
-    backend = resident.prepare(small.plan, small.factors, **options)
+    backend = gpu_backend.prepare(small.plan, small.factors, **options)
     worst = 0.0
     for case, answer in [*zip(small.cases, small.answers, strict=True)] * 3:
         worst = max(worst, float(np.abs(backend.run(case).posterior - answer).max()))
@@ -147,7 +147,7 @@ def tensor() -> float:
     factors = [f.table for f in model_factors(net)]
     nothing = Evidence.none(4)
     answer = get("reference")(plan, factors).run(nothing).posterior
-    backend = resident.prepare(plan, factors, single=False)
+    backend = gpu_backend.prepare(plan, factors, single=False)
     layout = DataflowConfig(critical_weight=0.1, other_weight=0.1, tensor_blocks=True)
     engine = backend.maker.made(Config("dataflow", layout=layout))
     assert isinstance(engine, DataflowEngine)
@@ -165,7 +165,7 @@ def tensor() -> float:
 def pattern() -> float:
     """Largest error of the engine of an evidence pattern, which selects parts of the factors."""
     small = Small()
-    cache = GpuPatternCache(small.plan, small.factors, resident.prepare(small.plan, small.factors))
+    cache = GpuPatternCache(small.plan, small.factors, gpu_backend.prepare(small.plan, small.factors))
     case, answer = small.cases[1], small.answers[1]
     own = cache.make(case.state >= 0)
     error = max(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2))
@@ -179,7 +179,7 @@ def reloaded() -> float:
     small = Small()
     error = 0.0
     for engine in ENGINES:
-        backend = resident.prepare(small.plan, [np.ones_like(f) for f in small.factors], engine=engine)
+        backend = gpu_backend.prepare(small.plan, [np.ones_like(f) for f in small.factors], engine=engine)
         backend.run(small.cases[0])
         backend.reload(small.factors)
         for case, answer in zip(small.cases, small.answers, strict=True):
@@ -193,8 +193,8 @@ def batch(written: bool, dtype: str = "float64") -> float:
     """Largest error of tables of cases, by kernels written for the network or by those for any."""
     small = Small()
     worst = 0.0
-    with changed(batches, GENERATED_FLOPS=batches.GENERATED_FLOPS if written else 0):
-        backend = resident.prepare(small.plan, small.factors, single=False, dtype=dtype)
+    with changed(batch_engine, GENERATED_FLOPS=batch_engine.GENERATED_FLOPS if written else 0):
+        backend = gpu_backend.prepare(small.plan, small.factors, single=False, dtype=dtype)
         for _ in range(2):
             worst = max(worst, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))
     assert backend.batch_kind == ("lanes" if written else "tables")

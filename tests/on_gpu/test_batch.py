@@ -12,7 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import BatchResult, Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from jtgpu.model.discrete import DiscreteModel
@@ -88,7 +88,7 @@ def hold_rows(
 def test_random_networks(gpu: Device, seed: int) -> None:
     model = made(seed)
     plan = model.plan(order="min-fill").plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     for n in (1, 45):
         states, soft = some_cases(model, n, seed, 0.25)
         hold_rows(plan, tables(model), states, {}, backend.run_batch(states))
@@ -100,7 +100,7 @@ def test_random_networks(gpu: Device, seed: int) -> None:
 def test_networks(gpu: Device, name: str) -> None:
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     n = 40 if plan.cost().entries < 100_000 else 6
     states, soft = some_cases(model, n, 5, 0.05)
     states[0] = -1
@@ -128,7 +128,7 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(buffers, "LARGE", 64)
     model = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = model.plan(order="min-fill").plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     states, soft = some_cases(model, 1003, 9)
     for given in ({}, soft):
         whole = backend.run_batch(states, given)
@@ -139,7 +139,7 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
     pick = np.random.default_rng(1).integers(0, 20, 5000)
     few = backend.run_batch(states[:20])
     monkeypatch.setattr(engine, "SEARCH_FLOPS", 1)  # else a search for equal rows does not pay for so few operations
-    merging = resident.prepare(plan, tables(model))
+    merging = gpu_backend.prepare(plan, tables(model))
     for made in (backend, merging):
         np.testing.assert_array_equal(made.run_batch(states[pick]).posterior, few.posterior[pick])
         columns = made.run_columns(range(len(model)), states[pick].T.astype(np.int8))
@@ -161,7 +161,7 @@ def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(buffers, "PIPELINE", 7)
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill").plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     rng = np.random.default_rng(6)
     seen = sorted(rng.choice(len(model), len(model) // 3, replace=False).tolist())
     states, _ = some_cases(model, 1003, 9, 0.2)
@@ -186,8 +186,8 @@ def test_float32(gpu: Device, name: str) -> None:
     """By rows and by columns; cases that float32 calls impossible are answered in float64."""
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    single = resident.prepare(plan, tables(model), dtype="float32")
-    exact = resident.prepare(plan, tables(model))
+    single = gpu_backend.prepare(plan, tables(model), dtype="float32")
+    exact = gpu_backend.prepare(plan, tables(model))
     states, soft = some_cases(model, 300, 5, 0.1)
     states[0] = -1
     for given in ({}, soft):
@@ -224,7 +224,7 @@ def test_a_chain_does_not_underflow(gpu: Device) -> None:
     n = 1500
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
-    backend = resident.prepare(plan, tables(net))
+    backend = gpu_backend.prepare(plan, tables(net))
     states = np.stack([np.arange(n) % 3, np.zeros(n, int), np.full(n, -1)]).astype(np.int32)
     got = backend.run_batch(states)
     assert got.log_evidence[0] == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
@@ -236,7 +236,7 @@ def test_small_weights_do_not_underflow(gpu: Device) -> None:
     """Weights of 1e-250 and 1 on ten variables: far outside the range of a double."""
     model = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = model.plan(order="min-fill").plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     states = np.full((40, len(model)), -1, np.int32)
     soft = {}
     for v in range(10):
@@ -281,7 +281,7 @@ def test_tables_that_are_refused(gpu: Device) -> None:
                 tree.posteriors_batch(states)
         with pytest.raises(EvidenceError, match="likelihood"):
             tree.posteriors_batch(np.full((2, 8), -1), likelihood={0: np.ones((2, 3))})
-    backend = resident.prepare(model.plan(order="min-fill").plan, tables(model))
+    backend = gpu_backend.prepare(model.plan(order="min-fill").plan, tables(model))
     with pytest.raises(EvidenceError, match="shape"):
         backend.run_batch(np.zeros((2, 3), np.int32))
     with pytest.raises(EvidenceError, match="shape"):
@@ -296,7 +296,7 @@ def test_memory_comes_back(gpu: Device) -> None:
     states, soft = some_cases(model, 3000, 4)
     free = []
     for _ in range(6):
-        backend = resident.prepare(plan, tables(model))
+        backend = gpu_backend.prepare(plan, tables(model))
         backend.run_batch(states)
         backend.run_batch(states, soft, [0, 1])
         backend.close()
@@ -309,7 +309,7 @@ def test_memory_comes_back(gpu: Device) -> None:
 def test_benchmark_networks(gpu: Device, nets: Path, name: str) -> None:
     model = jtgpu.read(nets / name)
     plan = model.plan(order=nets / name.replace(".net", ".num"), max_table=None).plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     states, soft = some_cases(model, 6, 3, 0.05)
     states[0] = -1
     assert hold_rows(plan, tables(model), states, {}, backend.run_batch(states))

@@ -13,7 +13,7 @@ import pytest
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu.dataflow.schedule import MAX_VARIABLES
 from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
 from jtgpu.backends.gpu.select import LAYOUTS, Config
@@ -30,7 +30,7 @@ NAMES = ["asia.net", "alarm.net", "hailfinder.net", "andes.net", "win95pts.net"]
 def test_small_networks(gpu: Device, name: str) -> None:
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    backend = resident.prepare(plan, tables(model), engine="dataflow")
+    backend = gpu_backend.prepare(plan, tables(model), engine="dataflow")
     assert backend.kind == "dataflow"
     hold_to_definition(plan, tables(model), backend, 4)
     backend.close()
@@ -40,7 +40,7 @@ def test_a_benchmark_network(gpu: Device, nets: Path) -> None:
     """Tiles of every kind, and sums in parts; test_single.py has the other networks."""
     model = jtgpu.read(nets / "Mildew.net")
     plan = model.plan(order=nets / "Mildew.num", max_table=None).plan
-    backend = resident.prepare(plan, tables(model), engine="dataflow")
+    backend = gpu_backend.prepare(plan, tables(model), engine="dataflow")
     hold_to_definition(plan, tables(model), backend, 2)
     assert len({backend.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
     backend.close()
@@ -57,7 +57,7 @@ CONFIGS = [
 def test_other_configurations(gpu: Device, nets: Path, name: str, config: Config) -> None:
     model = jtgpu.read(nets / f"{name}.net")
     plan = model.plan(order=nets / f"{name}.num", max_table=None).plan
-    backend = resident.prepare(plan, tables(model), single=False)
+    backend = gpu_backend.prepare(plan, tables(model), single=False)
     backend._engine = backend.maker.made(config)
     hold_to_definition(plan, tables(model), backend, 2)
     nothing = Evidence.none(plan.n_variables)
@@ -80,7 +80,7 @@ def test_the_quickest_configuration_is_measured_and_saved(
     assert name == gpu.name
     assert {t.config.engine for t in tried} == {"dataflow", "levels"}
     assert all(0 < t.microseconds < math.inf for t in tried)
-    backend = resident.prepare(made.plan, tables(model))
+    backend = gpu_backend.prepare(made.plan, tables(model))
     assert backend.kind == tried[0].config.engine
     hold_to_definition(made.plan, tables(model), backend, 4)
     backend.close()
@@ -90,7 +90,7 @@ def test_improbable_cases_are_computed_by_the_fallback(gpu: Device) -> None:
     n = 900
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
-    backend = resident.prepare(plan, tables(net), engine="dataflow")
+    backend = gpu_backend.prepare(plan, tables(net), engine="dataflow")
     state = np.full(n, -1, np.int32)
     assert backend.run(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
     got = backend.run(Evidence(np.arange(n, dtype=np.int32) % 3))
@@ -107,10 +107,10 @@ def test_unsupported_networks_are_refused(gpu: Device) -> None:
     net = chain(n, 2)
     plan = net.plan(order=list(range(n))).plan
     with pytest.raises(JtgpuError, match="supports neither"):
-        resident.prepare(plan, tables(net), engine="dataflow")
+        gpu_backend.prepare(plan, tables(net), engine="dataflow")
     with pytest.raises(ValueError, match="engine must be"):
-        resident.prepare(plan, tables(net), engine="quickest")
-    backend = resident.prepare(plan, tables(net))
+        gpu_backend.prepare(plan, tables(net), engine="quickest")
+    backend = gpu_backend.prepare(plan, tables(net))
     assert backend.kind != "dataflow"
     backend.close()
 
@@ -130,7 +130,7 @@ def test_engines_share_the_gpu(gpu: Device) -> None:
     wrong: list[int] = []
 
     def work(engine: str) -> None:
-        backend = resident.prepare(plan, tables(model), engine=engine)
+        backend = gpu_backend.prepare(plan, tables(model), engine=engine)
         for _ in range(50):
             for i, p in expected.items():
                 if not np.allclose(backend.run(given[i]).posterior, p, rtol=0, atol=TOLERANCE):

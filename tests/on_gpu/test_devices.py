@@ -13,7 +13,7 @@ import jtgpu
 from jtgpu import backends
 from jtgpu.backends import make
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.wrappers.devices import MultiDevice
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device, device_numbers, open_device
@@ -59,7 +59,7 @@ def evidence(net: Any, n: int, seed: int) -> tuple[NDArray[np.int32], dict[int, 
 @pytest.mark.parametrize("name", ["asia.net", "alarm.net", "andes.net"])
 def test_tables_have_the_bits_of_one_gpu(name: str, devices: Any) -> None:
     net, backend = several(name, devices)
-    one = resident.prepare(net.plan("min-fill", cache=False).plan, tables(net))
+    one = gpu_backend.prepare(net.plan("min-fill", cache=False).plan, tables(net))
     states, soft = evidence(net, 3000, 5)
     for weights in (None, soft):
         for targets in (None, [2, 0, 2]):
@@ -79,7 +79,7 @@ def test_a_table_larger_than_the_chunks_of_all_gpus(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     net, backend = several("alarm.net", [0, 0])
-    one = resident.prepare(net.plan("min-fill", cache=False).plan, tables(net))
+    one = gpu_backend.prepare(net.plan("min-fill", cache=False).plan, tables(net))
     states = evidence(net, 50_000, 6)[0]
     expected = one.run_batch(states)
     for _ in range(2):  # the second call reuses the first one's memory

@@ -12,7 +12,7 @@ import pytest
 import jtgpu
 from jtgpu import timing
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu import patterns
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
 from jtgpu.backends.wrappers import pattern_cache
@@ -60,8 +60,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_published_networks(gpu: Device, nets: Path, name: str) -> None:
     net = jtgpu.read(nets / f"{name}.net")
     plan = net.plan(order=nets / f"{name}.num", max_table=None).plan
-    exact = resident.prepare(plan, tables(net), engine="levels")
-    cache = GpuPatternCache(plan, tables(net), resident.prepare(plan, tables(net), single=False))
+    exact = gpu_backend.prepare(plan, tables(net), engine="levels")
+    cache = GpuPatternCache(plan, tables(net), gpu_backend.prepare(plan, tables(net), single=False))
     for seed, share in enumerate((0.1, 0.2)):
         given = cases(net, share, 4, seed)
         new = cache.make(given[0].state >= 0)
@@ -116,7 +116,7 @@ def test_an_engine_whose_calls_are_not_quicker_is_not_used(gpu: Device, monkeypa
     monkeypatch.setattr(patterns, "PREDICTED_SHARE", 1e9)
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = net.plan(order="min-fill").plan
-    backend = GpuPatternCache(plan, tables(net), resident.prepare(plan, tables(net)))
+    backend = GpuPatternCache(plan, tables(net), gpu_backend.prepare(plan, tables(net)))
     case = cases(net, 0.2, 1, 2)[0]
     seen, bits = case.state >= 0, backend.gpu.run(case).posterior.tobytes()
     monkeypatch.setattr(patterns, "CALL_SHARE", 1e9)
@@ -149,10 +149,10 @@ def test_patterns_and_threads(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pattern_cache, "MAX_PLANS", 2)
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = net.plan(order="min-fill").plan
-    exact = resident.prepare(plan, tables(net))
+    exact = gpu_backend.prepare(plan, tables(net))
     given = [case for seed in range(5) for case in cases(net, 0.2, 2, seed)]
     expected = [exact.run(case) for case in given]
-    backend = GpuPatternCache(plan, tables(net), resident.prepare(plan, tables(net)))
+    backend = GpuPatternCache(plan, tables(net), gpu_backend.prepare(plan, tables(net)))
     wrong: list[int] = []
 
     def query(first: int) -> None:
@@ -182,7 +182,7 @@ def test_queries_wait_for_the_users_stream(gpu: Device) -> None:
     with gpu.active():
         stream, done = gpu.stream(), gpu.event()
         a, b = gpu.alloc(256 << 20), gpu.alloc(256 << 20)
-    backend = resident.prepare(plan.plan, tables(net), stream=stream)
+    backend = gpu_backend.prepare(plan.plan, tables(net), stream=stream)
     backend.run(case)
     restricted = GpuPatternCache(plan.plan, tables(net), backend).make(np.arange(50) < 1)
     first = Evidence(np.where(np.arange(50) < 1, 0, -1).astype(np.int32))

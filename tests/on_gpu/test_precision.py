@@ -12,7 +12,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu.levels.engine import LevelEngine
 from jtgpu.backends.gpu.levels.schedule import make_schedule
 from jtgpu.device.context import Device
@@ -82,7 +82,7 @@ def test_small_networks(gpu: Device, name: str) -> None:
     net = jtgpu.read(ROOT / "nets" / f"{name}.net")
     plan = net.plan(order="min-fill").plan
     definition = reference.prepare(plan, tables(net))
-    backend = resident.prepare(plan, tables(net), dtype="float32")
+    backend = gpu_backend.prepare(plan, tables(net), dtype="float32")
     for i, share in enumerate((0.0, 0.2, 1.0)):
         case = observed(net, share, i)
         expected, got = definition.run(case), backend.run(case)
@@ -95,7 +95,7 @@ def test_a_chain_far_below_the_smallest_float(gpu: Device) -> None:
     n = 700
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
-    backend = resident.prepare(plan, tables(net), dtype="float32")
+    backend = gpu_backend.prepare(plan, tables(net), dtype="float32")
     got = backend.engine.run(Evidence(np.arange(n, dtype=np.int32) % 3))
     expected = math.log(1 / 3) + (n - 1) * math.log(0.1)
     assert expected < math.log(1e-300)
@@ -115,8 +115,8 @@ def test_what_float32_loses_float64_answers(gpu: Device) -> None:
         {"root": [0.5, 0.5], **dict.fromkeys(names, step)},
     )  # fmt: skip
     plan = net.plan("min-fill").plan
-    backend = resident.prepare(plan, tables(net), dtype="float32")
-    exact = resident.prepare(plan, tables(net))
+    backend = gpu_backend.prepare(plan, tables(net), dtype="float32")
+    exact = gpu_backend.prepare(plan, tables(net))
     not_reliable = 0
     for root in (-1, 0, 1):
         for ones in (0, n // 2, n):
@@ -138,7 +138,7 @@ def test_impossible_evidence_and_weights(gpu: Device) -> None:
         with pytest.raises(ImpossibleEvidence):
             tree.posteriors({"lung": "yes", "either": "no"})
         assert tree.log_evidence({"xray": "yes"}, likelihood={"dysp": [1e-300, 2e-300]}) < -600
-    backend = resident.prepare(plan, tables(net), dtype="float32")
+    backend = gpu_backend.prepare(plan, tables(net), dtype="float32")
     definition = reference.prepare(plan, tables(net))
     soft = {v: np.array([1e-200, 3e-200]) for v in range(0, len(net), 2)}
     case = Evidence(np.full(len(net), -1, np.int32), soft)

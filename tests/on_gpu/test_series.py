@@ -7,7 +7,7 @@ import pytest
 
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.published.durbin import KERNELS, durbin32
-from jtgpu.series import gpu_batch as gpu_devices
+from jtgpu.series import gpu_batch
 from jtgpu.series.gpu_run import CLUSTER, GRID
 from tests.series import gpu_checks as checks
 
@@ -21,7 +21,7 @@ def test_models_are_those_of_the_cpu() -> None:
 
 @pytest.mark.usefixtures("gpu")
 def test_models_in_parts_and_by_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_devices, "PART", 1 << 20)
+    monkeypatch.setattr(gpu_batch, "PART", 1 << 20)
     checks.check_fits(2000, [(12, 200)], devices="all")
     checks.check_predictors([(500, 16), (50, 300)], devices=[*device_numbers("all"), 0])
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends import make as choice
-from jtgpu.backends import reference
+from jtgpu.backends import make, reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.device.context import Device
 from jtgpu.errors import TableTooLarge
 from jtgpu.model.discrete import DiscreteModel
@@ -52,14 +51,14 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
     states = np.full((2000, plan.n_variables), -1, np.int32)
     expected = reference.prepare(plan, tables(net)).run(nothing).posterior
     tolerance = 1e-10 if dtype == "float64" else 1e-5
-    resident.prepare(plan, tables(net), dtype=dtype).close()
+    gpu_backend.prepare(plan, tables(net), dtype=dtype).close()
     answered, failed = 0, 0
     for left in (0, 1, 2, 3, 4, 6, 8, 16, 32, 64):
         with gpu.active():
             hogs = filled(gpu, left * MB)
             here = gpu.free_memory()
         try:
-            backend = resident.prepare(plan, tables(net), dtype=dtype)
+            backend = gpu_backend.prepare(plan, tables(net), dtype=dtype)
             try:
                 np.testing.assert_allclose(backend.run(nothing).posterior, expected, rtol=0, atol=tolerance)
                 if dtype == "float64":
@@ -77,7 +76,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
                     hog.free()
     assert failed
     assert answered
-    backend = resident.prepare(plan, tables(net), dtype=dtype)
+    backend = gpu_backend.prepare(plan, tables(net), dtype=dtype)
     np.testing.assert_allclose(backend.run(nothing).posterior, expected, rtol=0, atol=tolerance)
     backend.close()
 
@@ -149,15 +148,15 @@ def test_a_tree_closed_by_one_thread_reports_it_to_the_others(gpu: Device) -> No
 
 @pytest.mark.alone
 def test_auto_looks_at_what_is_free(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = {"cpu": choice.Rates(1.0, 1.0, 1.0), "gpu": choice.Rates(0.0, 0.0, 1e-15)}
-    monkeypatch.setattr(choice, "_rates", lambda: rates)
+    rates = {"cpu": make.Rates(1.0, 1.0, 1.0), "gpu": make.Rates(0.0, 0.0, 1e-15)}
+    monkeypatch.setattr(make, "_rates", lambda: rates)
     plan = chain(8, 1500).plan(order=list(range(8)))
     assert plan.plan.cost().bytes > 100 * MB
-    assert choice.choose(plan.plan).backend == "gpu"
+    assert make.choose(plan.plan).backend == "gpu"
     with gpu.active():
         hog = gpu.alloc(gpu.free_memory() - 64 * MB)
     try:
-        chosen = choice.choose(plan.plan)
+        chosen = make.choose(plan.plan)
     finally:
         with gpu.active():
             hog.free()

@@ -14,7 +14,7 @@ import pytest
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError, TableTooLarge
 from jtgpu.model.discrete import DiscreteModel
@@ -49,7 +49,7 @@ def cases(plan: Plan, n: int, seed: int) -> Iterator[Evidence]:
     yield Evidence.none(plan.n_variables)
 
 
-def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu, n: int) -> None:
+def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: gpu_backend.Gpu, n: int) -> None:
     definition = reference.prepare(plan, factors)
     for case in cases(plan, n, 7):
         try:
@@ -69,7 +69,7 @@ def test_small_networks(gpu: Device, name: str) -> None:
     plan = model.plan(order="min-fill", max_table=None).plan
     usual = "levels" if name == "munin1.net" else "dataflow"  # by this order munin1 is too large for dataflow
     for engine in (None, "levels"):
-        backend = resident.prepare(plan, tables(model), engine=engine)
+        backend = gpu_backend.prepare(plan, tables(model), engine=engine)
         assert backend.kind == (engine or usual)
         hold_to_definition(plan, tables(model), backend, 4)
         backend.close()
@@ -82,7 +82,7 @@ def test_batches(gpu: Device, name: str) -> None:
     definition = reference.prepare(plan, tables(model))
     rng = np.random.default_rng(5)
     states = np.where(rng.random((70, len(model))) < 0.1, rng.integers(0, model.cardinality, (70, len(model))), -1)
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     got = backend.run_batch(states)
     again = backend.run_batch(np.tile(states, (3, 1)))
     np.testing.assert_array_equal(again.posterior, np.tile(got.posterior, (3, 1)))
@@ -110,7 +110,7 @@ def test_batches(gpu: Device, name: str) -> None:
 def test_benchmark_networks(gpu: Device, nets: Path, name: str) -> None:
     model = jtgpu.read(nets / name)
     plan = model.plan(order=nets / name.replace(".net", ".num"), max_table=None).plan
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     assert backend.kind == "dataflow"
     hold_to_definition(plan, tables(model), backend, 2)
     backend.close()
@@ -122,12 +122,12 @@ def test_reloaded_numbers_give_the_answers_of_a_new_backend(gpu: Device, options
     plan = model.plan(order="min-fill").plan
     rng = np.random.default_rng(3)
     others = [rng.random(f.shape) * (rng.random(f.shape) < 0.9) + 1e-3 for f in tables(model)]
-    backend = resident.prepare(plan, tables(model), **options)
+    backend = gpu_backend.prepare(plan, tables(model), **options)
     nothing = Evidence.none(plan.n_variables)
     for factors in (others, tables(model)):
         backend.run(nothing)
         backend.reload(factors)
-        fresh = resident.prepare(plan, factors, **options)
+        fresh = gpu_backend.prepare(plan, factors, **options)
         for case in (nothing, Evidence(np.where(np.arange(plan.n_variables) == 3, 0, -1).astype(np.int32)), nothing):
             got, expected = backend.run(case), fresh.run(case)
             np.testing.assert_array_equal(got.posterior, expected.posterior)
@@ -140,7 +140,7 @@ def test_a_chain_of_5000_variables_does_not_underflow(gpu: Device) -> None:
     n = 5000
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
-    backend = resident.prepare(plan, tables(net))
+    backend = gpu_backend.prepare(plan, tables(net))
     got = backend.run(Evidence(np.arange(n, dtype=np.int32) % 3))
     assert got.log_evidence == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
     backend.close()
@@ -151,7 +151,7 @@ def test_the_same_bits_every_run(gpu: Device, nets: Path) -> None:
     plan = model.plan(order=nets / "Water.num").plan
     seen = set()
     for _ in range(2):
-        backend = resident.prepare(plan, tables(model))
+        backend = gpu_backend.prepare(plan, tables(model))
         for _ in range(20):
             seen.add(backend.run(Evidence.none(plan.n_variables)).posterior.tobytes())
         backend.close()
@@ -169,11 +169,11 @@ def test_trees_and_threads_share_the_card(gpu: Device) -> None:
             expected[i] = definition.run(case).posterior
         except ImpossibleEvidence:
             continue
-    shared = resident.prepare(plan, tables(model))
+    shared = gpu_backend.prepare(plan, tables(model))
     wrong: list[int] = []
 
     def work(own: bool) -> None:
-        backend = resident.prepare(plan, tables(model)) if own else shared
+        backend = gpu_backend.prepare(plan, tables(model)) if own else shared
         for _ in range(20):
             for i, p in expected.items():
                 if not np.allclose(backend.run(given[i]).posterior, p, rtol=0, atol=TOLERANCE):
@@ -194,14 +194,14 @@ def test_trees_and_threads_share_the_card(gpu: Device) -> None:
 def test_memory_comes_back(gpu: Device) -> None:
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order="min-fill").plan
-    resident.prepare(plan, tables(model)).close()
+    gpu_backend.prepare(plan, tables(model)).close()
     with gpu.active():
         before = gpu.free_memory()
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     for _ in range(40):
         backend.close()
         backend.close()
-        backend = resident.prepare(plan, tables(model))
+        backend = gpu_backend.prepare(plan, tables(model))
     backend.close()
     with gpu.active():
         assert before - gpu.free_memory() < 16 << 20
@@ -220,10 +220,10 @@ def test_out_of_memory_leaves_the_process_usable(gpu: Device) -> None:
     try:
         if large.cost().bytes > 64 << 20:
             with pytest.raises(TableTooLarge):
-                resident.prepare(large, tables(big))
+                gpu_backend.prepare(large, tables(big))
     finally:
         with gpu.active():
             hog.free()
-    backend = resident.prepare(plan, tables(model))
+    backend = gpu_backend.prepare(plan, tables(model))
     hold_to_definition(plan, tables(model), backend, 2)
     backend.close()

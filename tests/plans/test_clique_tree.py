@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from jtgpu import errors
 from jtgpu.formats import load, networks, read
 from jtgpu.model.discrete import DiscreteModel
-from jtgpu.plans import clique_tree as graph
-from jtgpu.plans import clique_tree as moral
+from jtgpu.plans import clique_tree
 from jtgpu.plans.compiler import build_plan, order_graph
 from jtgpu.plans.ordering import find_order, read_num
 from tests.support.bundled import slow_when_large
@@ -42,7 +41,8 @@ def graphs_with_orders(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[int
     pairs = [(a, b) for a in range(n) for b in range(a)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     order = draw(st.permutations(range(n)))
-    return moral.interaction_graph(n, edges), list(order), draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    cardinalities = draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    return clique_tree.interaction_graph(n, edges), list(order), cardinalities
 
 
 @given(graphs_with_orders())
@@ -59,7 +59,7 @@ def test_cliques_are_those_of_the_triangulation(case: tuple[list[tuple[int, ...]
         filled.add_edges_from(new)
         left.remove_node(v)
     assert networkx.is_chordal(filled) or len(order) < 4
-    cliques, links = graph.elimination_cliques(neighbours, order)
+    cliques, links = clique_tree.elimination_cliques(neighbours, order)
     assert sorted(cliques) == sorted(tuple(sorted(c)) for c in networkx.find_cliques(filled))
     assert len(links) == len(cliques) - networkx.number_connected_components(filled)
 
@@ -67,8 +67,8 @@ def test_cliques_are_those_of_the_triangulation(case: tuple[list[tuple[int, ...]
 @given(graphs_with_orders())
 def test_clique_trees_have_running_intersection(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
     neighbours, order, cards = case
-    cliques, links = graph.elimination_cliques(neighbours, order)
-    tree = graph.clique_tree(cliques, links, cards)
+    cliques, links = clique_tree.elimination_cliques(neighbours, order)
+    tree = clique_tree.clique_tree(cliques, links, cards)
     tree.top_cliques(len(order))  # raises when it fails
     for v in range(len(order)):
         holders = {c for c, members in enumerate(cliques) if v in members}
@@ -84,7 +84,7 @@ def test_the_interaction_graph_joins_each_scope(scopes: list[list[int]]) -> None
     joined.add_nodes_from(range(8))
     for scope in scopes:
         joined.add_edges_from(combinations(scope, 2))
-    assert moral.interaction_graph(8, scopes) == [tuple(sorted(joined[v])) for v in range(8)]
+    assert clique_tree.interaction_graph(8, scopes) == [tuple(sorted(joined[v])) for v in range(8)]
 
 
 @given(graphs_with_orders())
@@ -92,8 +92,8 @@ def test_the_tree_is_the_maximum_spanning_tree_of_networkx(
     case: tuple[list[tuple[int, ...]], list[int], list[int]],
 ) -> None:
     neighbours, order, cards = case
-    cliques, links = graph.elimination_cliques(neighbours, order)
-    tree = graph.clique_tree(cliques, links, cards)
+    cliques, links = clique_tree.elimination_cliques(neighbours, order)
+    tree = clique_tree.clique_tree(cliques, links, cards)
     joined: networkx.Graph[int] = networkx.Graph()
     joined.add_nodes_from(range(len(cliques)))
     for a, b in combinations(range(len(cliques)), 2):
@@ -113,7 +113,7 @@ def test_cliques_and_tree_of_every_bundled_network_are_those_of_networkx(name: s
         net.cardinality, [f.scope for f in net.factors], order_graph(net), order, by_networkx=True
     )
     assert plan == with_networkx
-    cliques, links = graph.elimination_cliques(order_graph(net), order)
+    cliques, links = clique_tree.elimination_cliques(order_graph(net), order)
     filled: networkx.Graph[int] = networkx.Graph()
     filled.add_nodes_from(range(len(cards)))
     for clique in cliques:
@@ -126,7 +126,7 @@ def test_cliques_and_tree_of_every_bundled_network_are_those_of_networkx(name: s
     members = [set(c) for c in cliques]
     joined.add_weighted_edges_from((a, b, len(members[a] & members[b])) for a, b in near(cliques))
     heaviest = networkx.maximum_spanning_tree(joined, algorithm="kruskal")
-    tree = graph.clique_tree(cliques, links, cards)
+    tree = clique_tree.clique_tree(cliques, links, cards)
     weight = sum(len(tree.separator(c)) for c in range(len(cliques)))
     assert weight == heaviest.size(weight="weight")
 
@@ -147,8 +147,8 @@ def min_fill(net: DiscreteModel) -> list[int]:
 @given(graphs_with_orders())
 def test_the_root_is_a_centre(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
     neighbours, order, cards = case
-    cliques, links = graph.elimination_cliques(neighbours, order)
-    tree = graph.clique_tree(cliques, links, cards)
+    cliques, links = clique_tree.elimination_cliques(neighbours, order)
+    tree = clique_tree.clique_tree(cliques, links, cards)
     undirected: networkx.Graph[int] = networkx.Graph([(c, p) for c, p in enumerate(tree.parent) if p >= 0])
     undirected.add_nodes_from(range(len(cliques)))
     for members in networkx.connected_components(undirected):
@@ -160,10 +160,10 @@ def test_the_root_is_a_centre(case: tuple[list[tuple[int, ...]], list[int], list
 
 def test_kruskal_takes_the_heaviest_tree_when_candidates_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     star = [tuple(range(1, 30))] + [(0,)] * 29
-    cliques, links = graph.elimination_cliques(star, [*range(1, 30), 0])
-    whole = graph.clique_tree(cliques, links, [2] * 30)
-    monkeypatch.setattr(graph, "MAX_CLIQUE_EDGES", 10)
-    thin = graph.clique_tree(cliques, links, [2] * 30)
+    cliques, links = clique_tree.elimination_cliques(star, [*range(1, 30), 0])
+    whole = clique_tree.clique_tree(cliques, links, [2] * 30)
+    monkeypatch.setattr(clique_tree, "MAX_CLIQUE_EDGES", 10)
+    thin = clique_tree.clique_tree(cliques, links, [2] * 30)
     for tree in (whole, thin):
         tree.top_cliques(30)
         assert tree.parent.count(-1) == 1
@@ -172,7 +172,7 @@ def test_kruskal_takes_the_heaviest_tree_when_candidates_are_few(monkeypatch: py
 def test_orders_other_than_permutations_are_rejected() -> None:
     for order in ([0, 0, 1], [0, 1], [0, 1, 3], [0, 1, 2, 2]):
         with pytest.raises(errors.OrderError, match="each of the 3 variables once"):
-            graph.elimination_cliques([(1,), (0, 2), (1,)], order)
+            clique_tree.elimination_cliques([(1,), (0, 2), (1,)], order)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -181,8 +181,8 @@ def test_published_orders_give_the_published_trees(shared_nets: Path, name: str)
     net = read(folder / f"{name}.net")
     order = [int(v) for v in read_num(folder / f"{name}.num", net)]
     cards = net.cardinality.tolist()
-    cliques, links = graph.elimination_cliques(order_graph(net), order)
-    tree = graph.clique_tree(cliques, links, cards)
+    cliques, links = clique_tree.elimination_cliques(order_graph(net), order)
+    tree = clique_tree.clique_tree(cliques, links, cards)
     sizes = [math.prod(cards[v] for v in c) for c in cliques]
     separators = [math.prod(cards[v] for v in tree.separator(c)) for c in range(len(cliques)) if tree.parent[c] >= 0]
     n, largest, smallest, total, largest_separator, smallest_separator = PUBLISHED[name]

@@ -21,7 +21,7 @@ from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.plan import Plan
-from jtgpu.util import system as _system
+from jtgpu.util import system
 from tests.model.test_network import lawn
 from tests.support import random_nets
 
@@ -154,14 +154,14 @@ def test_default_limits() -> None:
 )
 def test_sizes_as_people_write_them(size: str | int, n: int) -> None:
     if n:
-        assert _system.parse_bytes(size) == n
+        assert system.parse_bytes(size) == n
     else:
         with pytest.raises(ValueError, match="8GiB"):
-            _system.parse_bytes(size)
+            system.parse_bytes(size)
 
 
 def test_free_memory_is_positive() -> None:
-    assert 2**20 < _system.free_memory() < 2**50
+    assert 2**20 < system.free_memory() < 2**50
 
 
 def test_saved_plans(tmp_path: Path) -> None:

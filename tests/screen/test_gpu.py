@@ -12,10 +12,8 @@ from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.published import outliers as published
-from jtgpu.published import outliers_gpu as solving_set
-from jtgpu.published import times
-from jtgpu.screen import engine as workers
-from jtgpu.screen import reference
+from jtgpu.published import outliers_gpu, times
+from jtgpu.screen import engine, reference
 from jtgpu.screen.gpu_tree import Cells, DeviceTree, Launcher
 from tests.screen.test_outliers import RNG, column, mixed, states
 from tests.support.emulated.install import emulated_gpu, installed, needs_compiler
@@ -171,8 +169,8 @@ def test_published_selections_read_every_number_once(gpus: None, name: str) -> N
 @pytest.mark.parametrize("mode", published.MODES)
 @pytest.mark.parametrize(("d", "n", "k", "m"), [(70, 3, 5, 10), (4, 1, 3, 3), (65, 65, 2, 200), (300, 4, 8, 16)])
 def test_published_solving_set(gpus: None, mode: str, d: int, n: int, k: int, m: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(solving_set, "WIDTH", 150)
-    monkeypatch.setattr(solving_set, "BLOCKS", 3)
+    monkeypatch.setattr(outliers_gpu, "WIDTH", 150)
+    monkeypatch.setattr(outliers_gpu, "BLOCKS", 3)
     x = RNG(d).standard_normal((d, 2)).astype(np.float32).astype(float)
     found, wanted = published.gpu_solving_set(x, n, k, m, mode), published.nested_loop(x, n, k)
     assert found.index.tolist() == wanted.index.tolist()
@@ -208,7 +206,7 @@ def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "free_memory", lambda self: 100)
     with pytest.raises(TableTooLarge, match=r"screening 50 rows of 2 cells takes 1\.0 MiB of GPU memory"):
         screen.weights(x, 5, backend="gpu")
-    monkeypatch.setattr(workers, "FEWEST_TOP", 10)
+    monkeypatch.setattr(engine, "FEWEST_TOP", 10)
     found = screen.top_outliers(x, 3, 5)
     assert found.backend == "cpu"
     assert "of GPU memory" in found.reason
@@ -218,9 +216,9 @@ def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = RNG(1).standard_normal((50, 2))
     assert screen.top_outliers(x, 3, 5).reason == "auto: fewer than 400,000 rows"
-    monkeypatch.setattr(workers, "FEWEST_TOP", 10)
+    monkeypatch.setattr(engine, "FEWEST_TOP", 10)
     found = screen.top_outliers(x, 3, 5)
     assert (found.backend, found.reason) == ("gpu", "auto: 50 rows")
-    monkeypatch.setattr(workers, "find_nvcc", lambda: None)
+    monkeypatch.setattr(engine, "find_nvcc", lambda: None)
     assert screen.top_outliers(x, 3, 5).reason.startswith("auto: nvcc")
     assert "_engine" not in found._screened.__dict__  # the engine of a GPU exists during a call only

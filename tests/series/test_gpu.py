@@ -10,7 +10,7 @@ import pytest
 from jtgpu import DataError, TableTooLarge, series
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import ArgumentError, BackendUnavailable
-from jtgpu.series import gpu_batch as gpu_devices
+from jtgpu.series import gpu_batch
 from tests.series import gpu_checks as checks
 from tests.series.device_arrays import ByInterface
 from tests.support.emulated.install import compiler, installed
@@ -34,7 +34,7 @@ def test_models_are_those_of_the_cpu() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_models_by_several_gpus_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_devices, "PART", 20_000)
+    monkeypatch.setattr(gpu_batch, "PART", 20_000)
     checks.check_fits(70, [(4, 40)], devices="all")
     checks.check_predictors([(50, 6)], devices=[1, 0, 1])
 
@@ -121,9 +121,9 @@ def test_a_gpu_that_fails_leaves_its_part_to_the_others(device: Device, monkeypa
             raise BackendUnavailable("it failed")
         done.append(some)
 
-    monkeypatch.setattr(gpu_devices, "PART", 64)
-    both = gpu_devices.opened("all")
-    gpu_devices.on_devices(work, 100, 8, both, "a series")
+    monkeypatch.setattr(gpu_batch, "PART", 64)
+    both = gpu_batch.opened("all")
+    gpu_batch.on_devices(work, 100, 8, both, "a series")
     assert sorted(i for some in done for i in range(some.start, some.stop)) == list(range(100))
     with pytest.raises(BackendUnavailable, match="it failed"):
-        gpu_devices.on_devices(work, 100, 8, [device], "a series")
+        gpu_batch.on_devices(work, 100, 8, [device], "a series")

@@ -30,11 +30,10 @@ NAMES = [n for n, f in vars(small_loops).items() if hasattr(f, "py_func") and no
 @pytest.fixture(scope="module")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The extension module of `small_loops`."""
-    from jtgpu.util import ahead
-    from jtgpu.util import machine_code as objects
+    from jtgpu.util import ahead, machine_code
 
     folder = tmp_path_factory.mktemp("ahead")
-    entries = [objects.compile_entry(f"{MODULE}.{name}", "x86-64-v3", str(folder)) for name in NAMES]
+    entries = [machine_code.compile_entry(f"{MODULE}.{name}", "x86-64-v3", str(folder)) for name in NAMES]
     jit.use_cache(True)  # `compile_entry` is made for processes that only build
     ahead._check(entries)
     text = folder / "loops.c"
@@ -161,10 +160,9 @@ def test_compiled_code_calls_by_address(extension: Any) -> None:
 
 
 def test_what_numba_lacks_at_run_time_is_found_while_building(tmp_path: Path) -> None:
-    from jtgpu.util import ahead, signatures
-    from jtgpu.util import machine_code as objects
+    from jtgpu.util import ahead, machine_code, signatures
 
-    entry = objects.Entry("name", "symbol", (), signatures.Number(""), "", ("NRT_unknown", "PyErr_Clear"))
+    entry = machine_code.Entry("name", "symbol", (), signatures.Number(""), "", ("NRT_unknown", "PyErr_Clear"))
     with pytest.raises(ahead.BuildError, match="NRT_unknown"):
         ahead._check([entry])
 

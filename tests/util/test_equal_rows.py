@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.util import rows as equal_rows
+from jtgpu.util import rows
 from jtgpu.util.rows import EqualRows, find_equal_rows
 
 
@@ -54,7 +54,7 @@ def test_small_tables(n: int) -> None:
 
 
 def test_equal_hashes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equal_rows, "_hashes", lambda tables, each: np.zeros(len(tables[0]), np.uint64))
+    monkeypatch.setattr(rows, "_hashes", lambda tables, each: np.zeros(len(tables[0]), np.uint64))
     table = np.arange(900).reshape(-1, 3)
     table[200] = table[0]
     hold(find_equal_rows(table), table)
@@ -66,7 +66,7 @@ def test_threads_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
     table = rng.integers(-1, 4, (1234, 30)).astype(np.int8)
     table = table[rng.integers(0, 1234, 5000)]
     expected = find_equal_rows(table)
-    monkeypatch.setattr(equal_rows, "BLOCK", 100)
+    monkeypatch.setattr(rows, "BLOCK", 100)
     with ThreadPoolExecutor(3) as pool:
         found = find_equal_rows(table, mapper=pool.map)
     assert expected is not None
@@ -77,13 +77,13 @@ def test_threads_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_search_that_cannot_pay_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = []
-    real = equal_rows._hashes
+    real = rows._hashes
 
     def counting(tables: Any, each: Any) -> Any:
         hashed.append(len(tables[0]))
         return real(tables, each)
 
-    monkeypatch.setattr(equal_rows, "_hashes", counting)
+    monkeypatch.setattr(rows, "_hashes", counting)
     rng = np.random.default_rng(3)
     different = rng.integers(0, 100, (100_000, 9)).astype(np.int8)
     assert find_equal_rows(different, min_saving=0.05) is None

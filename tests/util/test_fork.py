@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.util import system as fork
+from jtgpu.util import system
 from jtgpu.util.lru import LRU
 from tests.conftest import ROOT
 from tests.support.examples import slow
@@ -105,14 +105,14 @@ def held(locks: list[threading.Lock]) -> Iterator[None]:
 
 
 def test_a_lock_is_free_in_the_child_and_taken_in_the_parent() -> None:
-    lock = fork.new_lock()
+    lock = system.new_lock()
     with lock:
         child(partial(lock.acquire, timeout=1))
         assert lock.locked()
-    n = len(fork._locks)
+    n = len(system._locks)
     del lock
     gc.collect()
-    assert len(fork._locks) < n
+    assert len(system._locks) < n
 
 
 def test_objects_reset_themselves_in_the_child() -> None:
@@ -123,7 +123,7 @@ def test_objects_reset_themselves_in_the_child() -> None:
             self.n = 2
 
     owner = Owner()
-    fork.reset_in_child(owner, Owner.reset)
+    system.reset_in_child(owner, Owner.reset)
     child(lambda: owner.n == 2)
     assert owner.n == 1
 
@@ -140,7 +140,7 @@ def test_cached_properties_are_computed_in_the_child() -> None:
 def test_the_locks_of_the_compiler_are_free_in_the_child() -> None:
     binding = pytest.importorskip("llvmlite.binding", reason="llvmlite is not installed")
     pytest.importorskip("numba", reason="Numba is not installed")
-    locks = list(fork._compiler_locks())
+    locks = list(system._compiler_locks())
     assert len(locks) == 2
     with held(locks):
         child(lambda: len(binding.get_default_triple()) > 0)
@@ -162,7 +162,7 @@ def test_the_child_answers_while_another_thread_holds_every_lock() -> None:
         )
 
     assert answers()
-    with held(list(fork._locks)):
+    with held(list(system._locks)):
         child(answers)
     assert answers()
 

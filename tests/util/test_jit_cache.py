@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from jtgpu.util import jit
-from jtgpu.util import jit as jit_cache
 from jtgpu.util.jit import compiled
 from tests.conftest import ROOT
 from tests.util import small_loops
@@ -26,9 +25,9 @@ from tests.util import small_loops
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache of loops."""
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
-    jit_cache.loops_folder.cache_clear()
+    jit.loops_folder.cache_clear()
     yield tmp_path / "loops"
-    jit_cache.loops_folder.cache_clear()
+    jit.loops_folder.cache_clear()
 
 
 def twice(x: int) -> int:
@@ -94,7 +93,7 @@ def test_a_full_disk_costs_only_the_cache(folder: Path, monkeypatch: pytest.Monk
     def full(path: Path, *rest: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(jit_cache, "write_bytes", full)
+    monkeypatch.setattr(jit, "write_bytes", full)
     assert answer() == (42, 0)
     assert answer() == (42, 0)
 
@@ -118,10 +117,10 @@ def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     file.touch()
     monkeypatch.delenv("JTGPU_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
-    monkeypatch.setattr(jit_cache, "ROOT", file)
-    jit_cache.loops_folder.cache_clear()
+    monkeypatch.setattr(jit, "ROOT", file)
+    jit.loops_folder.cache_clear()
     yield
-    jit_cache.loops_folder.cache_clear()
+    jit.loops_folder.cache_clear()
 
 
 @pytest.mark.usefixtures("no_folder")
@@ -131,7 +130,7 @@ def test_without_a_folder_there_is_a_private_one_and_one_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert answer() == (42, 1)
-    private = jit_cache.loops_folder()
+    private = jit.loops_folder()
     assert private.stat().st_mode & 0o777 == 0o700
     shutil.rmtree(private)
 
@@ -139,11 +138,11 @@ def test_without_a_folder_there_is_a_private_one_and_one_warning() -> None:
 def test_a_named_folder_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "file"))
-    jit_cache.loops_folder.cache_clear()
+    jit.loops_folder.cache_clear()
     with pytest.warns(RuntimeWarning, match="file"):
         assert answer() == (42, 0)
-    shutil.rmtree(jit_cache.loops_folder())
-    jit_cache.loops_folder.cache_clear()
+    shutil.rmtree(jit.loops_folder())
+    jit.loops_folder.cache_clear()
 
 
 def test_constant_arrays_are_compiled_for_once(folder: Path) -> None:

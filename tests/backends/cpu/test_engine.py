@@ -15,7 +15,6 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
-from jtgpu.backends.cpu import programs as zeros
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.formats import bundled
@@ -289,7 +288,7 @@ def test_zeros_that_are_left_out_change_nothing(data: st.DataObject) -> None:
         patch.setattr(programs, "FEW", 0)
         patch.setattr(programs, "LOOK", 0)
         for name, value in (("FEWEST_TERMS", 0), ("MOST_LEFT", 0.95), ("MOST_LEFT_OF_LANES", 0.95)):
-            patch.setattr(zeros, name, value)
+            patch.setattr(programs, name, value)
         model = data.draw(random_nets.bayesian_networks(most=6))
         backend = backend_of(compiled(model))
         hard, soft = data.draw(random_nets.evidence_weights(model))

@@ -29,7 +29,7 @@ from jtgpu.backends.gpu.batch.tiling import find_sparsity
 from jtgpu.backends.gpu.program import records as shapes
 from jtgpu.backends.gpu.program.records import NONE, binary_program
 from jtgpu.backends.wrappers.row_queue import RowQueue
-from jtgpu.device import nvcc as kernels
+from jtgpu.device import nvcc
 from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
 from jtgpu.model.discrete import DiscreteModel
@@ -269,7 +269,7 @@ def test_columns_are_scattered(dtype: Any) -> None:
         size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
     )
     scatter = enter_evidence(chunk, 9)
-    kernel(kernels.read_source("batch/batch"), "batch_scatter")(scatter.n_blocks, 256, scatter.struct)
+    kernel(nvcc.read_source("batch/batch"), "batch_scatter")(scatter.n_blocks, 256, scatter.struct)
     np.testing.assert_array_equal(state[variables], codes)
     assert (state[[1, 2, 5, 6]] == -1).all()
     assert scatter.name == "batch_scatter"

@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence, columns_of
-from jtgpu.backends.gpu.dataflow import graph as work_graph
-from jtgpu.backends.gpu.dataflow import schedule as schedules
-from jtgpu.backends.gpu.dataflow import tiling
+from jtgpu.backends.gpu.dataflow import graph as dataflow_graph
+from jtgpu.backends.gpu.dataflow import schedule, tiling
 from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
 from jtgpu.backends.gpu.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR, RestrictedFactors
 from jtgpu.backends.gpu.dataflow.schedule import Schedule, make_schedule
 from jtgpu.backends.gpu.dataflow.tiling import DEFAULT, DataflowConfig
 from jtgpu.backends.gpu.program.layout import least_root, scaled_factors
 from jtgpu.backends.gpu.program.records import binary_program, loops_of
-from jtgpu.device import nvcc as kernels
+from jtgpu.device import nvcc
 from jtgpu.device.context import Device
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.conditioning import Restriction
@@ -58,7 +57,7 @@ def arena_of(engine: DataflowEngine) -> np.ndarray:
 @pytest.fixture
 def unscaled(monkeypatch: pytest.MonkeyPatch, emulated_gpu: Device) -> Device:
     """The emulated GPU, whose tilings are chosen as for a GPU of a hundred multiprocessors."""
-    monkeypatch.setattr(schedules, "REFERENCE_SMS", emulated_gpu.multiprocessors)
+    monkeypatch.setattr(schedule, "REFERENCE_SMS", emulated_gpu.multiprocessors)
     return emulated_gpu
 
 
@@ -105,7 +104,7 @@ def test_blocks_for_the_tensor_cores_of_every_kind(
         mine = [t for t in blocks if (*t.shape, t.unroll) == body]
         return min(mine, key=lambda t: abs(t.splits - splits), default=usual(loops, two, *rest))
 
-    monkeypatch.setattr(work_graph, "dataflow_tiling", forced)
+    monkeypatch.setattr(dataflow_graph, "dataflow_tiling", forced)
     rng = np.random.default_rng(11)
     cards = [17, 19, 23, 9, 12, 33]
     scopes = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4, 1), (4, 5), (5, 3)]
@@ -289,7 +288,7 @@ def test_the_bound_counts_what_is_below_the_smallest_double(data: st.DataObject)
 
 
 def test_a_plan_of_too_many_variables_is_refused() -> None:
-    n = schedules.MAX_VARIABLES + 1
+    n = schedule.MAX_VARIABLES + 1
     net = chain(n, 2)
     assert make_schedule(net.plan(order=list(range(n))).plan, tables(net), 4) is None
     seen = np.arange(n) % 2 == 1  # a run is given the states of all variables, also of the observed ones
@@ -349,7 +348,7 @@ def test_interrupted_launches_are_repeated_from_a_clean_arena(
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_the_kernel_compiles_without_spills(tmp_path: Path) -> None:
     source = tmp_path / "kernel.cu"
-    source.write_text(kernels.read_source("single/dataflow"), encoding="utf-8")
+    source.write_text(nvcc.read_source("single/dataflow"), encoding="utf-8")
     command = ["nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "-O3", "-std=c++17", "-o", str(tmp_path / "out.cubin")]
     done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=True)
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill", done.stderr)]

@@ -19,7 +19,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu.levels import schedule
 from jtgpu.backends.gpu.program.records import NONE, OP, WARPS, binary_program, reciprocal
-from jtgpu.device import nvcc as kernels
+from jtgpu.device import nvcc
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import BackendUnavailable
 from jtgpu.model.markov import MarkovNetwork
@@ -141,7 +141,7 @@ def test_records_have_the_kernels_layout() -> None:
 @pytest.mark.parametrize("real", ["float64", "float32"])
 def test_the_kernels_compile_without_spills(tmp_path: Path, real: str) -> None:
     source = tmp_path / "kernel.cu"
-    source.write_text(kernels.read_source("single/levels", real=real), encoding="utf-8")
+    source.write_text(nvcc.read_source("single/levels", real=real), encoding="utf-8")
     command = ["nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "-O3", "-std=c++17", "-o", str(tmp_path / "out.cubin")]
     done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=True)
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill", done.stderr)]

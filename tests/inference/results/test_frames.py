@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.base import BatchResult
-from jtgpu.inference.results import printed as frames
+from jtgpu.inference.results import printed
 from tests.conftest import ROOT
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
@@ -150,7 +150,7 @@ def test_libraries_that_are_not_there(tree: jtgpu.JunctionTree, monkeypatch: pyt
         tree.posterior("lung").to_frame("panda")
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(jtgpu.JtgpuError, match="pip install pandas"):
-        frames.make_frame({"a": np.zeros(1)})
+        printed.make_frame({"a": np.zeros(1)})
 
 
 def test_large_results_are_not_copied_cell_by_cell(tree: jtgpu.JunctionTree) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import EvidenceError
-from jtgpu.inference.tables import arrow as tensors
-from jtgpu.inference.tables import as_array, is_tensor, read_states
+from jtgpu.inference.tables import arrow, as_array, is_tensor, read_states
 from jtgpu.learn import fit
 from tests.support.bundled import bundled
 
@@ -85,7 +84,7 @@ def test_fit_takes_tensors() -> None:
 
 def test_copies_are_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, states = tree_and_states()
-    monkeypatch.setattr(tensors, "_logged", set())
+    monkeypatch.setattr(arrow, "_logged", set())
     logger = logging.getLogger("jtgpu")  # libraries of other tests configure logging for the whole process
     monkeypatch.setattr(logger, "disabled", False)
     monkeypatch.setattr(logger, "propagate", True)

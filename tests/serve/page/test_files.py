@@ -93,10 +93,10 @@ def test_the_module_of_a_notebook() -> None:
 
 
 def test_sizes_of_boxes_are_those_of_the_server() -> None:
-    from jtgpu.serve import page_module as map_layout
+    from jtgpu.serve.page_module import MAX_ROWS, ROW, TITLE, WIDTH
 
     text = (FOLDER / "map.js").read_text(encoding="utf-8")
     found = re.search(r"const \[WIDTH, TITLE, ROW, MAX_ROWS\] = \[([\d, ]+)\]", text)
     assert found
-    sizes = [map_layout.WIDTH, map_layout.TITLE, map_layout.ROW, map_layout.MAX_ROWS]
+    sizes = [WIDTH, TITLE, ROW, MAX_ROWS]
     assert [int(n) for n in found[1].split(",")] == sizes
