@@ -41,6 +41,11 @@ WATCHED = (
     "jtgpu/inference/compiled.py",
     "jtgpu/plans/conditioning/**/*.py",
     "tests/on_gpu/*.py",
+    "tests/backends/gpu/conftest.py",
+    "tests/backends/gpu/engines.py",
+    "tests/backends/gpu/test_counts.py",
+    "tests/backends/gpu/test_precision.py",
+    "tests/**/gpu_checks.py",
 )
 
 CUDA_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)

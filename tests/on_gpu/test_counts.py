@@ -1,4 +1,4 @@
-"""Expected counts and EM on a GPU: against the CPU, by both kinds of kernels, and bit-identical from run to run."""
+"""Expected counts and EM on a GPU: the tests of the emulated one, and large tables against the CPU."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from jtgpu.device.context import Device, device_numbers
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
 from jtgpu.plans.compiler import model_factors
+from tests.backends.gpu.test_counts import *  # noqa: F403 (tests of both GPUs)
 from tests.backends.test_counts import assert_same, other_numbers
 from tests.support.bundled import bundled
+
+pytestmark = pytest.mark.gpu
 
 
 def rows(name: str, n: int, missing: float) -> np.ndarray:
@@ -59,7 +62,7 @@ def test_counts_agree_with_the_cpu(
         cases.close()
 
 
-def test_the_same_bits_for_any_chunks_and_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_have_the_same_bits_for_any_chunks(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     net = bundled("alarm")
     plan, tables = net.plan().whole, [f.table for f in model_factors(net)]
     states = rows("alarm", 200_000, 0.1)

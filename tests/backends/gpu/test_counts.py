@@ -1,4 +1,4 @@
-"""Expected counts on the emulated GPU: against brute force, and bit-identical for any chunks and number of devices."""
+"""Expected counts on a GPU, emulated or (tests/on_gpu) real: against brute force, the same bits for any chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jtgpu.backends.base import Counts
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.counts import engine, generated, held
 from jtgpu.backends.make import make
-from jtgpu.device.context import Device
+from jtgpu.device.context import Device, device_numbers
 from jtgpu.errors import BackendUnavailable, JtgpuError, TableTooLarge
 from jtgpu.learn import fit
 from jtgpu.model.discrete import DiscreteModel
@@ -22,9 +22,7 @@ from jtgpu.plans.compiler import build_plan, model_factors, order_graph
 from jtgpu.plans.plan import Plan
 from tests.backends.test_counts import assert_same, backend_of, other_numbers, random_states
 from tests.support.bundled import bundled
-from tests.support.emulated.install import emulated_gpu, needs_compiler
-
-__all__ = ["emulated_gpu"]
+from tests.support.emulated.install import needs_compiler
 
 pytestmark = needs_compiler
 
@@ -48,6 +46,11 @@ def two_parts() -> BayesianNetwork:
     )  # fmt: skip
 
 
+def two_at_most() -> list[int]:
+    """Two devices, or the one that there is."""
+    return device_numbers("all")[:2]
+
+
 def close(found: Counts, expected: Counts) -> None:
     np.testing.assert_array_equal(found.impossible, expected.impossible)
     for mine, theirs in zip(found.families, expected.families, strict=True):
@@ -67,32 +70,32 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("n", [0, 1, 75])
-def test_counts_agree_with_the_definition(n: int, kernels: str, emulated_gpu: Device) -> None:
+def test_counts_agree_with_the_definition(n: int, kernels: str, gpu: Device) -> None:
     net = two_parts()
     states, weights = random_states(net, n, 0.4, 1), np.random.default_rng(2).normal(size=n)
     rng = np.random.default_rng(3)
     soft = {0: rng.random((n, 2)) * 10.0 ** rng.integers(-90, 90, (n, 1)), 3: np.ones((n, 2))}
-    with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
-        assert isinstance(gpu, Gpu)
+    with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
+        assert isinstance(backend, Gpu)
         for given in ({}, soft):
             expected = backend_of(net, "reference").run_counts(states, weights, given)
-            close(gpu.run_counts(states, weights, given), expected)
-        assert not n or gpu.counting.kind == kernels
+            close(backend.run_counts(states, weights, given), expected)
+        assert not n or backend.counting.kind == kernels
 
 
 @pytest.mark.parametrize("name", ["child", pytest.param("insurance", marks=pytest.mark.slow)])
 def test_counts_of_a_real_network_by_records(
-    name: str, emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
+    name: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generated, "GENERATED_FLOPS", -1)
     net = bundled(name)
     states = random_states(net, 40, 0.8, 5)
-    with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
-        close(gpu.run_counts(states), backend_of(net, "cpu").run_counts(states))
+    with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
+        close(backend.run_counts(states), backend_of(net, "cpu").run_counts(states))
 
 
 def test_the_same_bits_for_any_chunks_and_devices(
-    kernels: str, emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
+    kernels: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = two_parts()
     states, weights = random_states(net, 1000, 0.3, 4), np.random.default_rng(5).random(1000)
@@ -101,43 +104,43 @@ def test_the_same_bits_for_any_chunks_and_devices(
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 1)
     found = []
     much = 1 << 30
-    for scratch, share, devices in ((much, 0.8, None), (1, 0.8, None), (much, -1.0, None), (much, 0.8, [0, 1])):
+    for scratch, share, devices in ((much, 0.8, None), (1, 0.8, None), (much, -1.0, None), (much, 0.8, two_at_most())):
         monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)  # 1: one block a chunk
         monkeypatch.setattr(held, "HELD_SHARE", share)  # below 0: no rows stay on the device
-        with closing(make("gpu", *planned(net), replan=False, single=False, devices=devices)) as gpu:
-            found += [gpu.run_counts(states, weights), gpu.run_counts(states, weights)]
+        with closing(make("gpu", *planned(net), replan=False, single=False, devices=devices)) as backend:
+            found += [backend.run_counts(states, weights), backend.run_counts(states, weights)]
     close(found[0], backend_of(net, "reference").run_counts(states, weights))
     for other in found[1:]:
         assert_same(found[0], other)
 
 
 def test_cases_outside_of_a_doubles_range_are_counted_by_records(
-    emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
+    gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = two_parts()
     plan, tables = planned(net)
     tables = [t * 1e-200 if f < 2 else t for f, t in enumerate(tables)]
     states, weights = random_states(net, 90, 0.3, 6), np.random.default_rng(5).random(90)
-    with closing(make("gpu", plan, tables, replan=False, single=False)) as gpu:
-        found = gpu.run_counts(states, weights)
-        assert isinstance(gpu, Gpu)
-        assert {"plain", "tables"} == set(gpu.counting._made)
+    with closing(make("gpu", plan, tables, replan=False, single=False)) as backend:
+        found = backend.run_counts(states, weights)
+        assert isinstance(backend, Gpu)
+        assert {"plain", "tables"} == set(backend.counting._made)
     scaled = backend_of(net, "cpu")
     scaled.reload(tables)
     close(found, scaled.run_counts(states, weights))
 
 
 @pytest.mark.parametrize("zeros_too", [False, True])
-def test_held_cases_follow_new_numbers(zeros_too: bool, kernels: str, emulated_gpu: Device) -> None:
+def test_held_cases_follow_new_numbers(zeros_too: bool, kernels: str, gpu: Device) -> None:
     net = two_parts()
     states = random_states(net, 100, 0.3, 4).astype(np.int8)
-    with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
-        assert isinstance(gpu, Gpu)
-        cases = gpu.hold_cases(states)
+    with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
+        assert isinstance(backend, Gpu)
+        cases = backend.hold_cases(states)
         made = None
         for seed in range(3):
             changed = other_numbers(net, seed, zeros_too)
-            gpu.reload([f.table for f in model_factors(changed)])
+            backend.reload([f.table for f in model_factors(changed)])
             expected = backend_of(changed, "reference").run_counts(states.astype(np.int32))
             sums = cases.sums()
             for mine, theirs in zip(sums.families, expected.families, strict=True):
@@ -146,38 +149,38 @@ def test_held_cases_follow_new_numbers(zeros_too: bool, kernels: str, emulated_g
             possible = expected.log_evidence[~expected.impossible]
             assert sums.log_likelihood == pytest.approx(float(possible.sum()))
             if not zeros_too:  # no kernel is made again
-                assert made in (None, gpu.counting._made)
-                made = dict(gpu.counting._made)
+                assert made in (None, backend.counting._made)
+                made = dict(backend.counting._made)
         cases.close()
         cases.close()
 
 
-def test_too_little_memory(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "MEMORY_SHARE", 1e-9)
     net = two_parts()
-    with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
+    with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
         with pytest.raises(TableTooLarge, match=r"expected counts of 1024 cases take .* backend='cpu'"):
-            gpu.run_counts(random_states(net, 10, 0.3, 1))
+            backend.run_counts(random_states(net, 10, 0.3, 1))
         monkeypatch.undo()
-        assert gpu.run_counts(random_states(net, 10, 0.3, 1)).impossible.shape == (10,)
+        assert backend.run_counts(random_states(net, 10, 0.3, 1)).impossible.shape == (10,)
     with pytest.raises(JtgpuError, match="closed"):
-        gpu.run_counts(random_states(net, 10, 0.3, 1))
+        backend.run_counts(random_states(net, 10, 0.3, 1))
 
 
-def test_without_a_compiler_records_count(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_records_count(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise BackendUnavailable("nvcc was not found")
 
     monkeypatch.setattr(generated, "compile_kernels", refuse)
     net = two_parts()
     states = random_states(net, 10, 0.3, 1)
-    with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
-        assert isinstance(gpu, Gpu)
-        close(gpu.run_counts(states), backend_of(net, "reference").run_counts(states))
-        assert gpu.counting.kind == "tables"
+    with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
+        assert isinstance(backend, Gpu)
+        close(backend.run_counts(states), backend_of(net, "reference").run_counts(states))
+        assert backend.counting.kind == "tables"
 
 
-def test_a_tree_on_a_gpu_counts_there(emulated_gpu: Device) -> None:
+def test_a_tree_on_a_gpu_counts_there(gpu: Device) -> None:
     net = two_parts()
     states = random_states(net, 30, 0.3, 8)
     with net.compile("gpu") as tree, net.compile("cpu") as other:
@@ -187,14 +190,15 @@ def test_a_tree_on_a_gpu_counts_there(emulated_gpu: Device) -> None:
     assert mine.log_likelihood == pytest.approx(theirs.log_likelihood)
 
 
-@pytest.mark.parametrize("devices", [None, [0, 1]])
+@pytest.mark.parametrize("several", [False, True])
 def test_fit_on_a_gpu_is_that_of_the_cpu(
-    devices: list[int] | None, emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
+    several: bool, gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 1)
     net = two_parts()
     states = np.concatenate([random_states(net, 200, 0.3, 9), [[0, 2, 0, 0, 0]]])  # the last one is impossible
     options: Any = {"start": "given", "iterations": 4, "tolerance": 0, "on_impossible": "flag"}
+    devices = two_at_most() if several else None
     found = [fit(net, states, backend="gpu", devices=devices, **options), fit(net, states, backend="cpu", **options)]
     assert found[0].n_impossible == found[1].n_impossible > 0
     assert found[0].log_likelihood == pytest.approx(found[1].log_likelihood)
