@@ -12,9 +12,6 @@ import pytest
 from tests.conftest import ROOT
 from tests.support.idioms import DOCUMENT_IDIOMS, IDIOMS
 
-# Rooms of jtgpu/ whose names and docstrings are not yet held to `vague_words`.
-NOT_YET = ("backends", "cases", "cli", "cluster", "draw", "graphs", "learn", "screen", "series", "serve")
-
 PATTERNS = [re.compile(pattern, re.IGNORECASE) for pattern in IDIOMS]
 FOR_USERS = [re.compile(pattern, re.IGNORECASE) for pattern in DOCUMENT_IDIOMS]
 UNWATCHED = {"tests/support/idioms.py", "tests/test_words.py", "CHANGELOG.rst"}
@@ -99,7 +96,6 @@ def test_names_and_docstrings_are_nouns() -> None:
     wrong = [
         f"{path.relative_to(ROOT).as_posix()}:{line}: {fault}"
         for path in sorted(ROOT.glob("jtgpu/**/*.py"))
-        if path.relative_to(ROOT).parts[1] not in NOT_YET
         for line, fault in vague_words(path.read_text(encoding="utf-8"))
     ]
     assert not wrong, "\n".join(wrong)

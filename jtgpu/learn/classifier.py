@@ -229,10 +229,10 @@ class JunctionTreeClassifier(Estimator):
         labels = {v: state_labels(values[v]) for v in (*names, self.target)}
         if self.missing == "em" and any((numbers[v] < 0).any() for v in names):
             arcs, table = {v: parents[v] for v in labels}, np.column_stack([numbers[v] for v in labels])
-            found = fit_parameters(
+            fitted = fit_parameters(
                 arcs, table, states=labels, prior=self.pseudo_count, weights=weights, order=self.order
             )  # fmt: skip
-            self.network_ = found.network
+            self.network_ = fitted.network
         else:
             cpts = {}
             for v in labels:
@@ -268,12 +268,12 @@ class JunctionTreeClassifier(Estimator):
             return given
         if isinstance(self.structure, BayesianNetwork):
             return list(self.structure.states(name))
-        found = sorted_values(column)
-        if not found:
+        ordered = sorted_values(column)
+        if not ordered:
             raise EvidenceError(
                 f"column {name!r} has only missing values; give its values as states={{{name!r}: [...]}}"
             )
-        return found
+        return ordered
 
     # Prediction -------------------------------------------------------------------------------------------------
 
@@ -314,11 +314,11 @@ class JunctionTreeClassifier(Estimator):
         states = np.full((len(columns[0].codes) if columns else 0, len(tree.model)), -1, np.int32)
         for v, name in enumerate(self._features):
             states[:, v] = state_numbers(name, columns[at[name]], self._known_values[name], self.unknown)
-        found = tree.posteriors_batch(states, targets=[self.target], on_impossible="flag")
-        if found.impossible.any():
-            row = int(np.argmax(found.impossible))
+        posteriors = tree.posteriors_batch(states, targets=[self.target], on_impossible="flag")
+        if posteriors.impossible.any():
+            row = int(np.argmax(posteriors.impossible))
             raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_count above 0 to avoid this")
-        return found[self.target]
+        return posteriors[self.target]
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """ln P(class | row) of each row, (n, n_classes); -inf if the probability is 0."""

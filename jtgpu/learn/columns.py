@@ -101,27 +101,27 @@ def sample_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
     if weights is None:
         return np.ones(n)
     try:
-        found = np.asarray(weights)
-        if found.dtype.kind not in "biufO":
+        vector = np.asarray(weights)
+        if vector.dtype.kind not in "biufO":
             raise TypeError
-        found = found.astype(np.float64)
+        vector = vector.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"sample_weight must be {n} finite numbers >= 0, not {described(weights)}") from None
-    if found.shape != (n,) or not (found >= 0).all() or not np.isfinite(found).all():
-        raise DataError(f"sample_weight must be {n} finite numbers >= 0, got an array of shape {found.shape}")
-    if not found.any():
+    if vector.shape != (n,) or not (vector >= 0).all() or not np.isfinite(vector).all():
+        raise DataError(f"sample_weight must be {n} finite numbers >= 0, got an array of shape {vector.shape}")
+    if not vector.any():
         raise DataError("sample_weight must have a weight above zero; all are 0")
-    return found
+    return vector
 
 
 def sorted_values(column: Column) -> list[Any]:
     """Distinct values of a column, ascending; those of different types by type."""
     used = np.unique(column.codes)
-    found = [column.values[i] for i in used[used >= 0].tolist()]
+    distinct = [column.values[i] for i in used[used >= 0].tolist()]
     try:
-        return sorted(found)
+        return sorted(distinct)
     except TypeError:
-        return sorted(found, key=lambda v: (type(v).__name__, str(v)))
+        return sorted(distinct, key=lambda v: (type(v).__name__, str(v)))
 
 
 def state_labels(values: Iterable[Any]) -> list[str]:

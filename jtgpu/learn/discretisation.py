@@ -34,15 +34,15 @@ def quantile_cuts(
     # values: (n,) float64
     # bins: Number of intervals
     # counts: (n,) int64: How often each value occurs. Default: once.
-    found, kind = np.unique(values, return_inverse=True)
-    own = np.bincount(kind.reshape(-1), counts, len(found))
+    distinct, kind = np.unique(values, return_inverse=True)
+    own = np.bincount(kind.reshape(-1), counts, len(distinct))
     below = np.cumsum(own)
     # the first value after each quantile: half of the cells that are between two values count to either side
     at = np.searchsorted(below, below[-1] * np.arange(1, bins) / bins * (1 - 1e-12), side="left")
     exact = np.isclose(below[at], below[-1] * np.arange(1, bins) / bins, rtol=1e-12)
-    following = np.minimum(at + 1, len(found) - 1)
-    cuts = np.unique(np.where(exact, (found[at] + found[following]) / 2, found[at]))
-    return np.asarray(cuts[cuts > found[0]], np.float64)
+    following = np.minimum(at + 1, len(distinct) - 1)
+    cuts = np.unique(np.where(exact, (distinct[at] + distinct[following]) / 2, distinct[at]))
+    return np.asarray(cuts[cuts > distinct[0]], np.float64)
 
 
 def width_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
@@ -226,7 +226,7 @@ def discretise(
     if target is not None and target not in table.names:
         raise UnknownVariable(f"target: there is no column {target!r}{closest(str(target), table.names)}")
     wanted = _columns(table, bins, target, columns, how)
-    found = {}
+    intervals = {}
     for name in wanted:
         numbers = numbers_of(table, name)
         known = numbers[~np.isnan(numbers)]
@@ -234,16 +234,16 @@ def discretise(
             raise DataError(f"column {name!r} has no number")
         own = bins.get(name, 5) if isinstance(bins, Mapping) else bins
         if how == "edges":
-            found[name] = _given_edges(name, own)
+            intervals[name] = _given_edges(name, own)
         elif how == "mdl":
             assert target is not None
             classes, _ = distinct_values(table.column(target))
             both = ~np.isnan(numbers) & (classes >= 0)
-            found[name] = mdl_cuts(numbers[both], np.unique(classes[both], return_inverse=True)[1].reshape(-1))
+            intervals[name] = mdl_cuts(numbers[both], np.unique(classes[both], return_inverse=True)[1].reshape(-1))
         else:
             n = whole_number("bins", own, 2)
-            found[name] = (quantile_cuts if how == "quantile" else width_cuts)(known, n)
-    return Discretiser(found)
+            intervals[name] = (quantile_cuts if how == "quantile" else width_cuts)(known, n)
+    return Discretiser(intervals)
 
 
 def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str] | None, how: str) -> list[str]:
@@ -256,7 +256,7 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
                 raise UnknownVariable(f"there is no column {name!r}{closest(name, table.names)}")
         return names
     most = 0 if how in ("mdl", "edges") else whole_number("bins", bins, 2)
-    found = []
+    named = []
     for name in table.names:
         if name == target:
             continue
@@ -264,33 +264,33 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
         if len(values) > most and all(
             isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values
         ):
-            found.append(name)
-    return found
+            named.append(name)
+    return named
 
 
 def _given_edges(name: str, edges: Any) -> NDArray[np.float64]:
     try:
-        found = np.asarray(several(edges), np.float64)
+        cuts = np.asarray(several(edges), np.float64)
     except (TypeError, ValueError):
-        found = np.zeros((0, 0))
-    if found.ndim != 1 or not len(found) or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
+        cuts = np.zeros((0, 0))
+    if cuts.ndim != 1 or not len(cuts) or not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
         raise ArgumentError(f"bins: the cut points of {name!r} must be ascending numbers, not {edges!r}")
-    return found
+    return cuts
 
 
 def numbers_of(table: Table, name: str) -> NDArray[np.float64]:
     """A column as numbers, NaN where it is missing."""
     # raises DataError: For the first cell that is not a number.
     codes, values = distinct_values(table.column(name))
-    found = np.full(len(values) + 1, np.nan)
+    numbers = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
         try:
-            found[i] = float(value)
+            numbers[i] = float(value)
         except (TypeError, ValueError):
-            found[i] = np.inf
-        if not np.isfinite(found[i]):
+            numbers[i] = np.inf
+        if not np.isfinite(numbers[i]):
             rows = np.flatnonzero(codes == i)
             if not len(rows):
                 continue
             raise DataError(f"{table.row_name(int(rows[0]))}, column {name!r}: {value!r} is not a finite number")
-    return np.asarray(found[codes], np.float64)
+    return np.asarray(numbers[codes], np.float64)

@@ -175,16 +175,16 @@ class StructureLearner(Estimator):
         _require_cases(X)
         options = self.get_params()
         threshold = options.pop("threshold")
-        found = posterior(X, score=options.pop("family_score"), weights=sample_weight, **options)
-        self.posterior_ = found
-        self.network_ = found.network(threshold=threshold)
-        self.graph_ = found.map if threshold is None else found.consensus(threshold)
-        self.edge_probabilities_ = found.edge_probabilities
-        self.n_features_in_ = len(found.names)
+        learned = posterior(X, score=options.pop("family_score"), weights=sample_weight, **options)
+        self.posterior_ = learned
+        self.network_ = learned.network(threshold=threshold)
+        self.graph_ = learned.map if threshold is None else learned.consensus(threshold)
+        self.edge_probabilities_ = learned.edge_probabilities
+        self.n_features_in_ = len(learned.names)
         if isinstance(X, np.ndarray):
             self.__dict__.pop("feature_names_in_", None)
         else:
-            self.feature_names_in_ = np.array(found.names, object)
+            self.feature_names_in_ = np.array(learned.names, object)
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
@@ -196,12 +196,12 @@ class StructureLearner(Estimator):
             check_width(self, shape[1])
         table = code_table(X, states=net, missing="error")
         at = {name: i for i, name in enumerate(table.names)}
-        found = np.zeros(table.codes.shape[1])
+        scores = np.zeros(table.codes.shape[1])
         with np.errstate(divide="ignore"):
             for v in net.variables:
                 cells = tuple(table.codes[at[u]].astype(np.intp) for u in (*net.parents(v), v))
-                found += np.log(np.asarray(net.cpt(v))[cells])
-        return found
+                scores += np.log(np.asarray(net.cpt(v))[cells])
+        return scores
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of ln P(row) over the rows. `y` is ignored."""
@@ -213,8 +213,8 @@ def _require_cases(X: Any) -> None:
     check_table(X)
     if not isinstance(X, np.ndarray) or X.dtype.names:
         return
-    for found, what in zip(X.shape, ("sample", "feature"), strict=True):
-        if found < 2:
-            raise DataError(f"found {found} {what}(s) (shape={X.shape}) while a minimum of 2 is required.")
+    for size, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if size < 2:
+            raise DataError(f"found {size} {what}(s) (shape={X.shape}) while a minimum of 2 is required.")
     if X.dtype.kind == "f" and np.isinf(X).any():
         raise DataError("X contains infinity (inf): discretise it first")

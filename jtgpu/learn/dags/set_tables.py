@@ -215,10 +215,10 @@ MAX_SETS = 1 << 15  # of a segment, whose sum does not overflow
 
 def padded(rows: Sequence[NDArray[Any]], filler: float) -> NDArray[Any]:
     """Rows of different lengths as one array."""
-    found = np.full((len(rows), max(map(len, rows), default=0)), filler, rows[0].dtype)
+    values = np.full((len(rows), max(map(len, rows), default=0)), filler, rows[0].dtype)
     for i, row in enumerate(rows):
-        found[i, : len(row)] = row
-    return found
+        values[i, : len(row)] = row
+    return values
 
 
 def _log_total(logs: NDArray[np.float64]) -> float:
@@ -331,11 +331,11 @@ def draw_sets(
     # log_totals: (n, D) ndarray of float64: ln of the total weight of these sets
     # u: (n, D) ndarray of float64: Uniform random numbers
     # returns (n, D) ndarray of int64: Bits of the candidates.
-    found = np.empty_like(before)
+    drawn = np.empty_like(before)
 
     def draw(v: int) -> None:
-        _draws.draw_sets(masks[v], weights[v], before[v], met[v], log_totals[v], u[v], found[v])
+        _draws.draw_sets(masks[v], weights[v], before[v], met[v], log_totals[v], u[v], drawn[v])
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         list(pool.map(draw, range(len(before))))
-    return found
+    return drawn

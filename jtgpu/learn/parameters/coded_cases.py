@@ -78,14 +78,14 @@ class CodedCases:
         self.total_weight += float(block.weights.sum())
         cards = self.model.cardinality
         first = np.cumsum(cards + 1) - cards  # place of each variable's first state; a missing cell is before it
-        found = np.zeros(int((cards + 1).sum()), np.int64)
+        counts = np.zeros(int((cards + 1).sum()), np.int64)
         for part in block.parts(COUNT_CELLS):
             states = np.maximum(part.states, -1) if self.source.cells else part.states
-            found += np.bincount((states + first).ravel(), minlength=len(found))
-        self.n_absent += (block.states == -1).sum(axis=0) if self.source.cells else found[first - 1]
+            counts += np.bincount((states + first).ravel(), minlength=len(counts))
+        self.n_absent += (block.states == -1).sum(axis=0) if self.source.cells else counts[first - 1]
         for v, at in enumerate(first.tolist()):
-            self.n_missing[v] += found[at - 1]
-            self.seen[v] |= found[at : at + int(cards[v])] > 0
+            self.n_missing[v] += counts[at - 1]
+            self.seen[v] |= counts[at : at + int(cards[v])] > 0
 
     def without_weightless(self, block: Block) -> Block:
         """The rows whose weight is above 0: the others say nothing, and must not make a model fail."""
@@ -204,15 +204,15 @@ def weighted_chunks(
 
 def _as_weights(weights: ArrayLike) -> NDArray[np.float64]:
     try:
-        found = np.asarray(weights, np.float64)
+        vector = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
         raise DataError("weights must be numbers, one for each row, or the name of a column") from None
-    if found.ndim != 1:
-        raise DataError(f"weights has shape {found.shape}, expected one number for each row")
-    bad = np.flatnonzero(~np.isfinite(found))
+    if vector.ndim != 1:
+        raise DataError(f"weights has shape {vector.shape}, expected one number for each row")
+    bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
-        raise DataError(f"row {int(bad[0])}: the weight {found[bad[0]]} is not a finite number")
-    return found
+        raise DataError(f"row {int(bad[0])}: the weight {vector[bad[0]]} is not a finite number")
+    return vector
 
 
 def read_cases(

@@ -51,15 +51,15 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is maximised: a pass over the rows, the prior, and which CPTs are estimated."""
+    """The objective and its parts: a pass over the rows, the prior, and which CPTs are estimated."""
 
     evaluate: Callable[[Tables], Evaluation]
     prior: Tables
     sharing: Sharing
 
-    def objective(self, found: Evaluation, tables: Tables) -> float:
+    def objective(self, evaluation: Evaluation, tables: Tables) -> float:
         """ln P(data) + ln prior of the CPTs that are estimated."""
-        return found.log_likelihood + log_score(self.prior, tables, [g[0] for g in self.sharing.groups])
+        return evaluation.log_likelihood + log_score(self.prior, tables, [g[0] for g in self.sharing.groups])
 
     def maximise(self, counts: Tables, tables: Tables) -> Tables:
         """The M-step."""
@@ -71,7 +71,7 @@ class EMState:
     """CPTs, what a pass with them has shown, and how they were reached."""
 
     tables: Tables
-    found: Evaluation
+    evaluation: Evaluation
     objective: float
     history: tuple[Iteration, ...]
     before: Tables | None = None  # CPTs from which one step led to these, for an extrapolation
@@ -82,13 +82,13 @@ class EMState:
     passes: int = field(default=0)
 
 
-def first_state(problem: Problem, tables: Tables, found: Evaluation | None = None) -> EMState:
+def first_state(problem: Problem, tables: Tables, evaluation: Evaluation | None = None) -> EMState:
     """The state at the start."""
     begun = time.perf_counter()
-    found = problem.evaluate(tables) if found is None else found
-    objective = problem.objective(found, tables)
-    first = Iteration(0, objective, found.log_likelihood, 0.0, time.perf_counter() - begun, False)
-    return EMState(tables, found, objective, (first,))
+    evaluation = problem.evaluate(tables) if evaluation is None else evaluation
+    objective = problem.objective(evaluation, tables)
+    first = Iteration(0, objective, evaluation.log_likelihood, 0.0, time.perf_counter() - begun, False)
+    return EMState(tables, evaluation, objective, (first,))
 
 
 def run_em(
@@ -112,50 +112,50 @@ def run_em(
 def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
     """One iteration; if an extrapolation is not taken, the ordinary step follows at once."""
     begun = time.perf_counter()
-    ordinary = problem.maximise(state.found.counts, state.tables)
+    ordinary = problem.maximise(state.evaluation.counts, state.tables)
     passes = state.passes
     if rule.accelerate and state.before is not None and passes + 2 <= rule.iterations:
         length = _length(state.before, state.tables, ordinary, problem.sharing)
         if length > 1.0:
             used = min(length, state.reach * LARGER)
             tables = _extrapolated(state.before, state.tables, ordinary, used, problem.sharing)
-            found = problem.evaluate(tables)
+            evaluation = problem.evaluate(tables)
             passes += 1
-            objective = problem.objective(found, tables)
-            if objective > state.objective and not _any_lost(state.found, found):
+            objective = problem.objective(evaluation, tables)
+            if objective > state.objective and not _any_lost(state.evaluation, evaluation):
                 reach = used if used >= state.reach * LARGER else state.reach
                 new = replace(state, passes=passes, reach=reach)
-                return _next(new, tables, found, objective, rule, (begun, True))
+                return _next(new, tables, evaluation, objective, rule, (begun, True))
             state = replace(state, reach=1.0)
-    found = problem.evaluate(ordinary)
-    objective = problem.objective(found, ordinary)
+    evaluation = problem.evaluate(ordinary)
+    objective = problem.objective(evaluation, ordinary)
     passes += 1
-    lost = _any_lost(state.found, found)
-    if lost or objective < state.objective - FALL * (abs(state.objective) + _weight(found)):
+    lost = _any_lost(state.evaluation, evaluation)
+    if lost or objective < state.objective - FALL * (abs(state.objective) + _weight(evaluation)):
         reason = "a row became impossible" if lost else f"the objective fell from {state.objective!r} to {objective!r}"
         raise JtgpuError(f"iteration {passes}: {reason}; this is a bug in jtgpu")
-    return _next(replace(state, passes=passes), ordinary, found, objective, rule, (begun, False))
+    return _next(replace(state, passes=passes), ordinary, evaluation, objective, rule, (begun, False))
 
 
 def _next(
-    state: EMState, tables: Tables, found: Evaluation, objective: float, rule: Rule, how: tuple[float, bool]
+    state: EMState, tables: Tables, evaluation: Evaluation, objective: float, rule: Rule, how: tuple[float, bool]
 ) -> EMState:
     """The state after a step that began at some time, accelerated or not."""
     begun, accelerated = how
     change = objective - state.objective if np.isfinite(state.objective) else np.inf
-    calm = state.calm + 1 if change <= rule.tolerance * max(abs(objective), CALM * _weight(found)) else 0
+    calm = state.calm + 1 if change <= rule.tolerance * max(abs(objective), CALM * _weight(evaluation)) else 0
     entry = Iteration(
-        state.passes, objective, found.log_likelihood, change, time.perf_counter() - begun, accelerated
+        state.passes, objective, evaluation.log_likelihood, change, time.perf_counter() - begun, accelerated
     )  # fmt: skip
     return replace(
-        state, tables=tables, found=found, objective=objective, history=(*state.history, entry),
+        state, tables=tables, evaluation=evaluation, objective=objective, history=(*state.history, entry),
         before=None if accelerated else state.tables, calm=calm, converged=calm >= 2,
     )  # fmt: skip
 
 
-def _weight(found: Evaluation) -> float:
+def _weight(evaluation: Evaluation) -> float:
     """Total weight of the possible rows: their number is the unit in which ln P is rounded."""
-    return float(found.counts[0].sum()) if found.counts else 0.0
+    return float(evaluation.counts[0].sum()) if evaluation.counts else 0.0
 
 
 def _any_lost(before: Evaluation, after: Evaluation) -> bool:
@@ -176,7 +176,7 @@ def _length(first: Tables, second: Tables, third: Tables, sharing: Sharing) -> f
 
 def _extrapolated(first: Tables, second: Tables, third: Tables, length: float, sharing: Sharing) -> Tables:
     """CPTs beyond the third ones; entries stay above a share of theirs."""
-    found = list(third)
+    tables = list(third)
     for group in sharing.groups:
         v = group[0]
         r = second[v] - first[v]
@@ -184,8 +184,8 @@ def _extrapolated(first: Tables, second: Tables, third: Tables, length: float, s
         table = np.maximum(table, FLOOR * third[v])
         table = table / table.sum(axis=-1, keepdims=True)
         for u in group:
-            found[u] = table
-    return found
+            tables[u] = table
+    return tables
 
 
 # Stepwise EM for rows that are passed once (Cappe and Moulines, JRSS B 71, 2009).
@@ -237,8 +237,8 @@ def run_stepwise(  # noqa: PLR0913
             n_rows += len(block.states)
             if not total > 0:
                 continue
-            found = evaluate(block, tables)
-            dead = found.impossible[0] & (block.weights > 0)
+            evaluation = evaluate(block, tables)
+            dead = evaluation.impossible[0] & (block.weights > 0)
             if dead.any() and not flag:
                 row = int(block.rows[int(np.argmax(dead))])
                 raise ImpossibleEvidence(f"row {row}: this row has probability 0 under the CPTs before its chunk")
@@ -247,16 +247,16 @@ def run_stepwise(  # noqa: PLR0913
             if not possible > 0:
                 continue
             share = 1.0 if not average else (k + DELAY) ** -power
-            each = [c / possible for c in found.counts]
+            each = [c / possible for c in evaluation.counts]
             average = each if not average else [
                 (1 - share) * a + share * e for a, e in zip(average, each, strict=True)
             ]  # fmt: skip
             weight += possible
             tables = maximise([weight * a for a in average], prior, sharing, tables)
-            log_likelihood += found.log_likelihood
-            objective = found.log_likelihood + log_score(prior, tables, [g[0] for g in sharing.groups])
+            log_likelihood += evaluation.log_likelihood
+            objective = evaluation.log_likelihood + log_score(prior, tables, [g[0] for g in sharing.groups])
             entry = Iteration(
-                len(history) + 1, objective, found.log_likelihood, 0.0, time.perf_counter() - begun, False
+                len(history) + 1, objective, evaluation.log_likelihood, 0.0, time.perf_counter() - begun, False
             )
             history.append(entry)
             listener(entry)

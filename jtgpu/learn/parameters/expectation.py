@@ -29,7 +29,7 @@ Tables = list["NDArray[np.float64]"]
 
 
 class Evaluation(NamedTuple):
-    """What one pass over the rows has shown."""
+    """Expected counts and log likelihood of one pass."""
 
     counts: Tables
     log_likelihood: float
@@ -64,11 +64,11 @@ class Expectation:
         total: Tables | None = None
         log_likelihood, impossible = 0.0, []
         parts = [[*block.parts()] for block in self._cases.blocks]
-        found = self._remotely(tables, parts) if self._cluster is not None else self._here(tables, parts)
+        parts_done = self._remotely(tables, parts) if self._cluster is not None else self._here(tables, parts)
         for block in parts:
             flags = [np.zeros(0, np.bool_)]
             for part in block:
-                one = self._combined(part, next(found))
+                one = self._combined(part, next(parts_done))
                 log_likelihood += one.log_likelihood
                 total = one.counts if total is None else [a + b for a, b in zip(total, one.counts, strict=True)]
                 flags.append(one.impossible[0])
@@ -87,11 +87,11 @@ class Expectation:
         for i, (block, parts) in enumerate(zip(self._cases.blocks, self._held, strict=True)):
             flags: list[NDArray[np.bool_]] = []
             for part, held in zip(block.parts(HELD_CELLS), parts, strict=True):
-                found = [h.sums() for h in held]
-                for one in found:
+                sums = [h.sums() for h in held]
+                for one in sums:
                     counts = [a + b for a, b in zip(counts, one.families[:n], strict=True)]
                     log_likelihood += one.log_likelihood
-                if any(one.n_impossible for one in found):
+                if any(one.n_impossible for one in sums):
                     flags.append(np.zeros(len(part.states), np.bool_))
                     for rows, h in zip(self._split(part), held, strict=True):
                         flags[-1][rows] = np.isneginf(h.log_evidence())
@@ -153,8 +153,8 @@ class Expectation:
         if self._remote is None:
             pieces = ([*self._pieces(p)] for block in parts for p in block)
             self._remote = late_imports.cluster().ClusterCounts(self._cluster, self._plan, tables, self._name, pieces)
-        found: Iterator[list[Counts]] = self._remote.count(tables)
-        return found
+        coming: Iterator[list[Counts]] = self._remote.count(tables)
+        return coming
 
     def _split(self, part: Block) -> list[NDArray[np.int64] | slice]:
         """The rows without and with likelihoods, each of which is counted in one call."""
@@ -177,14 +177,14 @@ class Expectation:
                 states = np.ascontiguousarray(states, np.int32)
             yield states, np.ascontiguousarray(part.weights[rows]), likelihood
 
-    def _combined(self, part: Block, found: Sequence[Counts]) -> Evaluation:
+    def _combined(self, part: Block, counts: Sequence[Counts]) -> Evaluation:
         """The counts of the pieces of a part, added."""
         n = len(self._cases.model)
         log_evidence, dead = np.zeros(len(part.states)), np.zeros(len(part.states), np.bool_)
-        total = found[0].families[:n]
-        for rows, one in zip(self._split(part), found, strict=True):
+        total = counts[0].families[:n]
+        for rows, one in zip(self._split(part), counts, strict=True):
             log_evidence[rows], dead[rows] = one.log_evidence, one.impossible
-        for one in found[1:]:
+        for one in counts[1:]:
             total = [a + b for a, b in zip(total, one.families[:n], strict=True)]
         return Evaluation(total, float((part.weights[~dead] * log_evidence[~dead]).sum()), [dead])
 
@@ -194,10 +194,10 @@ class Expectation:
         self._backend.close()
 
 
-def impossible_row(cases: CodedCases, found: Evaluation) -> ImpossibleEvidence | None:
+def impossible_row(cases: CodedCases, evaluation: Evaluation) -> ImpossibleEvidence | None:
     """The error for the first row of probability zero, which names the row and its states; None without one."""
     first: tuple[int, Block, int] | None = None
-    for block, dead in zip(cases.blocks, found.impossible, strict=True):
+    for block, dead in zip(cases.blocks, evaluation.impossible, strict=True):
         at = np.flatnonzero(dead & (block.weights > 0))
         for i in at[np.argsort(block.rows[at])][:1].tolist():
             if first is None or block.rows[i] < first[0]:

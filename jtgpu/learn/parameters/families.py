@@ -92,7 +92,7 @@ def maximise(counts: Tables, prior: Tables, sharing: Sharing, current: Tables) -
 
     A row without counts and prior stays as it is in `current`.
     """
-    found = list(current)
+    tables = list(current)
     for group in sharing.groups:
         total = prior[group[0]] + counts[group[0]]
         for v in group[1:]:
@@ -100,8 +100,8 @@ def maximise(counts: Tables, prior: Tables, sharing: Sharing, current: Tables) -
         sums = total.sum(axis=-1, keepdims=True)
         table = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), current[group[0]])
         for v in group:
-            found[v] = table
-    return found
+            tables[v] = table
+    return tables
 
 
 def log_score(counts: Tables, tables: Tables, variables: Sequence[int]) -> float:

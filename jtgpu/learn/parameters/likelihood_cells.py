@@ -96,8 +96,8 @@ class LikelihoodCells:
                 codes[i] = self._code(v, value)
         if not codes.any():
             return column, None
-        found = codes[indices]  # of an index of -1, the last one
-        return CategoricalColumn(np.where(found < 0, -1, indices), values), found
+        rows = codes[indices]  # of an index of -1, the last one
+        return CategoricalColumn(np.where(rows < 0, -1, indices), values), rows
 
     def _code(self, v: int, text: str) -> int:
         """The code of a text."""
@@ -139,15 +139,15 @@ class LikelihoodCells:
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.int32], dict[int, NDArray[np.float64]]]:
         """States, (n, V), and likelihoods by variable, (n, card): ones in rows without one."""
         states = np.array(codes, np.int32, order="C")
-        found = {}
+        decoded = {}
         for v in sorted(self._parts):
             soft = states[:, v] <= FIRST
             if soft.any():
                 weights = np.ones((len(states), int(self._model.cardinality[v])))
                 weights[soft] = self.vectors(v)[FIRST - states[soft, v]]
-                found[v] = weights
+                decoded[v] = weights
                 states[soft, v] = -1
-        return states, found
+        return states, decoded
 
     def digest(self) -> str:
         """A hash of all likelihoods."""
@@ -160,11 +160,11 @@ class LikelihoodCells:
 
 def _parsed(model: DiscreteModel, v: int, text: str) -> NDArray[np.float64]:
     """The weights of a cell."""
-    found = _CELL.fullmatch(text)
-    assert found is not None
+    match = _CELL.fullmatch(text)
+    assert match is not None
     states = model.states(v)
     try:
-        weights = [float(x) for x in found[1].split(";")]
+        weights = [float(x) for x in match[1].split(";")]
     except ValueError:
         raise DataError(f"column {model.variables[v]!r}: the likelihood {text.strip()[:60]!r} has parts that are not "
                         "numbers") from None  # fmt: skip
@@ -194,7 +194,7 @@ def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Seque
     #     alone: the states of the network
     # raises ArgumentError: If a variable or its states are unknown, differ from the network's, or are fewer than 2.
     given = dict(hidden) if isinstance(hidden, Mapping) else dict.fromkeys(names("hidden", hidden))
-    found = {}
+    labels = {}
     for v, states in given.items():
         if v not in variables:
             raise ArgumentError(f"hidden: there is no variable {v!r}{closest(str(v), variables)}")
@@ -214,8 +214,8 @@ def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Seque
         if len(own) < 2 or len(set(own)) < len(own):
             wrong = f"the network's {list(own)}" if states is None else repr(states)
             raise ArgumentError(f"hidden variable {v!r} needs at least 2 different states, not {wrong}")
-        found[v] = own
-    return found
+        labels[v] = own
+    return labels
 
 
 def states_given(
@@ -223,15 +223,15 @@ def states_given(
 ) -> dict[str, tuple[str, ...]]:
     """States that need no data: of the network, replaced by those of `states`."""
     # raises ArgumentError: If `states` names another variable, or gives a variable no or repeated states.
-    found = {v: network.states(v) for v in variables} if network is not None else {}
+    labels = {v: network.states(v) for v in variables} if network is not None else {}
     for v, given in mapping("states", states).items():
         if v not in variables:
             raise ArgumentError(f"states: there is no variable {v!r}{closest(str(v), variables)}")
         own = tuple(map(str, several(given) or ()))
         if not own or len(set(own)) < len(own):
             raise ArgumentError(f"states: {v!r} needs different names of states, not {described(given)}")
-        found[v] = own
-    return found
+        labels[v] = own
+    return labels
 
 
 def labels_of(
@@ -243,31 +243,31 @@ def labels_of(
     # ordered: Whether the values are in order already, as the categories of a data frame are
     # bins: Intervals of a column of more different numbers, with about equal numbers of cells. Default: none are made.
     # raises DataError: If there is no value, or there are more different numbers than states should be.
-    found = [v for v in counts if not is_likelihood(v)]
-    if not found:
+    observed = [v for v in counts if not is_likelihood(v)]
+    if not observed:
         raise DataError(
             f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "
             f"column and declare the variable hidden: hidden={{{name!r}: 2}}"
         )
-    numbers = {v: _number(v) for v in found}
-    odd = [v for v in found if numbers[v] is None]
-    if odd and len(odd) < len(found) and all(isinstance(v, str) and INFINITE.fullmatch(v.strip()) for v in odd):
+    numbers = {v: _number(v) for v in observed}
+    odd = [v for v in observed if numbers[v] is None]
+    if odd and len(odd) < len(observed) and all(isinstance(v, str) and INFINITE.fullmatch(v.strip()) for v in odd):
         raise DataError(f"column {name!r} holds numbers and {odd[0]!r}, which is not finite")
     is_numeric = not odd
     if is_numeric and bins is not None and len(set(numbers.values())) > bins:
-        cells = np.array([numbers[v] for v in found], np.float64)
-        return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in found])).tolist())
+        cells = np.array([numbers[v] for v in observed], np.float64)
+        return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in observed])).tolist())
     if is_numeric and len(set(numbers.values())) > MAX_NUMERIC:
         raise DataError(
             f"column {name!r} has {len(set(numbers.values())):,} different numbers, too many for states: discretise it "
             "first (jtgpu.learn.discretise, or --bins on the command line)"
         )
-    intervals = intervals_of(found) if all(isinstance(v, str) for v in found) else None
+    intervals = intervals_of(observed) if all(isinstance(v, str) for v in observed) else None
     if intervals is not None and not ordered:
-        found = [found[i] for i in intervals.order]
+        observed = [observed[i] for i in intervals.order]
     elif not ordered:
-        found.sort(key=(lambda v: (numbers[v], str(v))) if is_numeric else str)
-    return tuple(dict.fromkeys(_label(v, numbers[v]) for v in found))
+        observed.sort(key=(lambda v: (numbers[v], str(v))) if is_numeric else str)
+    return tuple(dict.fromkeys(_label(v, numbers[v]) for v in observed))
 
 
 def _number(value: Any) -> float | None:
@@ -275,10 +275,10 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return None
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) and (not isinstance(value, str) or value.isascii()) else None
+    return number if math.isfinite(number) and (not isinstance(value, str) or value.isascii()) else None
 
 
 def _label(value: Any, number: float | None) -> str:

@@ -103,10 +103,10 @@ class Online:
         n = known.rows
         fade = exps(log(self._fading) * np.arange(n - 1, -1, -1.0))
         each = fade if weights is None else fade * _weights(weights, n)
-        found = self._tree.expected_counts(cases, weights=each, on_impossible="flag")
+        expected = self._tree.expected_counts(cases, weights=each, on_impossible="flag")
         counts = list(self._counts)
         for v in self._free:
-            total = exp(log(self._fading) * n) * counts[v] + found[net.variables[v]]
+            total = exp(log(self._fading) * n) * counts[v] + expected[net.variables[v]]
             if (total < -1e-9).any():
                 raise DataError(f"the weights would make counts of {net.variables[v]!r} negative")
             counts[v] = np.maximum(total, 0.0)
@@ -133,12 +133,12 @@ def _tree_of(given: Any) -> JunctionTree:
 def _weights(weights: ArrayLike, n: int) -> NDArray[np.float64]:
     """Finite weights of n cases."""
     try:
-        found = np.asarray(weights, np.float64)
+        vector = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers, one for each case, not {described(weights)}") from None
-    if found.shape != (n,) or np.iscomplexobj(weights) or not np.isfinite(found).all():
+    if vector.shape != (n,) or np.iscomplexobj(weights) or not np.isfinite(vector).all():
         raise DataError(f"weights must be {n:,} finite numbers, one for each case, not {described(weights)}")
-    return found
+    return vector
 
 
 def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:
@@ -147,7 +147,7 @@ def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:
         for v in given:
             if v not in net:
                 raise ArgumentError(f"experience: there is no variable {v!r}{closest(str(v), net.variables)}")
-    found = []
+    experience = []
     for v in net:
         value = given.get(v, 1.0) if isinstance(given, Mapping) else given
         shape = net.cpt(v).shape[:-1]
@@ -157,8 +157,8 @@ def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:
             raise ArgumentError(f"the experience of {v!r} must be a number or an array of shape {shape}") from None
         if not np.isfinite(rows).all() or (rows < 0).any():
             raise ArgumentError(f"the experience of {v!r} must be finite numbers >= 0")
-        found.append(rows)
-    return found
+        experience.append(rows)
+    return experience
 
 
 # Predictive checks: the counts of some variables in the data against those that the fitted network predicts.
@@ -232,7 +232,7 @@ class PredictiveCheck(Printed):
         return [", ".join(s[i] for s, i in zip(self.states, cell, strict=True)) for cell in cells]
 
     def _counts(self) -> tuple[list[str], tuple[list[float], list[float], list[float]], str]:
-        """What notebooks draw: labels; observed and expected counts, and deviations; and a title."""
+        """The data of a chart in notebooks: labels; observed and expected counts, and deviations; and a title."""
         numbers = (self.observed, self.expected, self.deviation)
         return self.labels(), tuple(x.ravel().tolist() for x in numbers), self._title()  # type: ignore[return-value]
 

@@ -96,20 +96,20 @@ class Fit:
     @property
     def empty_rows(self) -> dict[str, list[dict[str, str]]]:
         """Rows of estimated CPTs without any count, as states of the parents: these are those of the prior or start."""
-        found: dict[str, list[dict[str, str]]] = {}
+        rows: dict[str, list[dict[str, str]]] = {}
         for v, counts in self.counts.items():
             parents = self.network.parents(v)
             empty = np.argwhere(counts.sum(axis=-1) <= 0)
             if len(empty):
-                found[v] = [
+                rows[v] = [
                     {p: self.network.states(p)[s] for p, s in zip(parents, row, strict=True)}
                     for row in empty[:MAX_LISTED].tolist()
                 ]
-        return found
+        return rows
 
     def report(self) -> dict[str, Any]:
         """The summary of the fit as values that JSON can hold."""
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "network": self.network.name,
             "variables": len(self.network),
             "parameters": self.network.n_parameters,
@@ -137,9 +137,9 @@ class Fit:
             ],
         }
         if self._errors is not None:
-            found["standard_errors"] = {v: _plain(e) for v, e in self._errors.items()}
-            found["undetermined"] = {v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()}
-        return found
+            report["standard_errors"] = {v: _plain(e) for v, e in self._errors.items()}
+            report["undetermined"] = {v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()}
+        return report
 
     def _curve(self) -> tuple[list[float], str, str]:
         """Values of the curve that notebooks show, its title, and what its steps are."""
@@ -181,9 +181,9 @@ class Fit:
 
 def _plain(errors: NDArray[np.float64]) -> Any:
     """Nested lists, with None for infinities."""
-    found = errors.astype(object)
-    found[np.isinf(errors)] = None
-    return found.tolist()
+    cells = errors.astype(object)
+    cells[np.isinf(errors)] = None
+    return cells.tolist()
 
 
 def _finite(x: float) -> float | None:
@@ -215,13 +215,13 @@ def standard_errors(
     for block in cases.blocks:
         for part in block.parts():
             _add(part, evaluate, tables, sharing, information)
-    found = [np.zeros(t.shape) for t in tables]
+    all_errors = [np.zeros(t.shape) for t in tables]
     for group in sharing.groups:
         rows = tables[group[0]].reshape(-1, tables[group[0]].shape[-1])
         errors = np.stack([_row_errors(theta, info) for theta, info in zip(rows, information[group[0]], strict=True)])
         for v in group:
-            found[v] = errors.reshape(tables[v].shape)
-    return found
+            all_errors[v] = errors.reshape(tables[v].shape)
+    return all_errors
 
 
 def _add(
@@ -237,13 +237,13 @@ def _add(
         if not weight > 0:
             continue
         row = Block(block.states[i : i + 1], np.ones(1), block.rows[i : i + 1])
-        found = evaluate(row, tables)
-        if found.impossible[0][0]:
+        evaluation = evaluate(row, tables)
+        if evaluation.impossible[0][0]:
             continue
         for group in sharing.groups:
-            counts = found.counts[group[0]]
+            counts = evaluation.counts[group[0]]
             for v in group[1:]:
-                counts = counts + found.counts[v]
+                counts = counts + evaluation.counts[v]
             flat = counts.reshape(-1, counts.shape[-1])
             theta = tables[group[0]].reshape(flat.shape)
             used = np.flatnonzero(flat.sum(axis=1) > 0)

@@ -70,8 +70,8 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         if name not in setup.hidden and not cases.seen[v].all()
     }
     return Fit(
-        network_of(model, state.tables, setup.network), state.found.log_likelihood, state.objective, state.history,
-        state.converged, state.interrupted, method, {model.variables[v]: state.found.counts[v] for v in estimated},
+        network_of(model, state.tables, setup.network), state.evaluation.log_likelihood, state.objective, state.history,
+        state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.counts[v] for v in estimated},
         cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
         fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),
         n_weightless=cases.n_weightless, **more,
@@ -81,8 +81,8 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
 def _named_errors(
     setup: Setup, cases: CodedCases, engine: Expectation, tables: Tables
 ) -> dict[str, NDArray[np.float64]]:
-    found = standard_errors(cases, engine.evaluate_block, tables, setup.sharing)
-    return dict(zip(setup.model, found, strict=True))
+    errors = standard_errors(cases, engine.evaluate_block, tables, setup.sharing)
+    return dict(zip(setup.model, errors, strict=True))
 
 
 def fit_em(
@@ -110,12 +110,13 @@ def fit_em(
         for n in range(len(objectives), n_starts):
             resumed = saved.resumed() if saved is not None else None
             tables = setup.start_tables(cases, seed, n) if resumed is None else resumed.tables
-            found, left_out = _possible(cases, engine, tables, running.flag)
+            evaluation, left_out = _possible(cases, engine, tables, running.flag)
             n_left_out += left_out
-            state = first_state(problem, tables, found) if resumed is None else replace(resumed, found=found)
             if resumed is None:
+                state = first_state(problem, tables, evaluation)
                 listen(state.history[-1])
-
+            else:
+                state = replace(resumed, evaluation=evaluation)
             state = run_em(problem, state, rule, partial(_keep, listen, saved, objectives, best))
             if saved is not None and state.interrupted:
                 saved.write(state, objectives, best, now=True)
@@ -126,8 +127,8 @@ def fit_em(
                 break
             objectives.append(state.objective)
         assert best is not None
-        if not best.found.counts:  # read from a checkpoint
-            best = replace(best, found=engine.evaluate(best.tables))
+        if not best.evaluation.counts:  # read from a checkpoint
+            best = replace(best, evaluation=engine.evaluate(best.tables))
         if saved is not None and not best.interrupted:
             saved.finish()
         more: dict[str, Any] = {"restarts": tuple(objectives) or (best.objective,), "n_impossible": n_left_out}
@@ -150,13 +151,13 @@ def _keep(
 def _possible(cases: CodedCases, engine: Expectation, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
     """A pass over the rows, without those of probability zero; how many of these were left out now."""
     # raises ImpossibleEvidence: For the first such row, unless `leave_out`; also if no other row is left.
-    found = engine.evaluate(tables)
-    error = impossible_row(cases, found)
+    evaluation = engine.evaluate(tables)
+    error = impossible_row(cases, evaluation)
     if error is None:
-        return found, 0
+        return evaluation, 0
     if not leave_out:
         raise error
-    n = cases.drop_rows(found.impossible)
+    n = cases.drop_rows(evaluation.impossible)
     engine.rows_changed()
     if not cases.total_weight > 0:
         raise error
@@ -193,15 +194,15 @@ def fit_stepwise(
             yield block
 
     try:
-        found = run_stepwise(
+        outcome = run_stepwise(
             engine.evaluate_block, noted(), tables, setup.prior, setup.sharing, power, flag=running.flag,
             listener=listen,
         )  # fmt: skip
     finally:
         engine.close()
-    objective = found.log_likelihood + log_score(setup.prior, found.tables, [g[0] for g in setup.sharing.groups])
+    objective = outcome.log_likelihood + log_score(setup.prior, outcome.tables, [g[0] for g in setup.sharing.groups])
     state = EMState(
-        found.tables, Evaluation(found.counts, found.log_likelihood, []), objective, found.history,
-        interrupted=found.interrupted,
+        outcome.tables, Evaluation(outcome.counts, outcome.log_likelihood, []), objective, outcome.history,
+        interrupted=outcome.interrupted,
     )  # fmt: skip
-    return _result(setup, cases, state, "stepwise", n_impossible=found.n_impossible, restarts=(objective,))
+    return _result(setup, cases, state, "stepwise", n_impossible=outcome.n_impossible, restarts=(objective,))

@@ -63,40 +63,40 @@ def tied_prior(
     A mapping may name any one of them; those that it names must agree. A prior from the network, as many cases as its
     sample size, counts in each family of the group, as the cases of a table do.
     """
-    found = list(counts)
+    tied = list(counts)
     for group in groups:
         if isinstance(prior, Mapping):
             named = [v for v in group if model.variables[v] in prior]
             if named and any(not np.array_equal(counts[v], counts[named[0]]) for v in named):
                 listed = " and ".join(repr(model.variables[v]) for v in named)
                 raise ArgumentError(f"tied: {listed} share one CPT, but have different priors; name one of them")
-            found[group[0]] = counts[named[0]] if named else counts[group[0]]
+            tied[group[0]] = counts[named[0]] if named else counts[group[0]]
         elif isinstance(prior, str) and prior.startswith("net:"):
-            found[group[0]] = np.sum([counts[v] for v in group], axis=0)
-    return found
+            tied[group[0]] = np.sum([counts[v] for v in group], axis=0)
+    return tied
 
 
 def _sample_size(prior: str, text: str) -> float:
     try:
-        found = float(text)
+        size = float(text)
     except ValueError:
-        found = math.nan
-    if not (found > 0 and math.isfinite(found)):
+        size = math.nan
+    if not (size > 0 and math.isfinite(size)):
         raise ArgumentError(f"prior={prior!r} needs an equivalent sample size above 0, as in 'bdeu:10'")
-    return found
+    return size
 
 
 def _entries(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Finite numbers >= 0 of the shape of a CPT."""
     where = f"the prior of {name!r}" if name else "prior"
     try:
-        found = np.asarray(value, np.float64)
-        found = np.array(np.broadcast_to(found, shape))
+        entries = np.asarray(value, np.float64)
+        entries = np.array(np.broadcast_to(entries, shape))
     except (TypeError, ValueError):
         raise ArgumentError(f"{where} must be a number or an array of shape {shape}, not {described(value)}") from None
-    if not np.isfinite(found).all() or (found < 0).any():
+    if not np.isfinite(entries).all() or (entries < 0).any():
         raise ArgumentError(f"{where} must have finite numbers >= 0")
-    return found
+    return entries
 
 
 # Starts of the EM algorithm.
@@ -168,7 +168,7 @@ def _filled(table: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the arguments of `fit` say, checked."""
+    """The checked arguments of `fit`."""
 
     model: DirectedModel
     network: BayesianNetwork | None  # with the numbers to start from

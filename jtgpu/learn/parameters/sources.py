@@ -90,10 +90,10 @@ def _files(path: Path) -> list[Path]:
     """A file, or those of a folder."""
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
-    if not found:
+    files = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
+    if not files:
         raise DataError(f"the folder {path} has no files of cases ({', '.join(SUFFIXES)})")
-    return found
+    return files
 
 
 class TableSource:
@@ -114,7 +114,7 @@ class TableSource:
         self.na_found: dict[str, set[str]] = {}
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
-        found = {}
+        states = {}
         for name in columns:
             column = self._table.column(name)
             codes, values = column_values(name, column, self.row_name)
@@ -122,8 +122,8 @@ class TableSource:
             counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
             pairs = zip(values, counts, strict=True)
             used = {v: n for v, n in pairs if (n or ordered) and not is_na_word(v, self._words)}
-            found[name] = labels_of(name, used, ordered=ordered, bins=bins)
-        return found
+            states[name] = labels_of(name, used, ordered=ordered, bins=bins)
+        return states
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`; one chunk."""
@@ -183,7 +183,7 @@ class FileSource:
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`; reads the files once."""
-        found: dict[str, Counter[Any]] = {c: Counter() for c in columns}
+        counters: dict[str, Counter[Any]] = {c: Counter() for c in columns}
         if columns:
             for chunk, _, _ in self._loaded(columns):
                 words = self._words[chunk.is_text]
@@ -191,8 +191,8 @@ class FileSource:
                     codes, values = column_values(name, column, partial(_location, chunk))
                     counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
                     pairs = zip(values, counts, strict=True)
-                    found[name].update({v: n for v, n in pairs if n and not is_na_word(v, words)})
-        return {name: labels_of(name, counts, bins=bins) for name, counts in found.items()}
+                    counters[name].update({v: n for v, n in pairs if n and not is_na_word(v, words)})
+        return {name: labels_of(name, counts, bins=bins) for name, counts in counters.items()}
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         variables = [model.index(c) for c in columns]
@@ -232,13 +232,13 @@ def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
 def _numbers(source: CaseSource, name: str, column: Any, first: int) -> NDArray[np.float64]:
     """Cells of a column as numbers."""
     codes, values = distinct_values(column)
-    found = np.full(len(values) + 1, np.nan)
+    as_numbers = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
         try:
-            found[i] = float(value)
+            as_numbers[i] = float(value)
         except (TypeError, ValueError):
-            found[i] = np.nan
-    numbers = found[codes]
+            as_numbers[i] = np.nan
+    numbers = as_numbers[codes]
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])

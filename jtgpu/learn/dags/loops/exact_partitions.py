@@ -21,14 +21,14 @@ __all__ = ["draw_parts", "partition_posteriors", "partition_sums"]
 @compiled(allocates=False)
 def _compress(mask, within):  # type: ignore[no-untyped-def]
     """The bits of a set at the places of `within`, next to each other."""
-    found = at = 0
+    packed = at = 0
     while within:
         low = within & -within
         if mask & low:
-            found |= 1 << at
+            packed |= 1 << at
         at += 1
         within ^= low
-    return found
+    return packed
 
 
 @compiled(allocates=False)
@@ -271,12 +271,12 @@ def partition_sums(log_weights, masks, hits_m, hits_e, ptr, f_m, f_e):  # type: 
 
 
 @compiled("f8[:, :, :], i8[:, :, :], i8[:], f8[:], i8[:], i8, i8, f8[:], i8[:]", allocates=False)
-def draw_parts(hits_m, hits_e, ptr, f_m, f_e, before, last, u, found):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def draw_parts(hits_m, hits_e, ptr, f_m, f_e, before, last, u, drawn):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Draw the part before a part."""
     # hits_m, hits_e, ptr, f_m, f_e: See `partition_sums`
     # before, last: The part, and all variables before it, of which there is at least one
     # u: (D,) float64: Uniform random numbers, ascending
-    # found: (D,) int64, output: The part before `last`, a subset of `before`
+    # drawn: (D,) int64, output: The part before `last`, a subset of `before`
     n = hits_m.shape[0]
     every = (1 << n) - 1
     at = ptr[before] + _compress(last, every & ~before)
@@ -303,8 +303,8 @@ def draw_parts(hits_m, hits_e, ptr, f_m, f_e, before, last, u, found):  # type: 
             possible = part
             share = sum_m / total_m * (scale(total_e - sum_e) if sum_e <= total_e else 1.0 / scale(sum_e - total_e))
             while d < len(u) and u[d] < share:
-                found[d] = part
+                drawn[d] = part
                 d += 1
         part = (part - 1) & before
     for i in range(d, len(u)):
-        found[i] = possible
+        drawn[i] = possible

@@ -50,7 +50,7 @@ def draw_set(masks, weights, before, met, log_total, u):  # type: ignore[no-unty
     # before, met: `met` is `ANY` if no member is required
     # log_total: ln of the total weight of these sets
     # u: A uniform random number
-    found, left, absent = 0, u, ~before
+    drawn, left, absent = 0, u, ~before
     begin, end = 0, min(FIRST, len(masks))
     while begin < len(masks):
         allowed = np.int64(0)
@@ -61,24 +61,24 @@ def draw_set(masks, weights, before, met, log_total, u):  # type: ignore[no-unty
         while allowed:
             i = begin + lowest(allowed)
             if weights[i] == -math.inf:
-                return found
-            found = i
+                return drawn
+            drawn = i
             left -= exponential(min(max(weights[i] - log_total, NEGLIGIBLE), 0.0))
             if left < 0.0:
-                return found
+                return drawn
             allowed &= allowed - 1
         begin, end = end, min(end + BLOCK, len(masks))
-    return found
+    return drawn
 
 
 @compiled("i8[:], f8[:], i8[:], i8[:], f8[:], f8[:], i8[:]", allocates=False)
-def draw_sets(masks, weights, before, met, log_totals, u, found):  # type: ignore[no-untyped-def]
+def draw_sets(masks, weights, before, met, log_totals, u, drawn):  # type: ignore[no-untyped-def]
     """Draw several parent sets of a variable; see `draw_set`."""
     # masks, weights: (M,) int64, (M,) float64
     # before, met, log_totals, u: (D,) int64, int64, float64, float64
-    # found: (D,) int64, output: The sets, as bits
+    # drawn: (D,) int64, output: The sets, as bits
     for d in range(len(u)):
-        found[d] = masks[draw_set(masks, weights, before[d], met[d], log_totals[d], u[d])]
+        drawn[d] = masks[draw_set(masks, weights, before[d], met[d], log_totals[d], u[d])]
 
 
 NEGLIGIBLE_REST = -16.0  # ln of the share of outer sets that are not summed
