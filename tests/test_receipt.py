@@ -32,6 +32,7 @@ def test_the_receipt_describes_these_contents_or_names_the_others(
     assert receipt.check() == 1
     assert "make gpu-test" in capsys.readouterr().err
     files = receipt.digests()
+    monkeypatch.setattr(receipt, "digests", lambda: files)  # which takes seconds
     assert {"cuda/published/job.cuh", "jtgpu/device/context.py", "tests/on_gpu/receipt.py"} <= set(files)
     kept = {"date": "2026-01-01", "device": "x", "passed": 3, "failed": 0, "files": files}
     receipt.RECEIPT.write_text(json.dumps(kept))

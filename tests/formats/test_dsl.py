@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from jtgpu.errors import FormatError, ParseError
+from jtgpu.errors import ParseError
 from jtgpu.formats import hugin, read, write
 from jtgpu.formats.dsl import dumps, parse, sniff
-from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
-from tests.support.random_nets import bayesian_networks
 
 DATA = Path(__file__).parent / "data"
 NETS = Path(__file__).parents[2] / "nets"
@@ -198,41 +193,3 @@ def test_mistakes_have_a_place(text: str, message: str) -> None:
         parse(text, "f")
     assert message in str(caught.value)
     assert caught.value.line is not None
-
-
-@given(
-    bayesian_networks(),
-    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), min_size=8, unique=True),
-)
-def test_any_network_any_name(net: BayesianNetwork, names: list[str]) -> None:
-    """Names that are no identifiers, equal and empty states, control characters, children before their parents."""
-    new = dict(zip(net.variables, names, strict=False))
-    attributes: dict[str, Any] = {
-        "net": {"property": (names[0], "a = b"), "comment": "said"},
-        "node": {
-            new[v]: {"property": (f"k = {names[1]}", names[2]), "position": (3, -5), "size": (77, 33)}
-            for v in net.variables
-        },
-        "potential": {new[v]: {"property": (names[3],)} for v in net.variables},
-    }
-    other = BayesianNetwork(
-        {new[v]: [names[i % 3] for i in range(len(net.states(v)))] for v in net.variables},
-        {new[v]: [new[p] for p in net.parents(v)] for v in net.variables},
-        {new[v]: net.cpt(v) for v in net.variables},
-        name=names[4],
-        attributes=attributes,
-    )
-    text = dumps(other)
-    again = parse(text)
-    assert again == other
-    assert again.name == other.name
-    assert {k: again.attributes[k] for k in attributes} == attributes
-    assert dumps(again) == text
-
-
-def test_rows_within_the_tolerance_come_back_bit_for_bit() -> None:
-    net = BayesianNetwork({"a": ["x", "y"]}, {}, {"a": [0.3000001, 0.7]})
-    assert 'JTGPU_ROWS = "exact"' in dumps(net)
-    assert parse(dumps(net)) == net
-    with pytest.raises(FormatError, match="MarkovNetwork"):
-        dumps(MarkovNetwork({"a": ["x"]}, []))

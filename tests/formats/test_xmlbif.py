@@ -14,7 +14,6 @@ from jtgpu.formats import read, write, xml_text
 from jtgpu.formats.files import declared_text
 from jtgpu.formats.xml_text import root_name
 from jtgpu.formats.xmlbif import dumps, parse, sniff
-from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks
 
@@ -258,20 +257,9 @@ def test_newlines_and_tabs_in_names() -> None:
     assert parse(dumps(net)) == net
 
 
-def test_rows_within_the_tolerance_come_back_bit_for_bit() -> None:
-    net = BayesianNetwork({"a": ["x", "y"]}, {}, {"a": [0.3000001, 0.7]})
-    assert "jtgpu_rows = exact" in dumps(net)
-    assert parse(dumps(net)) == net
-    assert np.array_equal(parse(dumps(net)).cpt("a"), [0.3000001, 0.7])
-    with pytest.raises(ParseError, match="marked as exact"):
-        parse(dumps(net).replace("0.7<", "0.8<").replace("0.7\n", "0.8\n"))
-
-
 def test_what_xml_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be written to XML"):
         dumps(BayesianNetwork({"a\0": ["x"]}, {}, {"a\0": [1.0]}))
-    with pytest.raises(FormatError, match="MarkovNetwork"):
-        dumps(MarkovNetwork({"a": ["x"]}, []))
     with pytest.raises(FormatError, match="cannot be written"):
         write(BayesianNetwork({"a": ["\ud800"]}, {}, {"a": [1.0]}), tmp_path / "a.xmlbif")
     assert list(tmp_path.iterdir()) == []
