@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import hugin, read, write
-from jtgpu.formats.hugin import Verbatim, parse
-from jtgpu.formats.hugin_values import dumps
+from jtgpu.formats.hugin import parse
+from jtgpu.formats.hugin_values import Verbatim, dumps
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 

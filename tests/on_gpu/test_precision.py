@@ -18,7 +18,7 @@ from tests.backends.gpu.test_precision import DEFAULT_BOUND, observed
 pytestmark = pytest.mark.gpu
 SHARED = [f"{name}.net" for name in ("Barley", "Diabetes", "Link", "Mildew", "Munin1", "Munin4", "Water", "powerplant")]
 # Of a posterior, absolute, and a tenth of what P(e) may be off, relative: five times what was measured at least
-BOUND = dict.fromkeys(("Diabetes.net", "Link.net", "Munin1.net"), 2e-6)
+BOUNDS = dict.fromkeys(("Diabetes.net", "Link.net", "Munin1.net"), 2e-6)
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -29,7 +29,7 @@ def test_published_networks(gpu: Device, nets: Path, name: str) -> None:
     exact, half = (LevelEngine(plan, tables(net), make_schedule(plan, real), gpu) for real in reals)
     small = exact.n_bytes < 1 << 20  # then most of it is records, which are as long
     assert half.n_bytes < (1.0 if small else 0.8) * exact.n_bytes
-    bound = BOUND.get(name, DEFAULT_BOUND)
+    bound = BOUNDS.get(name, DEFAULT_BOUND)
     cases = [observed(net, share, i) for i, share in enumerate((0.0, 0.05, 0.1, 0.2))]
     for case in cases:
         expected, got = exact.run(case), half.run(case)
