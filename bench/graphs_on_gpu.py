@@ -26,7 +26,7 @@ from rows import append, row
 from jtgpu import graphs, timing
 from jtgpu.device.context import open_device
 from jtgpu.graphs import gpu, layout, posterior
-from jtgpu.graphs.engine import Running, dependencies
+from jtgpu.graphs.engine import Target, dependencies
 from jtgpu.graphs.inputs import Arcs, arcs_of, read_graph
 from jtgpu.published import betweenness as published
 from jtgpu.util.system import cores
@@ -79,9 +79,9 @@ def check(name: str, found: NDArray[np.float64], wanted: NDArray[np.float64]) ->
     return worst
 
 
-def node_sums(arcs: Arcs, sources: NDArray[np.float64], running: Running) -> NDArray[np.float64]:
+def node_sums(arcs: Arcs, sources: NDArray[np.float64], target: Target) -> NDArray[np.float64]:
     """Sums of vertices from some sources."""
-    return dependencies(arcs, sources, edges=False, endpoints=False, running=running).node
+    return dependencies(arcs, sources, edges=False, endpoints=False, target=target).node
 
 
 def scaled(spread: timing.Spread, by: float) -> timing.Spread:
@@ -94,7 +94,7 @@ def large(smoke: bool, devices: list[int]) -> Rows:
     """Large graphs: shapes of launches, all sources on the GPUs, a share on the CPU."""
     n, side, share = (600, 20, 1) if smoke else (196_591, 500, 8)
     device = open_device(devices[0])
-    on_gpu, on_cpu = Running("gpu", devices=devices), Running("cpu")
+    on_gpu, on_cpu = Target("gpu", devices=devices), Target("cpu")
     for name, graph in (("Barabasi-Albert, m = 5", attached(n, 5)), ("grid", grid(side))):
         title = f"{name}, {graph[0]:,}"
         arcs = arcs_of(read_graph(graph))
@@ -145,9 +145,9 @@ def dags(smoke: bool, devices: list[int]) -> Rows:
     title = f"{n_graphs:,} DAGs of {n} variables"
     found = []
     for engine, options in engines(devices).items():
-        running = Running(**options)
-        found.append(node_sums(arcs, everything, running))
-        spread = timed(partial(node_sums, arcs, everything, running), 5, 2)
+        target = Target(**options)
+        found.append(node_sums(arcs, everything, target))
+        spread = timed(partial(node_sums, arcs, everything, target), 5, 2)
         yield row("graphs gpu", title, engine, spread, device=open_device(devices[0]).name)
     check(title, found[1], found[0])
 

@@ -26,8 +26,9 @@ PACKAGE = ROOT / "jtgpu"
 
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "numba": ("util/jit.py", "util/ahead.py", "util/machine_code.py", "util/signatures.py", "**/loops/*.py"),
-    "llvmlite": ("util/machine_code.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py",
+    "numba": ("util/jit.py", "util/ahead.py", "util/machine_code.py", "util/signatures.py", "**/loops/*.py",
+              "**/*_loops.py"),
+    "llvmlite": ("util/machine_code.py", "backends/cpu/loops/*.py", "graphs/lane_loops.py",
                  "util/elementary/loops/functions.py"),
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "inference/network_plan.py", "interop/networkx.py",
@@ -42,8 +43,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "rich": ("cli/*.py",),
     "narwhals": ("inference/tables/arrow.py",),
     "pandas": ("inference/results/printed.py",),
-    "pyarrow": ("inference/tables/arrow.py", "cluster/storage.py"),
-    "fsspec": ("cluster/storage.py",),
+    "pyarrow": ("inference/tables/arrow.py", "cluster/tables.py"),
+    "fsspec": ("cluster/tables.py",),
     "ray": ("cluster/*.py", "serve/workers.py"),
     "platformdirs": ("util/system.py",),
     "starlette": ("serve/*.py",),

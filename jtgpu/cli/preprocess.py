@@ -15,8 +15,8 @@ from ..screen.columns import METRICS, MISSING_RULES, SCALES, like_cases, open_ro
 from ..screen.outliers import Outliers, top_outliers
 from ..screen.reference import Cells, cell_surprise, row_surprise
 from ..series.autoregression import Autoregression, ar
+from ..series.autoregression import whiten as residuals
 from ..series.slices import lag_parents, two_slices
-from ..series.whitening import whiten as residuals
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput

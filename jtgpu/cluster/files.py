@@ -29,8 +29,7 @@ from ..model.discrete import DiscreteModel
 from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connected
 from .folder import Folder
-from .part_reader import PartReader, PartTarget, RowCounts
-from .parts import Division, Part, WorkerSpec, divide, plan_of
+from .parts import Division, Part, PartReader, PartTarget, RowCounts, WorkerSpec, divide, plan_of
 from .tables import Table, check_columns, find_cases, inspect_files
 from .worker import Job, answer_parts, is_client, run_in_cluster
 

@@ -25,10 +25,8 @@ from ..cases.query import check_same_run
 from ..cases.writing import ResumableFile, writer_for
 from ..errors import JtgpuError, OutputExists, ParseError
 from ..inference.tables.arrow import arrow_parquet
-from .part_reader import TEMPORARY, RowCounts, part_name, read_counts
-from .parts import Part
-from .storage import locate
-from .tables import CONCURRENT_READS
+from .parts import TEMPORARY, Part, RowCounts, part_name, read_counts
+from .tables import CONCURRENT_READS, locate
 
 SUCCESS = "_SUCCESS"
 RUN = "_run.json"

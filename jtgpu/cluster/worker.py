@@ -15,8 +15,7 @@ from ..errors import JtgpuError
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from .connect import Cluster, connected, import_ray, quiet, translate_error
-from .part_reader import PartReader, PartTarget, PartWriter, RowCounts
-from .parts import Part, WorkerSpec
+from .parts import Part, PartReader, PartTarget, PartWriter, RowCounts, WorkerSpec
 
 MAX_ATTEMPTS = 3  # for a part whose storage fails
 FIRST_PAUSE = 0.5  # seconds before the second attempt

@@ -12,10 +12,9 @@ import numpy as np
 from ..errors import ArgumentError, UnknownVariable, shown
 from ..graphs.posterior import BetweennessPosterior
 from ..model.discrete import DiscreteModel
-from ..series.autoregression import Autoregression
+from ..series.autoregression import Autoregression, residuals
 from ..series.inputs import read_series, series_table
 from ..series.slices import significance_bound
-from ..series.whitening import residuals
 from ..util.arguments import described, number, whole_number
 from .arrange import arrange
 from .drawing import Drawing, graph_of

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, DataError
 from ..util.arguments import flag, whole_number
 from ..util.options import Devices, EngineName
 from ..util.system import cores
-from .engine import RATE, Progress, Running, dependencies
+from .engine import RATE, Progress, Target, dependencies
 from .inputs import Arcs, arcs_of, read_graph
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def betweenness(  # noqa: PLR0913 (public API)
     """
     for name, value in (("normalized", normalized), ("endpoints", endpoints), ("edges", edges)):
         flag(name, value)
-    running = Running.checked(backend, threads, devices, cluster, progress)
+    target = Target.checked(backend, threads, devices, cluster, progress)
     if seed is not None:
         whole_number("seed", seed)
     edge_list = read_graph(graph, directed, weight)
@@ -110,7 +110,7 @@ def betweenness(  # noqa: PLR0913 (public API)
     arcs = arcs_of(edge_list)
     if backend == "auto" and devices is None and cluster is None:
         _check_time(arcs, edge_list.n if sources is None else len(sources), threads)
-    values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, running=running)
+    values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, target=target)
     if edge_list.names is None:
         return values
     names = edge_list.names
@@ -145,14 +145,14 @@ def compute(
     normalized: bool,
     endpoints: bool,
     edges: bool,
-    running: Running = Running(),  # noqa: B008 (immutable)
+    target: Target = Target(),  # noqa: B008 (immutable)
 ) -> NDArray[np.float64]:
     """Betweenness as an array, from sources with these numbers; None: from all."""
     chosen = np.ones(arcs.n)
     if sources is not None:
         chosen[:] = 0.0
         chosen[sources] = 1.0
-    raw = dependencies(arcs, chosen, edges=edges, endpoints=endpoints, running=running)
+    raw = dependencies(arcs, chosen, edges=edges, endpoints=endpoints, target=target)
     of_sources, of_others = scale(
         arcs.n, sources, normalized=normalized, directed=arcs.directed, endpoints=endpoints or edges
     )

@@ -81,7 +81,7 @@ def group_sums(
     """The sums of each group, in order; bit-identical for any number of GPUs."""
     # layout: With batches of `LANES` sources
     # devices: sequence of int: Each takes consecutive groups
-    # edges, endpoints: See `jtgpu.graphs.cpu.group_sums`
+    # edges, endpoints: See `jtgpu.graphs.engine.group_sums`
     # raises TableTooLarge: If the memory for one batch is not available.
     pool = WorkerPool([(f"GPU {number}", open_device(number)) for number in devices])
     tasks = runs(groups, len(devices))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # `Arcs`: the arcs of a graph by tail, which every engine reads.
 
-_arrange = loops("jtgpu.graphs.loops.arrange")
+_arrange = loops("jtgpu.graphs.arrange_loops")
 
 
 @dataclass(frozen=True)

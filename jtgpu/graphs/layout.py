@@ -59,7 +59,7 @@ def with_trees(
     return RawSums(node, edge)
 
 
-_arrange = loops("jtgpu.graphs.loops.arrange")
+_arrange = loops("jtgpu.graphs.arrange_loops")
 
 MAX_SUMS = 1 << 30  # bytes of the groups' results
 EXACT = 2.0**53  # integers below are exact in float64
@@ -67,7 +67,7 @@ FRACTION = 2.0**20  # lengths are whole multiples of its reciprocal, if sums of 
 
 
 class Folded(NamedTuple):
-    """Vertices and the trees that hang at them; see `jtgpu.graphs.loops.arrange.arrange`."""
+    """Vertices and the trees that hang at them; see `jtgpu.graphs.arrange_loops.arrange`."""
 
     number: NDArray[np.int32]
     ends: NDArray[np.int64]

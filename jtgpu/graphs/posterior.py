@@ -14,7 +14,7 @@ from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util.arguments import described, flag, number, several
 from ..util.options import Devices, EngineName
 from .centrality import compute, scale
-from .engine import Progress, Running
+from .engine import Progress, Target
 from .inputs import EdgeList, arcs_of, read_graph
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
     >>> found.rank_probabilities[:, 0].tolist()
     [0.5, 0.5, 0.0]
     """
-    running = Running.checked(backend, threads, devices, cluster, progress)
+    target = Target.checked(backend, threads, devices, cluster, progress)
     listed = several(quantiles)
     if not listed:
         raise ArgumentError(f"quantiles must be levels between 0 and 1, such as (0.5,), not {described(quantiles)}")
@@ -165,7 +165,7 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
             raise ArgumentError(f"variables must be {n} different names, not {shown(variables)}")
         names = [str(v) for v in given]
     arcs = arcs_of(edges)
-    counts = compute(arcs, None, normalized=False, endpoints=False, edges=False, running=running)
+    counts = compute(arcs, None, normalized=False, endpoints=False, edges=False, target=target)
     counts *= 1 if directed else 2  # ordered pairs
     values = counts.reshape(n_graphs, n) * scale(n, None, normalized=True, directed=directed, endpoints=False)[0]
     return BetweennessPosterior(

@@ -15,7 +15,7 @@ import numpy as np
 from ..device.context import Device, Launch, Memory, open_device
 from ..device.graph import Graph
 from ..errors import DataError
-from ..graphs.engine import Running, dependencies
+from ..graphs.engine import Target, dependencies
 from ..graphs.inputs import Arcs, arcs_of, read_graph
 from ..util.arguments import choice, flag, whole_number
 
@@ -254,10 +254,10 @@ def measure(
     arcs = arcs_of(read_graph(graph, directed=False))
     device = open_device()
     chosen = np.ones(arcs.n)
-    running = Running("gpu")
-    dependencies(arcs, np.eye(1, arcs.n).ravel(), edges=False, endpoints=False, running=running)  # compiles the kernels
+    target = Target("gpu")
+    dependencies(arcs, np.eye(1, arcs.n).ravel(), edges=False, endpoints=False, target=target)  # compiles the kernels
     start = time.perf_counter()
-    dependencies(arcs, chosen, edges=False, endpoints=False, running=running)
+    dependencies(arcs, chosen, edges=False, endpoints=False, target=target)
     yield Row(None, time.perf_counter() - start, arcs.n)
     for i, setting in enumerate(settings):
         sources = np.linspace(0, arcs.n - 1, min(max(rounds * setting.streams, 50), arcs.n)).astype(int).tolist()

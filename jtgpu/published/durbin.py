@@ -109,7 +109,7 @@ def durbin_on_gpu(r: NDArray[np.float64], version: str) -> NDArray[np.float64]:
             del job, stream
 
 
-_durbin = loops("jtgpu.series.loops.durbin")
+_durbin = loops("jtgpu.published.durbin_loops")
 
 __all__ = ["VERSIONS", "durbin32"]
 

@@ -13,11 +13,10 @@ import numpy as np
 from ..errors import BackendUnavailable, DataError, TableTooLarge
 from ..util.rows import find_equal_rows
 from . import reference
-from .bit_planes import BitPlanes
 from .columns import Columns
 from .engine import Engine, Measure, Ranking, Rows, Target
 from .gpu_engine import GpuEngine, SeveralGpus
-from .planes import BoxTree
+from .planes import BitPlanes, BoxTree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

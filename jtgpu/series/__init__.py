@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .autoregression import Autoregression, ar
+    from .autoregression import Autoregression, ar, whiten
     from .slices import lag_parents, two_slices
     from .toeplitz import Predictors, levinson, solve_toeplitz
-    from .whitening import whiten
     from .workers import autocovariance
 
 __all__ = [
@@ -24,6 +23,6 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "autoregression": "Autoregression ar", "slices": "lag_parents two_slices",
-    "toeplitz": "Predictors levinson solve_toeplitz", "whitening": "whiten", "workers": "autocovariance",
+    "autoregression": "Autoregression ar whiten", "slices": "lag_parents two_slices",
+    "toeplitz": "Predictors levinson solve_toeplitz", "workers": "autocovariance",
 })  # fmt: skip

@@ -13,9 +13,8 @@ from ..errors import ArgumentError, DataError, closest
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import having, number, several, whole_number
-from .autoregression import Autoregression
+from .autoregression import Autoregression, like_input
 from .inputs import check_times, series_table
-from .whitening import like_input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from .workers import on_threads, resolve_backend
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_recursion = loops("jtgpu.series.loops.recursion")
+_recursion = loops("jtgpu.series.recursion_loops")
 
 SHORT = 64  # highest order for which systems are computed side by side
 NO_RIGHT_SIDE = 0

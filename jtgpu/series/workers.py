@@ -108,14 +108,14 @@ def residuals(x: NDArray[np.float64], mean: float, coef: NDArray[np.float64]) ->
 
 # Autocovariances of series.
 
-_lags = loops("jtgpu.series.loops.lags")
+_lags = loops("jtgpu.series.lag_loops")
 
 DIRECT = 64  # highest lag for which products are added directly; beyond, by Fourier transforms
 BLOCK = 1 << 22  # numbers that are transformed at a time
 
 
 class Moments(NamedTuple):
-    """Sums of lagged products; see `jtgpu.series.loops.lags.autocovariances`."""
+    """Sums of lagged products; see `jtgpu.series.lag_loops.autocovariances`."""
 
     sums: NDArray[np.float64]  # (B, n_lags)
     mean: NDArray[np.float64]  # (B,)

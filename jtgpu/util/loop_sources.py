@@ -10,8 +10,8 @@ from pathlib import Path
 from .version import __version__
 
 ROOT = Path(__file__).parents[1]
-FOLDER = "loops"  # the name of every folder of compiled loops
-# files outside these folders whose constants and types are compiled into the loops
+FOLDER, SUFFIX = "loops", "_loops.py"  # a folder of compiled loops; the end of a module's name beside its caller
+# other files, whose constants and types are compiled into the loops
 DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/backward.py",
@@ -21,12 +21,14 @@ DATA = (
 
 
 def _loop_files() -> list[Path]:
-    """Every file in a folder of compiled loops, in a fixed order."""
+    """Every file in a folder ``loops`` and every ``*_loops.py``, in a fixed order."""
     files: list[Path] = []
-    for folder, children, _ in os.walk(ROOT):
+    for folder, children, names in os.walk(ROOT):
         children[:] = [child for child in children if child != "__pycache__"]  # may contain machine code in "loops"
         if FOLDER in children:
             files += (Path(folder) / FOLDER).glob("*.py")
+        if Path(folder).name != FOLDER:
+            files += [Path(folder) / name for name in names if name.endswith(SUFFIX)]
     return sorted(files)
 
 

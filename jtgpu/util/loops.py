@@ -1,6 +1,7 @@
 """Compiled loops: from the extension module that was built with the package, else compiled when they are first called.
 
-Functions that Numba compiles are in the folders called ``loops``. Nothing else imports them: callers write
+Functions that Numba compiles are in modules ``*_loops.py`` and folders called ``loops``. Nothing else imports them:
+callers write
 
     _sweep = loops("jtgpu.backends.cpu.loops.sweep")
     ...
@@ -181,5 +182,5 @@ class Loops:
 
 @functools.cache
 def loops(module: str) -> Loops:
-    """The compiled functions of a module in a folder called ``loops``, by its full name."""
+    """The compiled functions of a module, by its full name."""
     return Loops(module)

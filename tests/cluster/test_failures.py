@@ -11,9 +11,8 @@ import pytest
 import jtgpu
 from jtgpu.cluster import answer_files
 from jtgpu.cluster import worker as worker_module
-from jtgpu.cluster.part_reader import part_name
-from jtgpu.cluster.parts import Part
-from jtgpu.cluster.storage import locate
+from jtgpu.cluster.parts import Part, part_name
+from jtgpu.cluster.tables import locate
 from jtgpu.errors import JtgpuError, ParseError
 from tests.cluster.local_workers import ASK, LocalWorkers, N, files_of, read_parts, table
 
@@ -169,7 +168,7 @@ def test_a_full_disk_leaves_only_complete_parts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from jtgpu.cluster import part_reader as writer_module
+    from jtgpu.cluster import parts as writer_module
 
     room = [20_000]
 

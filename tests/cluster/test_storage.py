@@ -14,9 +14,8 @@ import jtgpu
 from jtgpu.cli.console import exit_code
 from jtgpu.cluster import answer_files
 from jtgpu.cluster.folder import SUCCESS
-from jtgpu.cluster.part_reader import part_name
-from jtgpu.cluster.storage import locate
-from jtgpu.cluster.tables import find_cases
+from jtgpu.cluster.parts import part_name
+from jtgpu.cluster.tables import find_cases, locate
 from jtgpu.errors import JtgpuError
 from tests.cluster.local_workers import ASK, LocalWorkers, N, files_of, read_parts, table
 

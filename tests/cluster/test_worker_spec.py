@@ -21,8 +21,7 @@ import jtgpu
 from jtgpu.cases.query import CsvDialect, TableOptions, TableQuery
 from jtgpu.cluster import Cluster
 from jtgpu.cluster.connect import Share, as_cluster, connect
-from jtgpu.cluster.part_reader import PartReader, PartTarget
-from jtgpu.cluster.parts import WorkerSpec
+from jtgpu.cluster.parts import PartReader, PartTarget, WorkerSpec
 from jtgpu.cluster.worker import Job, Worker
 from jtgpu.errors import JtgpuError
 from tests.conftest import ROOT

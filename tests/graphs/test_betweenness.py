@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu import DataError, TableTooLarge, graphs
 from jtgpu.errors import ArgumentError
-from jtgpu.graphs import cpu, layout
+from jtgpu.graphs import engine as cpu
+from jtgpu.graphs import layout
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
 from tests.support.examples import examples, slow
 

@@ -31,7 +31,7 @@ FORKS = 12
 CALL_LOCKS = {
     "backends/cpu/batch.py", "backends/cpu/engine.py", "backends/gpu", "published/junction_trees/backend.py",
     "backends/wrappers/row_queue.py", "backends/wrappers/workers.py", "cases/pipeline.py",
-    "cases/writing/resumable.py", "cli", "device", "graphs/cpu.py", "screen/gpu_engine.py",
+    "cases/writing/resumable.py", "cli", "device", "graphs/engine.py", "screen/gpu_engine.py",
     "serve", "series/gpu_batch.py", "util/system.py",
 }  # fmt: skip
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ...backends.cpu.loops.vector import fma, load, splat, store, zero
-from ...util.jit import compiled
+from ..backends.cpu.loops.vector import fma, load, splat, store, zero
+from ..util.jit import compiled
 
 __all__ = ["recurse_each", "recurse_lanes"]
 

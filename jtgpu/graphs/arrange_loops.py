@@ -1,11 +1,12 @@
 """Compiled preparation of a graph: arcs by tail, trees folded away, components in breadth-first order,
-and the order of sources."""
+and the order of sources.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...util.jit import compiled
+from ..util.jit import compiled
 
 __all__ = ["arcs_by_tail", "arrange", "inner_arcs", "source_order"]
 

@@ -6,9 +6,8 @@ whole number of levels, 1 without weights. The sweep back visits the same lists 
 
 from __future__ import annotations
 
-from ...util.jit import compiled
-from ..records import DEEPEST, FAR, MANY, Graph, Scratch, Sums, Tables
-from .lanes import (
+from ..util.jit import compiled
+from .lane_loops import (
     add,
     any_above,
     any_lane,
@@ -30,11 +29,9 @@ from .lanes import (
     total,
     zeros,
 )
+from .records import DEEPEST, FAR, MANY, Graph, Scratch, Sums, Tables
 
-__all__ = [
-    "sweep",
-    "sweep_single",
-]
+__all__ = ["sweep", "sweep_single"]
 
 # Compiled betweenness of one source at a time, for lengths of any kind and numbers of paths beyond 1e308.
 #

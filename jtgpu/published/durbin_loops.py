@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...backends.cpu.loops import atomics
-from ...util.jit import compiled
+from ..backends.cpu.loops import atomics
+from ..util.jit import compiled
 
-__all__ = [
-    "reworked",
-    "run_phases",
-    "sequential",
-]
+__all__ = ["reworked", "run_phases", "sequential"]
 
 SPINS = 20_000  # looks at the counter before a waiting thread lets others run
 

@@ -13,12 +13,13 @@ from llvmlite import ir
 from numba import types
 from numba.extending import models, register_model
 
-from ...backends.cpu.loops.vector import intrinsic
-from ..records import LANES
+from ..backends.cpu.loops.vector import intrinsic
+from .records import LANES
 
 __all__ = [
-    "add", "any_above", "any_lane", "both", "divide", "drop", "equal", "everywhere", "keep", "larger", "load_depths",
-    "load_numbers", "mix_depths", "multiply", "only_lane", "splat", "store_depths", "store_numbers", "total", "zeros",
+    "add", "any_above", "any_lane", "both", "divide", "drop", "equal", "everywhere", "keep", "larger",
+    "load_depths", "load_numbers", "mix_depths", "multiply", "only_lane", "splat", "store_depths",
+    "store_numbers", "total", "zeros",
 ]  # fmt: skip
 
 _F64, _I64, _I32, _I16 = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)

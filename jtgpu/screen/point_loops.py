@@ -10,19 +10,10 @@ import math
 
 import numpy as np
 
-from ...util.jit import compiled
-from ..arrays import Tree
+from ..util.jit import compiled
+from .arrays import Tree
 
-__all__ = [
-    "UNIT",
-    "Tree",
-    "add_near",
-    "build",
-    "nth_block",
-    "ones",
-    "search",
-    "weight",
-]
+__all__ = ["UNIT", "Tree", "add_near", "build", "nth_block", "ones", "search", "weight"]
 
 # Parts of the searches: bits that are set, the order of blocks, the k smallest distances and their sum.
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...util.jit import compiled
+from ..util.jit import compiled
 
 __all__ = ["autocovariances", "residuals"]
 

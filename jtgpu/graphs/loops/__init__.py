@@ -1,1 +1,0 @@
-"""Compiled loops of shortest paths; see `jtgpu.util.jit`."""

@@ -1,1 +1,0 @@
-"""Compiled loops of screening; nothing imports them (see `jtgpu.util.loops`)."""

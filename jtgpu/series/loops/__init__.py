@@ -1,1 +1,0 @@
-"""Compiled loops over time series and symmetric Toeplitz systems. Entry functions take arrays and numbers only."""
