@@ -76,7 +76,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
                 "engine": usual.kind,
                 "engine_new": new.engine.kind,
                 "work_us": round(usual.work(seen) / 1e3, 1),
-                "work_us_new": round(new.work() / 1e3, 1),
+                "work_us_new": round(new.pattern_work() / 1e3, 1),
                 "device_us": spread(before),
                 "device_us_new": spread(after),
                 "call_us": call_before,

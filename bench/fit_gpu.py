@@ -147,7 +147,7 @@ def kernels(
     each = spread.minimum / len(states)
     yield row(
         "em", name, f"gpu {kind}", spread, rows=len(states), missing=0.1, per_row=each, rows_per_second=1 / each,
-        call=whole.minimum, first_seconds=first, difference=gap, gpu=backend.device_name,
+        call=whole.minimum, first_seconds=first, difference=gap, gpu=backend.capabilities.device_name,
         devices=len(where) if where else 1, of_cpu=on_cpu.minimum / len(few) / each,
     )  # fmt: skip
     held.close()

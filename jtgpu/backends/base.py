@@ -1,11 +1,12 @@
-"""The interface between the core and the backends: everything that the core uses of a backend, as Protocols.
+"""The interface between the core and the backends: the class that every backend extends.
 
 A backend is made of a plan and a model's numbers by a module's ``prepare``. It takes integers and floats, never names,
-files or graphs. The core asks the backend what it can do; it never tests the backend's class.
+files or graphs. `Capabilities` tells the core what a backend can do.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -134,25 +135,47 @@ class Session(Protocol):
         """Free the session's memory. May be called twice."""
 
 
-class Backend(Protocol):
-    """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``. Thread-safe."""
+# variable -> finite weights >= 0, (B, card); ones where a case has none
+Likelihood = Mapping[int, "NDArray[np.float64]"]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Properties of a backend that the core asks for; it never tests the backend's class."""
+
+    device_name: str = ""  # of the GPU that runs single cases; empty for the CPU
+    device_number: int | None = None  # of the GPU that `Backend.run_device` uses; None: it is not supported
+    concurrent_tables: int = 1  # tables of cases that can usefully be queried at the same time, from as many threads
+    native_columns: bool = False  # whether `run_columns` is at least as fast as `run_batch`: no table is transposed
+    is_adaptive: bool = False  # whether the last digits may depend on earlier queries, as plans for patterns do
+    holds_cases: bool = False  # whether `hold_cases` is supported, and worth while for cases counted repeatedly
+    shares_tables: bool = False  # whether several of its kind answer a table together: `share`, `hold_share`
+
+
+class Backend(ABC):
+    """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``. Thread-safe.
+
+    A subclass has a `_plan` and implements `run`. Tables are answered one case at a time unless it knows better.
+    """
+
+    _plan: Plan
 
     @property
-    def device_name(self) -> str:
-        """Name of the GPU that runs single cases; empty for the CPU."""
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) first cell of each variable in a result."""
+        return self._plan.posterior_ptr
 
     @property
-    def max_concurrent_tables(self) -> int:
-        """Tables of cases that can usefully be queried at the same time, from as many threads."""
+    def capabilities(self) -> Capabilities:
+        """Properties that the core asks for."""
+        return Capabilities()
 
     @property
-    def native_columns(self) -> bool:
-        """Whether `run_columns` is at least as fast as `run_batch`: tables by columns need no transposition."""
+    def tables(self) -> Tables:
+        """The object that answers tables of cases: this one, or an engine of its own."""
+        return self
 
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the last digits of an answer may depend on earlier queries, as plans made for patterns do."""
-
+    @abstractmethod
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """Propagate one case."""
         # targets: sequence of int: Variables whose posteriors are computed; the cells of the others are undefined.
@@ -160,28 +183,35 @@ class Backend(Protocol):
         # raises ImpossibleEvidence: If P(e) = 0.
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         """Propagate B cases.
 
         Backends trust states and weights to be valid: `jtgpu.inference.evidence` checks what users give.
         """
         # states: (B, V) int32: Observed states, -1 = not observed
-        # likelihood: Variable to finite weights >= 0, (B, card) float64; ones where a case has none
         # targets: sequence of int: Variables whose posteriors are computed, in the order of the result's columns.
         #     Default: all.
+        columns = columns_of(self.posterior_ptr, targets)
+        n = len(states)
+        answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
+        for i in range(n):
+            weights = {v: w[i] for v, w in likelihood.items()} if likelihood else {}
+            try:
+                result = self.run(Evidence(states[i], weights), targets)
+            except ImpossibleEvidence:
+                answer.impossible[i] = True
+                continue
+            answer.posterior[i] = result.posterior[columns]
+            answer.log_evidence[i] = result.log_evidence
+        return answer
 
-    def run_mixed(
-        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
-    ) -> BatchResult:
+    def run_mixed(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
         """Posteriors of all variables in a few cases whose evidence patterns will not recur, as a server gets them.
 
         The answers are those of `run_batch`, but for the last digits.
         """
-        # states, likelihood: See `run_batch`
+        return self.run_batch(states, likelihood)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
@@ -190,29 +220,13 @@ class Backend(Protocol):
         # variables: sequence of int: The E variables that some case observes
         # codes: (E, B) array of int: Observed states, -1 = not observed, trusted to be valid as in `run_batch`; int8 is
         #     fastest
-        # targets: sequence of int: See `run_batch`
-
-    def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
-        """Expected counts of every family, summed over a table of cases."""
-        # states: (B, V) int32: Observed states, -1 = not observed
-        # weights: (B,) float64: Finite weights of the cases, of any sign. Default: ones.
-        # likelihood: See `run_batch`
-        # raises BackendUnavailable: If this backend does not support expected counts.
-
-    @property
-    def device_number(self) -> int | None:
-        """The number of the GPU that `run_device` uses; None if it is not supported."""
+        states = np.full((codes.shape[1], len(self.posterior_ptr) - 1), -1, np.int32)
+        states[:, list(variables)] = codes.T
+        answer = self.run_batch(states, None, targets)
+        return ColumnResult(np.ascontiguousarray(answer.posterior.T), answer.log_evidence, answer.impossible)
 
     def run_device(
-        self,
-        states: Any,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> DeviceResult:
         """Propagate B cases and leave the answers on the device; arguments as of `run_batch`.
 
@@ -220,21 +234,40 @@ class Backend(Protocol):
         """
         # raises EvidenceError: If a tensor is on another device, or has the wrong shape or type.
         # raises UnknownState: If a state of a tensor on the device is neither -1 nor one of its variable.
+        raise BackendUnavailable(f"{type(self).__name__} does not leave answers on a device; use backend='gpu'")
 
-    @property
-    def holds_cases(self) -> bool:
-        """Whether `hold_cases` is supported, and worth while for cases that are counted repeatedly."""
+    def run_counts(
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
+        """Expected counts of every family, summed over a table of cases."""
+        # states: (B, V) int32: Observed states, -1 = not observed
+        # weights: (B,) float64: Finite weights of the cases, of any sign. Default: ones.
+        # raises BackendUnavailable: If this backend does not support expected counts.
+        raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
 
     def hold_cases(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
     ) -> HeldCases:
         """Store a table of cases for expected counts with changing numbers; arguments as of `run_counts`.
 
         The states may have any signed integer type, and have to stay unchanged while the cases are held.
         """
+        raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
+
+    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Cost of a case that observes these variables, (V,) bool: multiplications, or nanoseconds on a GPU."""
+        return self._plan.cost().flops // 2
+
+    def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Bytes of the tables of such a case."""
+        return self._plan.cost().bytes
+
+    def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
+        """This backend with plans of their own for evidence patterns that recur, if it supports them."""
+        # factors: This backend's numbers
+        # again: Makes another backend of the same kind
+        return self
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Replace the model's numbers; the plan, compiled programs and device memory stay.
@@ -242,12 +275,26 @@ class Backend(Protocol):
         Queries that run at the same time are finished first. Sessions made before must not be used afterwards.
         """
         # factors: sequence of float64 arrays: Of the same shapes as those that the backend was made of
+        raise BackendUnavailable(f"the numbers of a {type(self).__name__} cannot be replaced")
 
     def session(self) -> Session:
         """A session: what a query has in common with earlier ones is not computed again."""
+        return PlainSession(self)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (nothing to free)
         """Free all memory; later queries raise `JtgpuError`. May be called twice."""
+
+
+class Tables(Protocol):
+    """A backend, or an engine of it, that answers tables of cases; see `Backend`."""
+
+    def run_batch(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
+    ) -> BatchResult: ...
+
+    def run_columns(
+        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
+    ) -> ColumnResult: ...
 
 
 class PlainSession:
@@ -269,111 +316,6 @@ def columns_of(posterior_ptr: NDArray[np.int64], targets: Sequence[int] | None) 
         return np.arange(int(posterior_ptr[-1]))
     parts = [np.arange(posterior_ptr[v], posterior_ptr[v + 1]) for v in targets]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-class BackendDefaults:
-    """Default implementations of `Backend`: one case at a time. A subclass has a `_plan` and implements `run`."""
-
-    _plan: Plan
-
-    @property
-    def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) first cell of each variable in a result."""
-        return self._plan.posterior_ptr
-
-    @property
-    def device_name(self) -> str:
-        return ""
-
-    @property
-    def max_concurrent_tables(self) -> int:
-        return 1
-
-    @property
-    def native_columns(self) -> bool:
-        return False
-
-    @property
-    def is_adaptive(self) -> bool:
-        return False
-
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        raise NotImplementedError
-
-    def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> BatchResult:
-        columns = columns_of(self.posterior_ptr, targets)
-        n = len(states)
-        batch = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
-        for i in range(n):
-            weights = {v: w[i] for v, w in likelihood.items()} if likelihood else {}
-            try:
-                result = self.run(Evidence(states[i], weights), targets)
-            except ImpossibleEvidence:
-                batch.impossible[i] = True
-                continue
-            batch.posterior[i] = result.posterior[columns]
-            batch.log_evidence[i] = result.log_evidence
-        return batch
-
-    def run_mixed(
-        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
-    ) -> BatchResult:
-        return self.run_batch(states, likelihood)
-
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        """See `Backend.run_columns`; transposes the table and calls `run_batch`."""
-        states = np.full((codes.shape[1], len(self.posterior_ptr) - 1), -1, np.int32)
-        states[:, list(variables)] = codes.T
-        result = self.run_batch(states, None, targets)
-        return ColumnResult(np.ascontiguousarray(result.posterior.T), result.log_evidence, result.impossible)
-
-    def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
-        raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
-
-    @property
-    def device_number(self) -> int | None:
-        return None
-
-    def run_device(
-        self,
-        states: Any,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> DeviceResult:
-        raise BackendUnavailable(f"{type(self).__name__} does not leave answers on a device; use backend='gpu'")
-
-    @property
-    def holds_cases(self) -> bool:
-        return False
-
-    def hold_cases(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> HeldCases:
-        raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
-
-    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        raise NotImplementedError
-
-    def session(self) -> Session:
-        return PlainSession(self)
-
-    def close(self) -> None:
-        """Free the backend's memory."""
 
 
 class Prepare(Protocol):

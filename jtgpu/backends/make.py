@@ -10,10 +10,10 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from . import device_numbers, get
 from .base import Backend, Evidence
 from .wrappers import pattern_cache
 from .wrappers.devices import DevicePool
-from .wrappers.pattern import CostedBackend
 from .wrappers.slices import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 
 if TYPE_CHECKING:
@@ -242,14 +241,7 @@ def make(
     backend = prepare(plan, factors, **options)
     if not replan or plan.cost().flops < pattern_cache.MIN_COST:
         return backend
-    if name == "cpu":
-        costed = cast("Callable[..., CostedBackend]", partial(prepare, **options))
-        return pattern_cache.PatternCache(plan, factors, cast("CostedBackend", backend), costed)
-    if name == "gpu":
-        patterns: Any = importlib.import_module(".gpu.patterns", __package__)
-        made: Backend = patterns.GpuPatternCache(plan, factors, backend)
-        return made
-    return backend
+    return backend.with_patterns(factors, partial(prepare, **options))
 
 
 def make_conditioned(

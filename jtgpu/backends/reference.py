@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ImpossibleEvidence, JtgpuError
 from ..plans.plan import Plan
 from ..plans.program import UNIT, Program, family_program, posterior_program
-from .base import BackendDefaults, Counts, Evidence, Result
+from .base import Backend, Counts, Evidence, Likelihood, Result
 from .sweep import Best, Derivatives, Uniforms
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def allowed(scope: Sequence[int], evidence: Evidence, cardinality: NDArray[np.in
     return table
 
 
-class Reference(BackendDefaults):
+class Reference(Backend):
     """`jtgpu.backends.base.Backend` in NumPy."""
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
@@ -146,11 +146,9 @@ class Reference(BackendDefaults):
         return Result(np.concatenate(parts) if parts else np.zeros(0), tables.log_root)
 
     def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
         plan, n, factors = self._plan, len(states), self._numbers()
         counts = Counts([np.zeros(f.shape) for f in factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
         for row, weight in enumerate(np.ones(n) if weights is None else weights):

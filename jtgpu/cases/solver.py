@@ -88,7 +88,7 @@ class Solver:
             for is_text in (False, True)
         ]
         self._do = dict(options.do or {})
-        self.by_columns = not self._do and not query.mpe and tree.intervened().backend.native_columns
+        self.by_columns = not self._do and not query.mpe and tree.intervened().backend.capabilities.native_columns
         self.log_priors = self._compute_log_priors() if query.conflict else []
 
     def _compute_log_priors(self) -> list[NDArray[np.float64]]:

@@ -120,7 +120,7 @@ class CompiledModel:
 
         See `jtgpu.backends.wrappers.pattern_cache`.
         """
-        return self._backend is not None and self._backend.is_adaptive
+        return self._backend is not None and self._backend.capabilities.is_adaptive
 
     @property
     def dtype(self) -> str:
@@ -130,12 +130,12 @@ class CompiledModel:
     @property
     def device(self) -> str:
         """Name of the GPU that the backend uses, the first of several; empty for the CPU."""
-        return self._backend.device_name if self._backend is not None else ""
+        return self._backend.capabilities.device_name if self._backend is not None else ""
 
     @property
     def max_concurrent_tables(self) -> int:
         """Number of tables of cases that can usefully be queried at the same time, from as many threads."""
-        return self._backend.max_concurrent_tables if self._backend is not None else 1
+        return self._backend.capabilities.concurrent_tables if self._backend is not None else 1
 
     def close(self) -> None:
         """Free the backend's memory. Queries raise `JtgpuError` from then on."""
@@ -168,11 +168,7 @@ class CompiledModel:
         for cache in self._caches.values():
             cache.clear()
         self._interventions.close()
-        try:
-            backend.reload(factors)
-        except NotImplementedError:  # of a backend without `reload`
-            self._backend = self._prepare(factors)
-            backend.close()
+        backend.reload(factors)
         self._plan, self._model, self._factors = plan, model, factors
         self._interventions = Interventions(self._prepare, factors)
         self._generation += 1

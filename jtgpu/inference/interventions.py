@@ -276,9 +276,6 @@ class Interventions:
             return self._prepare(factors)
         try:
             backend.reload(factors)
-        except NotImplementedError:  # of a backend without `reload`
-            backend.close()
-            return self._prepare(factors)
         except BaseException:
             backend.close()
             raise

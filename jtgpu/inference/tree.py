@@ -235,7 +235,8 @@ class JunctionTree(CompiledModel):
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
         wanted = targets_of(self._model, targets)
-        if soft is None and do is None and is_on_device(cases) and self.intervened().backend.device_number is not None:
+        device = self.intervened().backend.capabilities.device_number
+        if soft is None and do is None and is_on_device(cases) and device is not None:
             answer = posteriors_on_device(self, cases, likelihood, wanted).to_host()
             if on_impossible == "error" and answer.impossible.any():
                 row = int(np.argmax(answer.impossible))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends import cpu, reference
-from jtgpu.backends.base import Backend, BackendDefaults, Counts, Evidence
+from jtgpu.backends.base import Backend, Counts, Evidence, Result
 from jtgpu.backends.cpu import batch, programs
 from jtgpu.errors import BackendUnavailable
 from jtgpu.model.discrete import DiscreteModel
@@ -130,8 +132,9 @@ def test_a_variable_of_one_state() -> None:
 
 
 def test_other_backends_refuse() -> None:
-    class Other(BackendDefaults):
-        pass
+    class Other(Backend):
+        def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+            raise AssertionError
 
     with pytest.raises(BackendUnavailable, match="backend='cpu'"):
         Other().run_counts(np.zeros((0, 0), np.int32))

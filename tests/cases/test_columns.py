@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.base import Backend, ColumnResult
+from jtgpu.backends.base import Backend, Capabilities, ColumnResult
 from jtgpu.cases.answer_table import highest
 from jtgpu.cases.query import TableOptions, resolve_query
 from jtgpu.cases.solver import Answers, Solver
@@ -29,7 +29,7 @@ class Columns:
 
     def __init__(self, backend: Backend, n_variables: int):
         self._backend, self._n, self.calls = backend, n_variables, 0
-        self.native_columns = True
+        self.capabilities = Capabilities(native_columns=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)

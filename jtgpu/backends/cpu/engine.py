@@ -15,7 +15,8 @@ from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
-from ..base import BackendDefaults, BatchResult, Counts, Evidence, Result
+from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelihood, Prepare, Result
+from ..wrappers.pattern_cache import PatternCache
 from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
 from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
@@ -112,7 +113,7 @@ SMALL = 400_000  # terms up to which a session makes all tables: finding out wha
 MOST_AT_ONCE = 4  # tables of cases
 
 
-class Cpu(BackendDefaults):
+class Cpu(Backend):
     """`jtgpu.backends.base.Backend` in compiled code. Thread-safe: queries run at the same time."""
     # threads: Cores that one query or one table of cases may use; default: all that the process may use. The answers
     #     are bit-identical for every number.
@@ -141,10 +142,7 @@ class Cpu(BackendDefaults):
             runner.release(space)
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         return answer_batch(self.runner, states, likelihood or {}, targets)
 
@@ -164,11 +162,9 @@ class Cpu(BackendDefaults):
         return Runner(family_program(self.plan), self._factors, self.runner.threads)
 
     def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
         with self._lock:
             runner = self._families
         return count_batch(runner, states, np.ones(len(states)) if weights is None else weights, likelihood)
@@ -189,9 +185,12 @@ class Cpu(BackendDefaults):
         return 8 * self.runner.model.programs.get(seen, (), targets).records.cells
 
     @property
-    def max_concurrent_tables(self) -> int:
-        """See `jtgpu.backends.base.Backend.max_concurrent_tables`: part of each call runs on one core."""
-        return min(self.threads, MOST_AT_ONCE)
+    def capabilities(self) -> Capabilities:
+        """Several tables at once, since part of each call runs on one core."""
+        return Capabilities(concurrent_tables=min(self.threads, MOST_AT_ONCE))
+
+    def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
+        return PatternCache(self.plan, factors, self, again)
 
     def session(self) -> CpuSession:
         return CpuSession(self)

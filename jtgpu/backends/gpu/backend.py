@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +12,16 @@ import numpy as np
 from ...errors import JtgpuError, closest
 from ...plans.plan import Plan
 from ..base import (
-    BackendDefaults,
+    Backend,
     BatchResult,
+    Capabilities,
     ColumnResult,
     Counts,
     DeviceResult,
     Evidence,
-    PlainSession,
+    Likelihood,
+    Prepare,
     Result,
-    Session,
 )
 from ..wrappers.row_queue import HeldParts, JoinedCases
 from ..wrappers.workers import Lazy
@@ -29,16 +31,14 @@ from .select import ENGINES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..wrappers.row_queue import RowQueue
     from .batch.engine import BatchEngine
-    from .batch.table import ColumnTable, RowTable, Table
     from .case import CaseEngine
     from .counts.engine import CountEngine
     from .levels.engine import LevelEngine
     from .select import EngineMaker
 
 
-class Gpu(BackendDefaults):
+class Gpu(Backend):
     """`jtgpu.backends.base.Backend` on an NVIDIA GPU.
 
     Safe to use from several threads, which wait for each other. Several backends share a GPU.
@@ -106,12 +106,15 @@ class Gpu(BackendDefaults):
             return self._engine
 
     @property
-    def device_name(self) -> str:
-        return str(self.device.name)
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            str(self.device.name), self.device.ordinal, native_columns=True, holds_cases=True, shares_tables=True
+        )
 
-    @property
-    def native_columns(self) -> bool:
-        return True
+    def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
+        patterns: Any = import_module(".patterns", __package__)  # which imports this module for its types
+        made: Backend = patterns.GpuPatternCache(self._plan, factors, self)
+        return made
 
     @property
     def kind(self) -> str:
@@ -131,46 +134,24 @@ class Gpu(BackendDefaults):
         self._prefer_fallback = result.log_evidence < engine.log_least_root
         return result
 
-    def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`: every query is one launch, whatever changed."""
-        return PlainSession(self)
-
     # Tables of cases --------------------------------------------------------------------------------------------
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         """Answer a table by rows, as `jtgpu.backends.base.Backend.run_batch` declares."""
         # raises TableTooLarge: When not even 32 cases fit the device's memory.
-        return self._batches().run(states, likelihood, targets)
+        return self.tables.run_batch(states, likelihood, targets)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
         """Answer a table by columns, as `jtgpu.backends.base.Backend.run_columns` declares."""
         # raises TableTooLarge: When not even 32 cases fit the device's memory.
-        return self._batches().run_columns(variables, codes, targets)
+        return self.tables.run_columns(variables, codes, targets)
 
-    def share(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        targets: Sequence[int] | None,
-    ) -> RowTable:
-        return self._batches().row_table(states, likelihood, targets)
-
-    def share_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
-    ) -> ColumnTable:
-        return self._batches().column_table(variables, codes, targets)
-
-    def answer(self, table: Table[Any], queue: RowQueue) -> None:
-        self._batches().answer(table, queue)
-
-    def _batches(self) -> BatchEngine:
+    @property
+    def tables(self) -> BatchEngine:
         """The engine of tables of cases, made for the first of them."""
         from .batch.engine import BatchEngine
 
@@ -195,10 +176,6 @@ class Gpu(BackendDefaults):
         table."""
         return self._batch.kind if self._batch is not None else ""
 
-    @property
-    def device_number(self) -> int | None:
-        return self.device.ordinal
-
     def run_device(
         self,
         states: Any,
@@ -207,16 +184,14 @@ class Gpu(BackendDefaults):
     ) -> DeviceResult:
         """See `jtgpu.backends.base.Backend.run_device`: always in float64."""
         # raises TableTooLarge: When the answers, or not even 32 cases, fit the device's memory.
-        return self._batches().run_device(states, likelihood, targets)
+        return self.tables.run_device(states, likelihood, targets)
 
     # Expected counts ------------------------------------------------------------------------------------------------
 
     def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
         """See `jtgpu.backends.base.Backend.run_counts`: always in float64."""
         # raises TableTooLarge: When not even a block of cases fits the device's memory.
         held = self.hold_cases(states, weights, likelihood)
@@ -225,15 +200,8 @@ class Gpu(BackendDefaults):
         finally:
             held.close()
 
-    @property
-    def holds_cases(self) -> bool:
-        return True
-
     def hold_cases(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
     ) -> JoinedCases:
         """See `jtgpu.backends.base.Backend.hold_cases`; rows that do not fit the device are copied in every pass."""
         return JoinedCases(self._plan, len(states), [self.hold_share(states, weights, likelihood, (0, 1))])

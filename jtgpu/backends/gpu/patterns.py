@@ -14,14 +14,14 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning import Restriction
-from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
+from ..base import Backend, Evidence, PlainSession, Result, Session, Tables
 from ..wrappers.pattern import Pattern, PatternBackend
 from ..wrappers.pattern_cache import PatternCache
 
@@ -43,7 +43,7 @@ CALL_SHARE = 0.95  # of the default engine's measured call that another's call m
 CALLS = 31  # of each engine, alternating, of which the medians are compared
 
 
-class RestrictedBackend(BackendDefaults):
+class RestrictedBackend(Backend):
     """`jtgpu.backends.wrappers.pattern.PatternBackend` on a GPU: an engine of the unobserved variables."""
     # observed: (V,) bool
     # default: Answers cases for which the engine is not reliable
@@ -83,11 +83,11 @@ class RestrictedBackend(BackendDefaults):
         result.posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
         return Result(result.posterior, result.log_evidence + shift) if shift else result
 
-    def work(self, targets: Sequence[int] | None = None) -> int:
+    def pattern_work(self, targets: Sequence[int] | None = None) -> int:
         """Predicted device nanoseconds of a case."""
         return self.engine.nanoseconds
 
-    def memory(self, targets: Sequence[int] | None = None) -> int:
+    def pattern_memory(self, targets: Sequence[int] | None = None) -> int:
         """Bytes on the device."""
         return self.engine.n_bytes
 
@@ -108,7 +108,7 @@ class GpuPatternCache(PatternCache):
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Gpu):
         super().__init__(plan, factors, backend)
         self.gpu = backend
-        self._case: int | None = None  # predicted nanoseconds of a case by the default engine
+        self._is_quick: bool | None = None  # whether a case by the default engine takes less than MIN_CASE
 
     def planning_cost(self) -> int:
         return PLANNING * self._plan.n_variables + BUILDING * len(self._plan.op_out) + STARTING
@@ -171,27 +171,19 @@ class GpuPatternCache(PatternCache):
         return new, reason
 
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """See `PatternCache.acquire`; an engine computes all targets."""
-        if self._case is None:
-            self._case = self.gpu.work(seen)
-        return super().acquire(seen, None, coming) if self._case >= MIN_CASE else None
+        """As `PatternCache.acquire`, of all targets, which an engine computes anyway."""
+        if self._is_quick is None:  # the predicted time is that of every pattern: nothing is counted for quick cases
+            self._is_quick = self.gpu.work(seen) < MIN_CASE
+        return None if self._is_quick else super().acquire(seen, None, coming)
 
     def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`: every query is one launch, whatever changed."""
+        """A plain one: every query is one launch, whatever changed."""
         return PlainSession(self)
 
-    def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> BatchResult:
-        return self.gpu.run_batch(states, likelihood, targets)
-
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        return self.gpu.run_columns(variables, codes, targets)
+    @property
+    def tables(self) -> Tables:
+        """The GPU's engine: all patterns share the usual plan."""
+        return self.gpu.tables
 
     @property
     def device(self) -> Device:

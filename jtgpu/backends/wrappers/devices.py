@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from ...errors import BackendUnavailable, TableTooLarge
 from ..base import (
     Backend,
-    BackendDefaults,
     BatchResult,
+    Capabilities,
     ColumnResult,
     Counts,
     Evidence,
+    Likelihood,
     Prepare,
     Result,
     Session,
+    Tables,
     columns_of,
 )  # fmt: skip
-from .row_queue import HeldParts, HoldsShares, JoinedCases, RowQueue
+from .row_queue import HeldParts, JoinedCases, RowQueue
 from .workers import Closable, Lazy, WorkerPool
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ MAX_CHUNK = 1 << 16  # rows of such a chunk
 
 
 class SharedTable(Protocol[R]):
-    """A table that several workers answer together; made by `SharesTables.share`."""
+    """A table that several workers answer together; made by ``share`` of `Backend.tables`, if it shares tables."""
 
     def answer(self, worker: Any, rows: RowQueue) -> None:
         """Answer rows from the queue on one worker, until none is left, into the common result.
@@ -60,24 +62,6 @@ class SharedTable(Protocol[R]):
     @property
     def n(self) -> int:
         """Rows to answer; equal rows may count once."""
-
-
-@runtime_checkable
-class SharesTables(Protocol):
-    """A backend that can answer a part of a table in place."""
-
-    def share(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        targets: Sequence[int] | None,
-    ) -> SharedTable[BatchResult]:
-        """Read a table and allocate its result, on the host; arguments as of `Backend.run_batch`."""
-
-    def share_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
-    ) -> SharedTable[ColumnResult]:
-        """The same for a table by columns; arguments as of `Backend.run_columns`."""
 
 
 class DevicePool:
@@ -109,7 +93,7 @@ class DevicePool:
         return workers
 
 
-class MultiDevice(BackendDefaults):
+class MultiDevice(Backend):
     """A `jtgpu.backends.base.Backend` of workers that share its work. Thread-safe."""
     # workers: sequence of (str, Lazy): All of the same plan and numbers; closed with this object
     # replace: Sets the numbers of the workers that are made from now on
@@ -137,19 +121,13 @@ class MultiDevice(BackendDefaults):
         return getattr(self._first, "device", None)
 
     @property
-    def device_name(self) -> str:
-        """See `jtgpu.backends.base.Backend.device_name`: of the first worker."""
-        return self._first.device_name
-
-    @property
-    def native_columns(self) -> bool:
-        """See `jtgpu.backends.base.Backend.native_columns`: as of one worker."""
-        return self._first.native_columns
-
-    @property
-    def max_concurrent_tables(self) -> int:
-        """See `jtgpu.backends.base.Backend.max_concurrent_tables`: one more than there are workers."""
-        return len(self._pool) + 1
+    def capabilities(self) -> Capabilities:
+        """Those of a worker that all of them have; no device of `run_device`, one table more than there are workers."""
+        first = self._first.capabilities
+        return Capabilities(
+            first.device_name, concurrent_tables=len(self._pool) + 1, native_columns=first.native_columns,
+            holds_cases=first.holds_cases and first.shares_tables,
+        )  # fmt: skip
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`: on the first worker that works."""
@@ -175,10 +153,7 @@ class MultiDevice(BackendDefaults):
         raise BackendUnavailable(self._pool.no_worker())
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         """See `jtgpu.backends.base.Backend.run_batch`.
 
@@ -187,8 +162,9 @@ class MultiDevice(BackendDefaults):
         # raises TableTooLarge, BackendUnavailable: If no worker is left; the message names them.
 
         def read(first: Backend) -> SharedTable[BatchResult]:
-            if isinstance(first, SharesTables):
-                return first.share(states, likelihood, targets)
+            if first.capabilities.shares_tables:
+                shared: SharedTable[BatchResult] = cast(Any, first.tables).share(states, likelihood, targets)
+                return shared
             return _ChunkedTable(self._plan, states, likelihood, targets, len(self._pool))
 
         return self._answer(self._on_first(read))
@@ -199,7 +175,8 @@ class MultiDevice(BackendDefaults):
         """See `jtgpu.backends.base.Backend.run_columns`; distributed as `run_batch`."""
 
         def read(first: Backend) -> SharedTable[ColumnResult] | None:
-            return first.share_columns(variables, codes, targets) if isinstance(first, SharesTables) else None
+            shares = first.capabilities.shares_tables
+            return cast(Any, first.tables).share_columns(variables, codes, targets) if shares else None
 
         shared = self._on_first(read)
         return super().run_columns(variables, codes, targets) if shared is None else self._answer(shared)
@@ -209,7 +186,7 @@ class MultiDevice(BackendDefaults):
         rows = RowQueue(shared.n, most)
 
         def work(worker: Lazy[Backend], _: int) -> None:
-            shared.answer(worker.get(), rows)
+            shared.answer(worker.get().tables, rows)
 
         while rows.left:
             with closing(self._pool.run(range(most), work, most, stop=rows.stop)) as completed:
@@ -223,13 +200,11 @@ class MultiDevice(BackendDefaults):
         return max(1, min(len(self._pool), max(n // MIN_ROWS, by_work)))
 
     def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
         """See `jtgpu.backends.base.Backend.run_counts`: parts of the table on each worker, if they can hold them."""
-        if not self.holds_cases:
+        if not self.capabilities.holds_cases:
             return self._on_first(lambda backend: backend.run_counts(states, weights, likelihood))
         held = self.hold_cases(states, weights, likelihood)
         try:
@@ -237,15 +212,8 @@ class MultiDevice(BackendDefaults):
         finally:
             held.close()
 
-    @property
-    def holds_cases(self) -> bool:
-        return isinstance(self._first, HoldsShares)
-
     def hold_cases(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
     ) -> JoinedCases:
         """See `jtgpu.backends.base.Backend.hold_cases`: every worker holds parts, as many workers as pay."""
         n = self._workers_for(len(states))
@@ -274,7 +242,7 @@ class MultiDevice(BackendDefaults):
 
 
 class _ChunkedTable:
-    """`SharedTable` for workers that do not implement `SharesTables`: each chunk is a table of its own."""
+    """`SharedTable` for workers that do not share tables: each chunk is a table of its own."""
 
     def __init__(
         self,
@@ -293,7 +261,7 @@ class _ChunkedTable:
     def n(self) -> int:
         return len(self._states)
 
-    def answer(self, worker: Backend, rows: RowQueue) -> None:
+    def answer(self, worker: Tables, rows: RowQueue) -> None:
         lane = rows.join()
         while (chunk := rows.take(self._step, lane)) is not None:
             first, last = chunk

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ...plans.conditioning import SplitModel
-from ..base import Backend, BatchResult, Evidence, Result, Session, columns_of
+from ..base import Backend, BatchResult, Evidence, Likelihood, Result, Session, columns_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...plans.plan import Plan
 
 # A backend of a split model, queried about the variables of the original model.
 
@@ -50,10 +49,7 @@ class SplitBackend:
         return Result(posterior, result.log_evidence)
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         split, needed = self.split, self.targets(targets)
         weights = {int(split.first[v]): w for v, w in (likelihood or {}).items()}
@@ -84,16 +80,6 @@ class SplitBackend:
         self.backend.close()
 
 
-class CostedBackend(Backend, Protocol):
-    """A backend that predicts the cost of a case."""
-
-    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """Cost of a case that observes these variables, (V,) bool: multiplications, or nanoseconds."""
-
-    def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """Bytes of the tables of such a case."""
-
-
 class PatternBackend(Protocol):
     """The plan of one pattern, ready to run."""
 
@@ -103,43 +89,33 @@ class PatternBackend(Protocol):
         """See `jtgpu.backends.base.Backend.run`; `session`: one made by `session`, which answers in its place."""
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         """Answer a table by the split model."""
 
     def session(self) -> Session:
         """A session of the split model."""
 
-    def work(self, targets: Sequence[int] | None = None) -> int:
-        """Cost of a case, in the units of `CostedBackend.work`."""
+    def pattern_work(self, targets: Sequence[int] | None = None) -> int:
+        """Cost of a case, in the units of `Backend.work`."""
 
-    def memory(self, targets: Sequence[int] | None = None) -> int:
+    def pattern_memory(self, targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables of a case."""
 
     def close(self) -> None:
         """Free the memory."""
 
 
-Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], CostedBackend]
-
-
 class SplitPatternBackend(SplitBackend):
     """`PatternBackend` of a split model."""
 
-    def __init__(self, split: SplitModel, backend: CostedBackend):
-        super().__init__(split, backend)
-        self._costed = backend
-
-    def work(self, targets: Sequence[int] | None = None) -> int:
+    def pattern_work(self, targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case."""
-        return self._costed.work(self.split.observed[self.split.origin], self.targets(targets))
+        return self.backend.work(self.split.observed[self.split.origin], self.targets(targets))
 
-    def memory(self, targets: Sequence[int] | None = None) -> int:
+    def pattern_memory(self, targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables of a case."""
-        return self._costed.memory(self.split.observed[self.split.origin], self.targets(targets))
+        return self.backend.memory(self.split.observed[self.split.origin], self.targets(targets))
 
     def session(self) -> Session:
         return self.backend.session()

@@ -19,8 +19,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +31,15 @@ from ...plans.compiler import plan_model
 from ...plans.conditioning import SplitModel
 from ...util.rows import find_equal_rows
 from ...util.system import new_lock, reset_in_child
-from ..base import BackendDefaults, BatchResult, Counts, DeviceResult, Evidence, HeldCases, Result, Session, columns_of
-from .pattern import CostedBackend, Pattern, PatternBackend, Prepare, SplitPatternBackend
+from ..base import Backend, BatchResult, Capabilities, Evidence, Likelihood, Result, Session, columns_of
+from .delegating import DelegatingBackend
+from .pattern import Pattern, PatternBackend, SplitPatternBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
+    from ..base import Prepare, Tables
 
 # In multiplications: the cost of planning, per variable; measured at 0.1 to 2.7 ms per variable on a core that does 5e9
 # a second. A plan is made once the pattern has cost as much, so the total is at most twice the optimum.
@@ -48,7 +51,7 @@ MAX_PLANS = 16  # cached, the last used ones
 MEMORY_SHARE = 0.5  # of the default plan's memory that all their tables may occupy; one plan always stays
 
 
-class PatternCache(BackendDefaults):
+class PatternCache(DelegatingBackend):
     """A `jtgpu.backends.base.Backend` that wraps another one and adds plans for evidence patterns that recur.
 
     Equal queries in the same order give bit-identical results (on a GPU while measurements lead to the same decision);
@@ -61,9 +64,10 @@ class PatternCache(BackendDefaults):
     background = False  # whether a background thread makes the plans
 
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: CostedBackend, prepare: Prepare | None = None
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Backend, prepare: Prepare | None = None
     ):
-        self._plan, self._factors, self.backend, self._prepare = plan, factors, backend, prepare
+        super().__init__(backend)
+        self._plan, self._factors, self._prepare = plan, factors, prepare
         self._patterns: OrderedDict[Any, Pattern] = OrderedDict()
         self._lock = new_lock()
         reset_in_child(self, PatternCache._forget_pending)
@@ -87,10 +91,6 @@ class PatternCache(BackendDefaults):
         """Cost of a case below which no plan is made."""
         return MIN_COST
 
-    def required_gain(self) -> float:
-        """The share of the work that a new plan may need at most."""
-        return REQUIRED_GAIN
-
     def make(self, seen: NDArray[np.bool_]) -> PatternBackend:
         """A backend for cases that observe these variables, (V,) bool, whether it is faster or not."""
         assert self._prepare is not None
@@ -106,9 +106,9 @@ class PatternCache(BackendDefaults):
         # work: Cost of a case by the default plan
         new = self.make(seen)
         try:
-            left = new.work(targets)
+            left = new.pattern_work(targets)
             reason = f"{left:,} of {work:,} multiplications"
-            if left <= self.required_gain() * work:
+            if left <= REQUIRED_GAIN * work:
                 return new, reason
         except BaseException:
             new.close()
@@ -203,12 +203,12 @@ class PatternCache(BackendDefaults):
                 if new is not None and (pattern.dropped or not self._open):
                     closing.append(new)
                 elif new is not None:
-                    pattern.new, pattern.bytes = new, new.memory(targets)
+                    pattern.new, pattern.bytes = new, new.pattern_memory(targets)
                     closing += self._make_room()
-            taken = pattern.new is not None and not pattern.dropped
-            pattern.users += taken
+            usable = pattern.new is not None and not pattern.dropped
+            pattern.users += usable
         _close(closing)
-        return pattern if taken else None
+        return pattern if usable else None
 
     def release(self, pattern: Pattern) -> None:
         """Return a pattern that `acquire` gave to a query."""
@@ -238,26 +238,17 @@ class PatternCache(BackendDefaults):
         return [pattern.new] if pattern.new is not None and not pattern.users else []
 
     @property
-    def device_name(self) -> str:
-        return self.backend.device_name
+    def capabilities(self) -> Capabilities:
+        return replace(self.backend.capabilities, is_adaptive=True)
 
     @property
-    def max_concurrent_tables(self) -> int:
-        return self.backend.max_concurrent_tables
+    def tables(self) -> Tables:
+        """This object: patterns that recur in a table have plans of their own."""
+        return self
 
-    @property
-    def native_columns(self) -> bool:
-        return self.backend.native_columns
-
-    @property
-    def is_adaptive(self) -> bool:
-        return True
+    run_mixed, run_columns = Backend.run_mixed, Backend.run_columns  # by `run_batch`
 
     # A backend ------------------------------------------------------------------------------------------------
-
-    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """See `CostedBackend.work`; of the default plan."""
-        return self.backend.work(seen, targets)
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         pattern = self.acquire(evidence.state >= 0, targets)
@@ -269,10 +260,7 @@ class PatternCache(BackendDefaults):
             self.release(pattern)
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         weights = dict(likelihood or {})
         groups = self._groups(states, targets)
@@ -316,40 +304,6 @@ class PatternCache(BackendDefaults):
                 if pattern is not None:
                     groups.append((np.flatnonzero(equal.kind == i), pattern))
         return groups
-
-    def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`; with the plan of all patterns."""
-        return self.backend.run_counts(states, weights, likelihood)
-
-    @property
-    def device_number(self) -> int | None:
-        return self.backend.device_number
-
-    def run_device(
-        self,
-        states: Any,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> DeviceResult:
-        """See `jtgpu.backends.base.Backend.run_device`; with the plan of all patterns."""
-        return self.backend.run_device(states, likelihood, targets)
-
-    @property
-    def holds_cases(self) -> bool:
-        return self.backend.holds_cases
-
-    def hold_cases(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> HeldCases:
-        return self.backend.hold_cases(states, weights, likelihood)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: forgets all patterns; answers have the bits of a new backend."""

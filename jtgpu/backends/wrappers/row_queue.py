@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -109,20 +109,6 @@ class HeldParts(Protocol):
 
     def close(self) -> None:
         """Free the memory. May be called twice."""
-
-
-@runtime_checkable
-class HoldsShares(Protocol):
-    """A backend that can hold some parts of a table, and other backends the others."""
-
-    def hold_share(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        share: tuple[int, int],
-    ) -> HeldParts:
-        """Hold every n-th part of a table from the i-th on, ``share=(i, n)``; see `Backend.hold_cases`."""
 
 
 class JoinedCases:

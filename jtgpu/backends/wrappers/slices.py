@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...plans.conditioning import SplitModel
-from ..base import Backend, BackendDefaults, BatchResult, Evidence, Prepare, Result, columns_of
+from ..base import Backend, BatchResult, Evidence, Likelihood, Prepare, Result, columns_of
 from .pattern import SplitBackend
 from .workers import Lazy, WorkerPool, in_order
 
@@ -163,7 +163,7 @@ MAX_TASKS = 4096  # of a case; with more slices, a task is several of them, whic
 MIN_WORK = 2_000_000  # multiplications and additions of a task, if the case has as many
 
 
-class ConditionedSum(BackendDefaults):
+class ConditionedSum(Backend):
     """A `jtgpu.backends.base.Backend` that answers a case by the sum over the configurations of a cutset."""
     # start: Makes the executor of a job; closed with this object
 
@@ -189,10 +189,7 @@ class ConditionedSum(BackendDefaults):
         return Result(posterior, batch.top + math.log(batch.mass))
 
     def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         """See `jtgpu.backends.base.Backend.run_batch`: the slices of all cases form one list of tasks."""
         n, columns = len(states), len(columns_of(self._ptr, targets))

@@ -104,7 +104,7 @@ def _counted(
     likelihood: Mapping[int, NDArray[np.float64]],
 ) -> Counts:  # fmt: skip
     """Counts by the backend of the tree if it is on a GPU with enough memory, otherwise on the CPU."""
-    if resolved.backend.holds_cases:
+    if resolved.backend.capabilities.holds_cases:
         try:
             return resolved.backend.run_counts(states, weights, likelihood)
         except TableTooLarge as error:

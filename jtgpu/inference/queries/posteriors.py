@@ -96,12 +96,12 @@ def posterior(model: CompiledModel, variable: str | int, resolved: ResolvedEvide
 def posteriors_batch(
     model: CompiledModel, known: BatchEvidence, targets: list[int] | None, on_impossible: str
 ) -> CasePosteriors:
-    backend = model.intervened(known.intervened).backend
+    tables = model.intervened(known.intervened).backend.tables
     reasons: Mapping[int, str] = {}
     if known.soft:
-        result, reasons = answer_cases(model.model, backend.run_batch, known, targets)
+        result, reasons = answer_cases(model.model, tables.run_batch, known, targets)
     else:
-        result = backend.run_batch(known.states, known.likelihood, targets)
+        result = tables.run_batch(known.states, known.likelihood, targets)
     if on_impossible == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
@@ -113,7 +113,7 @@ def posteriors_on_device(
     model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None
 ) -> DevicePosteriors:
     backend = model.intervened().backend
-    if backend.device_number is None:
+    if backend.capabilities.device_number is None:
         raise BackendUnavailable(
             "answers stay on a device only with backend='gpu', on one GPU; this tree has "
             + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")

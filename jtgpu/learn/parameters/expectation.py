@@ -59,7 +59,7 @@ class Expectation:
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all rows under some CPTs."""
-        if self._backend.holds_cases and self._cluster is None:
+        if self._backend.capabilities.holds_cases and self._cluster is None:
             return self._evaluate_held(tables)
         total: Tables | None = None
         log_likelihood, impossible = 0.0, []

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...backends.base import BackendDefaults, Evidence, Result
+from ...backends.base import Backend, Evidence, Result
 from ...device.context import Device, open_device
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
 from ...plans.plan import Plan
@@ -39,7 +39,7 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
     return Indexed(plan, factors, **options)
 
 
-class Indexed(BackendDefaults):
+class Indexed(Backend):
     """Implements `jtgpu.backends.base.Backend`; made by `prepare`."""
     # device: None with ``engine="host"``
     # uses_blas: Whether cuBLAS normalises

@@ -134,7 +134,7 @@ def seconds(plan: Plan, n: int, each: list[dict[str, Any]]) -> float:
     backend = on_devices(plan, made, each, engine)
     states = a_table(plan, n)
     found = backend.run_batch(states, None, [1])
-    np.testing.assert_array_equal(found.log_evidence, Engine(plan).run(states, None, [1]).log_evidence)
+    np.testing.assert_array_equal(found.log_evidence, Engine(plan).run_batch(states, None, [1]).log_evidence)
     assert len(made) == len(each)
     backend.close()
     return clock.now

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import jtgpu
+from jtgpu.backends.base import Capabilities
 from jtgpu.backends.gpu.batch.buffers import Slot
 from jtgpu.backends.gpu.batch.engine import BatchEngine
 from jtgpu.backends.gpu.batch.table import Table
@@ -107,22 +108,10 @@ class Engine(BatchEngine):
 class Worker:
     """A GPU as `MultiDevice` sees it."""
 
-    native_columns = True
+    capabilities = Capabilities(native_columns=True, shares_tables=True)
 
     def __init__(self, engine: Engine):
-        self.engine = engine
-
-    def share(self, states: Any, likelihood: Any, targets: Any) -> Any:
-        return self.engine.row_table(states, likelihood, targets)
-
-    def share_columns(self, variables: Sequence[int], codes: Any, targets: Any) -> Any:
-        return self.engine.column_table(variables, codes, targets)
-
-    def answer(self, table: Any, queue: Any) -> None:
-        self.engine.answer(table, queue)
-
-    def close(self) -> None:
-        self.engine.close()
+        self.tables, self.close = engine, engine.close
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +144,9 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_and_columns_are_answered_in_place(plan: Plan, n_devices: int, n: int) -> None:
     made: list[Engine] = []
     backend = on_devices(plan, made, [{"seconds": 1e-4}] * n_devices)
-    assert backend.native_columns
+    assert backend.capabilities.native_columns
     states = a_table(plan, n)
-    alone = Engine(plan).run(states, None, [3, 0, 3])
+    alone = Engine(plan).run_batch(states, None, [3, 0, 3])
     found = backend.run_batch(states, None, [3, 0, 3])
     assert found.impossible.any() or n < 63
     for field in ("posterior", "log_evidence", "impossible"):
@@ -176,11 +165,11 @@ def test_rows_of_a_failed_gpu_go_to_the_others(plan: Plan, fails: int) -> None:
     made: list[Engine] = []
     backend = on_devices(plan, made, [{"seconds": 1e-3}, {"fails": fails, "seconds": 1e-3}])
     states = a_table(plan, 3000)
-    found, expected = backend.run_batch(states), Engine(plan).run(states)
+    found, expected = backend.run_batch(states), Engine(plan).run_batch(states)
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
     assert len(made[1].chunks) == fails
-    assert backend.max_concurrent_tables == 3
+    assert backend.capabilities.concurrent_tables == 3
     with pytest.raises(BackendUnavailable, match=r"illegal memory access.*GPU 1|GPU 1.*illegal memory access"):
         on_devices(plan, [], [{"fails": 1}, {"fails": fails}]).run_batch(a_table(plan, 5000))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu import backends
 from jtgpu.backends import reference
-from jtgpu.backends.base import Backend, BackendDefaults, BatchResult, Evidence
+from jtgpu.backends.base import Backend, BatchResult, Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
@@ -41,7 +41,7 @@ def cases(net: BayesianNetwork, n: int, seed: int = 1) -> NDArray[np.int32]:
     return np.where(rng.random(states.shape) < 0.3, states, -1).astype(np.int32)
 
 
-class Worker(BackendDefaults):
+class Worker(Backend):
     """The reference backend; records the rows that it answered, and raises given errors."""
 
     def __init__(
@@ -103,7 +103,7 @@ def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwor
                 np.testing.assert_array_equal(getattr(found, field), getattr(right, field))
         assert sum(sum(w.rows) for w in made) == 2 * 333
         assert len(made) <= n
-        assert backend.max_concurrent_tables == n + 1
+        assert backend.capabilities.concurrent_tables == n + 1
         assert backend.run_batch(states[:0]).posterior.shape == (0, int(net.cardinality.sum()))
         backend.close()
         assert all(w.closed for w in made)

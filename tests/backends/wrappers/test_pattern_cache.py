@@ -111,7 +111,7 @@ def test_a_pattern_that_recurs_gets_a_better_plan() -> None:
     found = backend.acquire(seen, None)
     assert found is not None
     assert found.new is not None
-    assert found.new.work() < 0.2 * work
+    assert found.new.pattern_work() < 0.2 * work
     backend.release(found)
     assert found.users == 0
     last = junction_tree.posteriors(case)
@@ -171,10 +171,10 @@ class Slow:
 
     closed = 0
 
-    def work(self, targets: Any = None) -> int:
+    def pattern_work(self, targets: Any = None) -> int:
         return 0
 
-    def memory(self, targets: Any = None) -> int:
+    def pattern_memory(self, targets: Any = None) -> int:
         return 1 << 40
 
     def run(self, evidence: Evidence, targets: Any = None, session: Any = None) -> str:

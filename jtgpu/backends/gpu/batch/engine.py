@@ -16,7 +16,7 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
-from ...base import BatchResult, ColumnResult, DeviceResult
+from ...base import BatchResult, ColumnResult, DeviceResult, Likelihood
 from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
@@ -76,23 +76,20 @@ class BatchEngine:
                 self._release()
                 raise
 
-    def run(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
+    def run_batch(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         """Answer a table, as `jtgpu.backends.base.Backend.run_batch` declares."""
         # raises TableTooLarge: If not even 32 cases fit the GPU's memory.
-        table = self.row_table(states, likelihood, targets)
+        table = self.share(states, likelihood, targets)
         self.answer(table, RowQueue(table.n))
         return table.result()
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`; raises as `run` does."""
-        table = self.column_table(variables, codes, targets)
+        """See `jtgpu.backends.base.Backend.run_columns`; raises as `run_batch` does."""
+        table = self.share_columns(variables, codes, targets)
         self.answer(table, RowQueue(table.n))
         return table.result()
 
@@ -108,20 +105,17 @@ class BatchEngine:
                     self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program)
                 return self._on_device.run(states, likelihood, Targets.of(self.plan, targets))
 
-    def row_table(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        targets: Sequence[int] | None,
+    def share(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None, targets: Sequence[int] | None
     ) -> RowTable:
-        """A table as `run` takes it, to be answered by this GPU and others."""
+        """A table as `run_batch` takes it, to be answered by this GPU and others."""
         table = RowTable.read(
             states, likelihood, Targets.of(self.plan, targets), self.plan.cardinality, self._worth
         )
         table.recompute = self._recompute if self.real == "float32" else None
         return table
 
-    def column_table(
+    def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
     ) -> ColumnTable:
         """A table as `run_columns` takes it, to be answered by this GPU and others."""
