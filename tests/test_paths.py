@@ -39,7 +39,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def missing(path: Path, text: str) -> list[str]:
-    """Paths in a text that exist neither in the repository, nor in jtgpu/ or cuda/, nor beside the file."""
+    """Paths in a text that exist neither in the repository, nor in jtgpu/ or cuda/, nor in its folder."""
     wrong = []
     for match in PATH.finditer(text):
         name = match[1]

@@ -65,7 +65,7 @@ class LearningTask:
 
     @property
     def has_few_families(self) -> bool:
-        """Whether exact methods may score all families without being asked for."""
+        """Whether exact methods may score all families even where the caller has chosen no method."""
         return self.n * n_parent_sets(self.n, self.most) <= MAX_SCREENED // 10
 
     @property
