@@ -65,7 +65,7 @@ BY_NAME = {
     "__init__.py",  # names imported on first use
     "util/late_imports.py",  # net.plan, net.compile, tree.predict_proba
     "backends/__init__.py",  # a backend's module on first use
-    "backends/make.py",
+    "backends/gpu/backend.py",  # engines of patterns, which name the backend
     "cli/__init__.py",  # the commands, on the first call
     "formats/__init__.py",  # evidence files
     "graphs/__init__.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 from .version import __version__
 
 ROOT = Path(__file__).parents[1]
-FOLDER, SUFFIX = "loops", "_loops.py"  # a folder of compiled loops; the end of a module's name beside its caller
+FOLDER, SUFFIX = "loops", "_loops.py"  # a folder of compiled loops; the end of a module's name next to its caller
 # other files, whose constants and types are compiled into the loops
 DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",

@@ -182,7 +182,7 @@ class GpuPatternCache(PatternCache):
 
     @property
     def tables(self) -> Tables:
-        """The GPU's engine: all patterns share the usual plan."""
+        """The GPU's engine: all patterns share the default plan."""
         return self.gpu.tables
 
     @property
