@@ -22,7 +22,9 @@ from ..graphs import compelled_arcs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ....inference.evidence import Findings
     from ....inference.tree import JunctionTree
+    from ....util.options import BackendName
     from ..candidate_tables import CandidateTables
 
 def clique_entries(net: BayesianNetwork) -> int:
@@ -71,7 +73,7 @@ class AveragedNetworks:
         weights: NDArray[np.float64],
         *,
         max_entries: int | None = None,
-        backend: Any = "auto",
+        backend: BackendName = "auto",
         threads: int | None = None,
     ):
         plans = [net.plan() for net in networks]
@@ -100,7 +102,7 @@ class AveragedNetworks:
         left_out = f", {self.left_out:.1%} left out" if self.left_out else ""
         return f"<AveragedNetworks: {len(self):,} graphs, up to {max(self.entries):,} clique entries{left_out}>"
 
-    def posteriors(self, evidence: Any = None, **more: Any) -> AveragedPosteriors:
+    def posteriors(self, evidence: Findings | None = None, **more: Any) -> AveragedPosteriors:
         """Posteriors of all variables: sum over graphs of weight * P(evidence | graph) * P(x | evidence, graph).
 
         Parameters

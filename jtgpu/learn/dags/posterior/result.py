@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....util.late_imports import Drawing
+    from ....util.options import BackendName
 
 
 class StructurePosterior(ArcProbabilities):
@@ -187,7 +188,7 @@ class StructurePosterior(ArcProbabilities):
         *,
         n_dags: int = 200,
         max_entries: int | None = None,
-        backend: Any = "auto",
+        backend: BackendName = "auto",
         threads: int | None = None,
     ) -> AveragedNetworks:
         """Networks of sampled graphs, for exact inference averaged over them.
