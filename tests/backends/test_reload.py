@@ -161,7 +161,7 @@ def test_a_plan_made_during_a_reload_is_not_used(net: BayesianNetwork) -> None:
     def new(factors: Factors) -> Any:
         return prepare_cpu(plan, factors)
 
-    backend = Slow(plan, numbers(net, 0), new(numbers(net, 0)), lambda p, f, **_: prepare_cpu(p, f))
+    backend = Slow(plan, numbers(net, 0), new(numbers(net, 0)), prepare_cpu)
     state = np.full(len(net), -1, np.int32)
     state[2] = 0
     planning = threading.Thread(target=backend.run, args=(Evidence(state),))

@@ -58,7 +58,8 @@ def trees(asia: BayesianNetwork, monkeypatch: pytest.MonkeyPatch) -> tuple[jtgpu
     monkeypatch.setattr(table_columns, "PIECE", 128)  # so that several threads encode a column
     plain, wrapped = asia.compile(backend="cpu"), asia.compile(backend="cpu")
     assert wrapped._backend is not None
-    wrapped._backend = Columns(wrapped._backend, len(asia))
+    columns: Any = Columns(wrapped._backend, len(asia))
+    wrapped._backend = columns
     return plain, wrapped
 
 
