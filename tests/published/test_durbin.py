@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.errors import ArgumentError, BackendUnavailable, TableTooLarge
+from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.published.durbin import KERNELS, VERSIONS, durbin32
-from jtgpu.published.times import TODAY, durbin_report, measure_durbin
 
 
 def recurrence(r: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -39,26 +38,6 @@ def test_the_versions_of_the_gpu_agree(n: int, version: str) -> None:
     found = durbin32(r, version)
     np.testing.assert_allclose(found, recurrence(r), atol=1e-12)
     assert np.array_equal(found, durbin32(r, version))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("emulated_gpu")
-def test_the_table_has_every_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    found = measure_durbin([100], 1, steps.append)
-    assert [t.version for t in found] == [*VERSIONS, *TODAY]
-    assert all(t.seconds > 0 for t in found)
-    lines = durbin_report(found).splitlines()
-    assert lines[0].split() == ["N", "version", "published,", "ms", "here,", "ms"]
-    assert len(lines) >= 1 + len(found)
-    assert "0.040" in durbin_report(found)
-    assert len(steps) == len(found)
-
-    def no_gpu(*_: object) -> None:
-        raise BackendUnavailable("none")
-
-    monkeypatch.setattr("jtgpu.published.durbin.durbin_on_gpu", no_gpu)
-    assert [t.version for t in measure_durbin([3], 1, steps.append)] == ["sequential", "reworked", "openmp", "levinson"]
 
 
 def test_threads_change_no_bit() -> None:

@@ -12,7 +12,7 @@ from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.published import outliers as published
-from jtgpu.published import outliers_gpu, times
+from jtgpu.published import outliers_gpu
 from jtgpu.screen import engine, reference
 from jtgpu.screen.gpu_tree import Cells, DeviceTree, Launcher
 from tests.screen.test_outliers import RNG, column, mixed, states
@@ -187,14 +187,6 @@ def test_published_solving_set_of_a_micro_cluster(gpus: None, mode: str) -> None
     x = np.concatenate([rng.standard_normal((80, 2)), 30 + 1e-3 * rng.standard_normal((4, 2))])
     found = published.gpu_solving_set(x, 4, 6, 3, mode)
     assert sorted(found.index.tolist()) == [80, 81, 82, 83]
-
-
-@pytest.mark.slow
-def test_published_table(gpus: None) -> None:
-    device, rows = times.measure_selection([200], m=3, k=5, runs=1)
-    text = times.selection_report(device, rows)
-    assert all(name in text for name in published.SELECTIONS)
-    assert set(times.NAMES) == set(published.SELECTIONS)
 
 
 def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
