@@ -13,8 +13,8 @@ from ..draw import show as draw
 from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
 from ..formats.bundled import network_path
-from ..formats.comments import find_comments
 from ..formats.conversion import carry
+from ..formats.network_files import find_comments
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown

@@ -20,7 +20,7 @@ from ..device.nvcc import find_nvcc
 from ..errors import format_bytes
 from ..formats import open_text
 from ..formats.bundled import network_path
-from ..formats.comments import Comments, find_comments
+from ..formats.network_files import Comments, find_comments
 from ..model.cpts import RowReport
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork

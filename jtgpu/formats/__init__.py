@@ -10,14 +10,14 @@ To add a network format:
      `jtgpu.formats.draft.parsers_of` makes ``parse`` from a function that returns the draft;
    * ``dumps(network)``, if the format can be written: a text that reads back equal, bit for bit.
 
-2. Add a line to `jtgpu.formats.registry.FORMATS`, and the format's comment syntax to `jtgpu.formats.comments`.
+2. Add a line to `jtgpu.formats.registry.FORMATS`, and the format's comment syntax to `jtgpu.formats.network_files`.
 3. Add a small file to ``tests/formats/data``, a line to the tables of ``tests/formats/test_formats.py`` and
    ``test_convert.py``, and the format to ``docs/formats.rst``.
 
-Modules: `network_files` (`read`, `write`), `registry` (the table of formats), one or two modules per format, those
-that formats share (`draft`, `block_reader`, `text`, `number_cursor`, `xml_text`, `canonical_nodes`, `files`),
-`conversion` (from one format to another, with its losses), `comments`, `evidence_files`, and `bundled` (the networks
-of this package).
+Modules: `network_files` (`read`, `write`, comments), `registry` (the table of formats), one or two modules per format,
+those that formats share (`draft`, `block_reader`, `table_rows`, `text`, `number_cursor`, `xml_text`, `canonical_nodes`,
+`files`), `conversion` (from one format to another, with its losses), `evidence_files`, and `bundled` (the networks of
+this package).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .bif_rows import Rows, written
+from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
 from .draft import Draft, parsers_of
 from .number_cursor import bayesian, inexact, strings
@@ -52,7 +52,7 @@ def _frozen(kept: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(values) for key, values in kept.items()}
 
 
-class _Reader(BlockReader):
+class BifReader(BlockReader):
     """Reads a file in two passes: the variables, then the tables, which need the states' names."""
 
     kind = "variable"
@@ -162,7 +162,7 @@ class _Reader(BlockReader):
         family = self.family()
         tokens.expect("{", f"to begin the table of {family.child!r}")
         kept: dict[str, Any] = {}
-        Rows(self, family, lambda: self.property(kept)).block(end)
+        BifRows(self, family, lambda: self.property(kept)).block(end)
         if EXACT in kept.get("property", ()):
             family.exact = True
             kept["property"].remove(EXACT)
@@ -171,7 +171,7 @@ class _Reader(BlockReader):
             draft.attributes["potential"][family.child] = _frozen(kept)
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: BifReader(Source(text, source)).file())
 
 
 # The writer, whose files read back equal, bit for bit.

@@ -1,16 +1,14 @@
 """The tables of BIF files: rows with labels, ``table``, ``default``; `jtgpu.formats.bif` reads the rest.
 
-There are three parsers for the rows of a block, each for what the previous one cannot read: of many rows at once, if
-all rows are plain and the last or the first parent is fastest; of one row at a time; of one token at a time, which
-handles comments and finds the position of every error.
+There are three parsers for the rows of a block, each for what the previous one cannot read: of many rows at once
+(`jtgpu.formats.table_rows`), if all rows are plain and the last or the first parent is fastest; of one row at a time;
+of one token at a time, which handles comments and finds the position of every error.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, product
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from ..errors import ParseError, near, shown
 from .block_reader import BlockReader, numbers_until
 from .draft import Family
+from .table_rows import TableRows, one_each
 from .text import floats, quote, unquote
 
 # A slash may be part of a word unless another slash or a star follows.
@@ -27,9 +26,6 @@ _WORD = re.compile(r"(?:[^\s{}()\[\];,|\"/]|/(?![/*]|\Z))+")
 _ROW = re.compile(r'[ \t\r\n]*+\(((?:[^()"/;{}|]++|"[^"\\\r\n]*+")*+)\)([^;"/(){}|]*+);')
 _LABEL = re.compile(r'[ \t\r\n]*+(?:("[^"\\]*+")|([^,"]*+))[ \t\r\n]*+(?:,|\Z)')
 _NUMBERS = re.compile(r'[^;"/(){}\[\]]*+')
-_BLANKS = b" \t\r\n\f\v"
-MAX_FILL = 1 << 24  # numbers that all `default` entries of a file may imply
-PART = 1 << 16  # characters of rows parsed at a time
 
 
 def written(name: str) -> str:
@@ -37,18 +33,15 @@ def written(name: str) -> str:
     return name if _WORD.fullmatch(name) else quote(name)
 
 
-class Rows:
+class BifRows(TableRows):
     """The entries of one probability block."""
 
     # keep_property: reads the property at the cursor
     def __init__(self, reader: BlockReader, family: Family, keep_property: Callable[[], None]):
-        self.reader, self.tokens, self.source, self.family = reader, reader.tokens, reader.source, family
-        self.keep_property = keep_property
         states = reader.draft.states
-        self.width = len(states[family.child])
         self.parents = [(p, states[p]) for p, _ in family.parents]
-        self.cards = [len(labels) for _, labels in self.parents]
-        self.n_rows = math.prod(self.cards)
+        super().__init__(reader, family, [list(map(written, labels)) for _, labels in self.parents])
+        self.keep_property = keep_property
         # For each parent, the offset in rows of each of its states; None if two states have the same name.
         self.steps: list[dict[str, int | None]] = []
         step = self.n_rows
@@ -60,8 +53,6 @@ class Rows:
             self.steps.append(known)
         self.plain = True  # try `plain_rows`
         self.rows: list[int] = []  # number of each row listed, in the file's order
-        self.at: list[int] = []  # and its offset
-        self.values: list[NDArray[np.float64]] = []
         self.default: tuple[NDArray[np.float64], int] | None = None
         self.full: tuple[NDArray[np.float64], int] | None = None
 
@@ -103,73 +94,6 @@ class Rows:
 
     # Fast parsers ---------------------------------------------------------------------------------------------
 
-    def all_at_once(self, begin: int, end: int) -> bool:
-        """Read the whole block if its rows are plain and in one of the two orders; False, without effect, if not."""
-        text = self.source.text
-        # a number takes at least two characters; limits the memory that a short file can claim
-        if 2 * self.n_rows * self.width > end - begin or any(None in d.values() for d in self.steps):
-            return False
-        second = text.find(";", begin, end) + 1
-        head = text[begin:second], text[second : text.find(";", second, end) + 1].lstrip()
-        for forward, comma in product((True, False), (", ", ",")):
-            first = islice(self.keys(forward, comma), 2)
-            if all(row.startswith(key) for row, key in zip(head, first, strict=False)):
-                table = self.in_order(begin, end, self.keys(forward, comma), forward)
-                if table is not None:
-                    self.family.numbers = table
-                return table is not None
-        return False
-
-    def keys(self, forward: bool, comma: str) -> Iterator[str]:
-        """The beginnings of all rows, with the last or the first parent fastest."""
-        labels: Sequence[Sequence[str]] = [list(map(written, labels)) for _, labels in self.parents]
-        if forward:
-            return (f"({comma.join(key)})" for key in product(*labels))
-        return (f"({comma.join(key[::-1])})" for key in product(*labels[::-1]))
-
-    def in_order(self, begin: int, end: int, keys: Iterator[str], forward: bool) -> NDArray[np.float64] | None:
-        """The numbers of rows that begin with `keys`, in the order of the network; None if a row does not."""
-        text, width = self.source.text, self.width
-        out = np.empty((self.n_rows, width))
-        done, at = 0, begin
-        while at < end:
-            stop = text.find(";", at + PART, end)
-            stop = end if stop < 0 else stop + 1
-            rows = list(map(str.lstrip, text[at:stop].split(";")))
-            at = stop
-            if rows.pop():
-                return None
-            numbers = [row[len(key) :] for row, key in zip(rows, islice(keys, len(rows)), strict=False)
-                       if row.startswith(key)]  # fmt: skip
-            if len(numbers) != len(rows) or [part for part in numbers if part.count(",") != width - 1]:
-                return None
-            values = _one_each(",".join(numbers), len(rows) * width)
-            if values is None:
-                return None
-            out[self.places(done, len(rows), forward)] = values.reshape(-1, width)
-            done += len(rows)
-        if done != self.n_rows:
-            return None
-        order = None if forward else self.places(0, self.n_rows, forward)
-        self.family.locate = lambda position: self.nth_row(begin, position // width, order)
-        return out.ravel()
-
-    def places(self, first: int, n: int, forward: bool) -> slice | NDArray[np.intp]:
-        """Positions in the table of `n` rows of the file, beginning with row `first`."""
-        if forward:
-            return slice(first, first + n)
-        at = np.unravel_index(np.arange(first, first + n), self.cards[::-1])
-        return np.ravel_multi_index(at[::-1], self.cards)
-
-    def nth_row(self, begin: int, row: int, order: slice | NDArray[np.intp] | None) -> int:
-        """Offset of a row of the table in a block that `in_order` read."""
-        text = self.source.text
-        nth = row if not isinstance(order, np.ndarray) else int(np.flatnonzero(order == row)[0])
-        at = begin
-        for _ in range(nth):
-            at = text.find(";", at) + 1
-        return text.find("(", at)
-
     def plain_rows(self) -> None:
         """Read plain rows up to the first other one, which is left to `row`."""
         text, begin, steps = self.source.text, self.tokens.start, self.steps
@@ -202,7 +126,7 @@ class Rows:
             begin = plain.end()
         if not parts:
             return
-        values = _one_each(",".join(parts), len(rows) * self.width)
+        values = one_each(",".join(parts), len(rows) * self.width)
         if values is None:
             self.plain = False  # one of them is wrong: read the others row by row
             return
@@ -288,18 +212,8 @@ class Rows:
                 f"{n_missing} of {self.n_rows} rows of {family.child!r} are missing, the first for "
                 f"{self.key(row)}, and there is no 'default'",
             )
-        self.reader.n_filled += n_missing * width
-        if self.reader.n_filled > MAX_FILL:
-            raise self.source.error(end, f"the 'default' of {family.child!r} would fill {n_missing * width} numbers")
-        table = np.empty((self.n_rows, width))
-        if self.default is not None:
-            table[:] = self.default[0]
-        if self.values:
-            table[np.array(self.rows)] = np.concatenate(self.values).reshape(-1, width)
-        family.numbers = table.ravel()
-        places = dict(zip(self.rows, self.at, strict=True))
-        fallback = self.default[1] if self.default is not None else family.at
-        family.locate = lambda position: places.get(position // width, fallback)
+        default, fallback = self.default or (None, family.at)
+        self.fill(self.rows, default, fallback, end)
 
     def key(self, row: int) -> str:
         """The parent states of a row, for messages."""
@@ -308,19 +222,6 @@ class Rows:
             row, i = divmod(row, len(states))
             labels.append(states[i])
         return f"({', '.join(reversed(labels))})"
-
-
-def _one_each(text: str, n: int) -> NDArray[np.float64] | None:
-    """The `n` numbers of a text with single commas between them; None if it contains anything else.
-
-    Commas are white space in this format, and a row may have any number of them. If there are as many numbers as
-    expected and none is missing between two commas, no number belongs to a neighbouring row.
-    """
-    values = floats(text, blanks=",")
-    if values is None or values.size != n:
-        return None
-    bare = b"," + text.encode().translate(None, _BLANKS) + b","
-    return None if b",," in bare else values
 
 
 def _labels(key: str) -> list[str]:

@@ -21,7 +21,7 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .block_reader import BlockReader, skipped, token_pattern
 from .draft import Draft, parsers_of
-from .dsc_rows import EXACT, Table
+from .dsc_rows import EXACT, DscRows
 from .number_cursor import bayesian, identifiers, inexact, whole_numbers
 from .text import Source, number, quote
 
@@ -35,7 +35,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-class _Reader(BlockReader):
+class DscReader(BlockReader):
     """Reads a file in two passes: the nodes, then the tables, which need the numbers of states."""
 
     def __init__(self, source: Source):
@@ -172,10 +172,10 @@ class _Reader(BlockReader):
         family = self.family()
         self.draft.families[family.child] = family
         if self.tokens.at("{"):
-            Table(self, family).read()
+            DscRows(self, family).read()
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: DscReader(Source(text, source)).file())
 
 
 # The writer, in bnlearn's layout; its files read back equal, bit for bit.

@@ -45,7 +45,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-class _Reader(ValueReader):
+class DslReader(ValueReader):
     def __init__(self, source: Source):
         super().__init__(source)
         self.expander = Expander(self.draft)
@@ -176,7 +176,7 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: DslReader(Source(text, source)).file())
 
 
 # The writer, whose files read back equal, bit for bit.

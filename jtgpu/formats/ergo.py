@@ -35,7 +35,7 @@ def sniff(text: str) -> bool:
     return text[:1] in f"0123456789{BLANKS}" and _START.match(text) is not None
 
 
-class _Reader:
+class ErgoReader:
     """Reads the sections, the structure, the tables and the names."""
 
     def __init__(self, source: Source):
@@ -146,7 +146,7 @@ class _Reader:
 # Writing ------------------------------------------------------------------------------------------------------
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).draft())
+parse_draft, parse = parsers_of(lambda text, source: ErgoReader(Source(text, source)).draft())
 
 
 def dumps(net: DiscreteModel) -> str:

@@ -39,10 +39,10 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> Mar
     # source: The file's name, for error messages
     # zero_rows: Ignored: factors have no rows
     # raises ParseError: If the text is malformed; the message gives line and column.
-    return _Reader(Source(text, source)).network()
+    return FgReader(Source(text, source)).network()
 
 
-class _Reader:
+class FgReader:
     def __init__(self, source: Source):
         self.numbers = NumberCursor(source, without_comments(source.text))
         self.cards: dict[int, tuple[int, int]] = {}  # of each label, and the index of the number that gives it

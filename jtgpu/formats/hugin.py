@@ -56,7 +56,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-class _Reader:
+class HuginReader:
     """Fills a `Draft` in one pass over the tokens of a file."""
 
     def __init__(self, source: Source):
@@ -289,4 +289,4 @@ class _Reader:
         return tuple(states)
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: HuginReader(Source(text, source)).file())

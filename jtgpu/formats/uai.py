@@ -50,19 +50,19 @@ def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -
     # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros in a ``BAYES`` file is an error or stands for the
     #     uniform distribution
     # raises ParseError: If the text is malformed; the message gives line and column.
-    read = _Reader(Source(text, source))
+    read = UaiReader(Source(text, source))
     return read.draft().finish(zero_rows) if read.bayes else read.markov()
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of a ``BAYES`` file, with the numbers as written."""
-    read = _Reader(Source(text, source))
+    read = UaiReader(Source(text, source))
     if not read.bayes:
         raise FormatError(f"{source}: a MARKOV file does not contain a Bayesian network")
     return read.draft()
 
 
-class _Reader:
+class UaiReader:
     """Reads the kind, cardinalities and scopes of a file first, then the tables."""
 
     def __init__(self, source: Source):

@@ -1,7 +1,15 @@
-"""XDSL of GeNIe and SMILE: writer. `jtgpu.formats.xdsl.reader` reads its files back equal, bit for bit.
+"""XDSL, the XML format of GeNIe and SMILE: reader and writer, whose files read back equal, bit for bit.
 
-GeNIe allows identifiers only and requires parents before their children: names are converted to identifiers, nodes are
-sorted, and the extension ``jtgpu``, which other programs ignore, contains the original names and the original order.
+* ``probabilities`` list the first parent slowest and the child fastest.
+* ``deterministic`` and ``noisymax`` nodes become plain tables (`jtgpu.formats.canonical_nodes`).
+* Attributes of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
+  ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
+* pyAgrum writes the parents of its tables in reverse order (the first one fastest). Its files are recognised by its
+  name in the file.
+* GeNIe allows identifiers only and requires parents before their children: names are converted to identifiers, nodes
+  are sorted, and the extension ``jtgpu``, which other programs ignore, contains the original names and order.
+
+Refused, with their names: decision, utility, equation and other nodes than discrete chance nodes, dynamic networks.
 """
 
 from __future__ import annotations
@@ -17,17 +25,6 @@ from .draft import Draft, Family, parsers_of
 from .number_cursor import bayesian, identifiers, inexact, strings, whole_numbers
 from .text import number
 from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
-
-# XDSL, the XML format of GeNIe and SMILE: reader.
-#
-# * ``probabilities`` list the first parent slowest and the child fastest.
-# * ``deterministic`` and ``noisymax`` nodes become plain tables (`jtgpu.formats.canonical_nodes`).
-# * Attributes of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
-#   ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
-# * pyAgrum writes the parents of its tables in reverse order (the first one fastest). Its files are recognised by its
-#   name in the file.
-#
-# Refused, with their names: decision, utility, equation and other nodes than discrete chance nodes, dynamic networks.
 
 MINE = "jtgpu"  # our element in the extensions, for what the format cannot represent
 
@@ -49,7 +46,7 @@ def sniff(text: str) -> bool:
     return root_name(text) == "smile"
 
 
-class _Reader:
+class XdslReader:
     def __init__(self, source: XmlSource):
         self.source = source
         self.draft = Draft(source, "XDSL")
@@ -228,7 +225,7 @@ def rename(draft: Draft, new: dict[str, str]) -> None:
     draft.attributes["node"] = {v: x for v, x in draft.attributes["node"].items() if x}
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(XmlSource(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: XdslReader(XmlSource(text, source)).file())
 
 
 def dumps(net: DiscreteModel) -> str:

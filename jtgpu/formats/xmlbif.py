@@ -1,6 +1,10 @@
-"""XMLBIF 0.3: writer. `jtgpu.formats.xmlbif.reader` reads its files back equal, bit for bit.
+"""XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader and writer, whose files read back equal, bit for bit.
 
-No document type declaration is written: pyAgrum's reader fails on it, and no reader requires it.
+* ``TABLE`` lists the child fastest, the ``GIVEN`` elements in their order, the first one slowest.
+* ``PROPERTY`` texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as
+  in `jtgpu.formats.bif`.
+* White space around names is not part of them unless the element has ``xml:space="preserve"``.
+* No document type declaration is written: pyAgrum's reader fails on it, and no reader requires it.
 """
 
 from __future__ import annotations
@@ -17,21 +21,13 @@ from .number_cursor import bayesian, inexact, strings
 from .text import number
 from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
 
-# XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader.
-#
-# * ``TABLE`` lists the child fastest, the ``GIVEN`` elements in their order, the first one slowest. * ``PROPERTY``
-# texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as in
-# `jtgpu.formats.bif`. * White space around names is not part of them unless the element has
-# ``xml:space="preserve"``.
-#
-# Refused by name: decision and utility variables, definitions of several variables.
 
 def sniff(text: str) -> bool:
     """Whether a text begins like an XMLBIF file."""
     return root_name(text).upper() == "BIF"
 
 
-class _Reader:
+class XmlbifReader:
     def __init__(self, source: XmlSource):
         self.source = source
         self.draft = Draft(source, "XMLBIF")
@@ -135,7 +131,7 @@ class _Reader:
         return "" if odd is None else f"; <{odd}> is not known{near(odd, known)}"
 
 
-parse_draft, parse = parsers_of(lambda text, source: _Reader(XmlSource(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: XmlbifReader(XmlSource(text, source)).file())
 
 
 def dumps(net: DiscreteModel) -> str:

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from jtgpu.cli import app
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, read, write
-from jtgpu.formats.comments import find_comments
 from jtgpu.formats.conversion import as_bayesian, carry
+from jtgpu.formats.network_files import find_comments
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork

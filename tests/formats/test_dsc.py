@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import dsc_rows, read
+from jtgpu.formats import read, table_rows
 from jtgpu.formats.dsc import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
@@ -90,6 +90,7 @@ WRONG = [
     (HEAD + A + B + P_A + P_B.replace("(1)", "(2)").replace("(0)", "default"), "13:3: the key (2) is not"),
     (HEAD + A + B + P_A + P_B.replace("(1) : 1.0", "(1) 1.0"), "found '1.0', expected ':'"),
     (HEAD + A + B + P_A + P_B.replace("1.0, 0.0", "1.0, 0.0, 1"), "found 3 numbers for 'b', expected 2"),
+    (HEAD + A + B + P_A + "probability ( b | a ) { (0) : 1, 1, 1, 1; default : 1, 1; }", "found 4 numbers for 'b'"),
     (HEAD + A + B + P_A + P_B.replace("1.0, 0.0", "0, 0"), "13:3: a row of the table of 'b' is all zeros"),
     (HEAD + A + B + P_A + P_B.replace("(1)", "default : 1, 1; default"), "a second 'default' of 'b'"),
     (HEAD + A + B + C + P_A + P_C + "probability ( b | c, a ) { default : 1, 1; (3, 0) : 1, 1; }", "the key (3, 0) is"),
@@ -105,7 +106,7 @@ def test_mistakes_have_a_place(text: str, message: str) -> None:
 
 
 def test_defaults_fill_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dsc_rows, "MAX_EXPANDED", 3)
+    monkeypatch.setattr(table_rows, "MAX_FILL", 3)
     with pytest.raises(ParseError, match="would fill 4 numbers"):
         parse(HEAD + A + B + P_A + "probability ( b | a ) { default : 1, 1; }")
 

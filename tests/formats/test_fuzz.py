@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, open_text, read
-from jtgpu.formats.comments import find_comments
 from jtgpu.formats.files import declared_text
+from jtgpu.formats.network_files import find_comments
 from jtgpu.formats.text import decode
 from jtgpu.model.network import BayesianNetwork
 from tests.support.examples import examples, slow
