@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from .inference.tree import JunctionTree
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .learn.classifier import JunctionTreeClassifier
+    from .mixed.gaussian import Gaussian
+    from .mixed.network import MixedNetwork
     from .model.cpts import RowReport, normalize_rows
     from .model.discrete import DiscreteModel, Factor
     from .model.markov import MarkovNetwork
@@ -61,9 +63,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
-    "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "ImpossibleEvidence", "Joint",
-    "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork", "MissingFileError", "NetworkError",
-    "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior",
+    "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "Gaussian", "ImpossibleEvidence", "Joint",
+    "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork", "MissingFileError", "MixedNetwork",
+    "NetworkError", "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior",
     "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable",
     "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network",
     "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum",
@@ -76,7 +78,8 @@ __getattr__, __dir__ = public_names(__name__, {
     "inference.results.marginals": "CasePosteriors Posterior Posteriors",
     "inference.results.tables": "Conditional Joint", "inference.session": "Session", "inference.tree": "JunctionTree",
     "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
-    "learn.classifier": "JunctionTreeClassifier", "model.cpts": "RowReport normalize_rows",
+    "learn.classifier": "JunctionTreeClassifier", "mixed.gaussian": "Gaussian", "mixed.network": "MixedNetwork",
+    "model.cpts": "RowReport normalize_rows",
     "model.discrete": "DiscreteModel Factor", "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
     "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
 }, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

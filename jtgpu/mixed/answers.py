@@ -1,0 +1,276 @@
+"""Answers of mixed networks for tables of cases: densities into the junction tree, mixtures out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import EvidenceError, TableTooLarge
+from ..util.lru import LRU
+from .components import Component, Numbers, build, component_members, scope_of
+from .results import NumberColumns
+from .sets import SetEngine
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .evidence import MixedCases
+
+    Floats = NDArray[np.float64]
+
+JOINT_CONFIGURATIONS = 1 << 12  # of a component up to which all targets are answered together
+CELLS = 1 << 23  # weights of a chunk of cases
+
+
+class Pattern(NamedTuple):
+    """What a set of observed numbers needs."""
+
+    observed: frozenset[int]
+    densities: tuple[tuple[int, ...], ...]  # members of the components that hold observed numbers
+    answers: Mapping[int, tuple[int, ...]]  # unobserved target -> members of its component
+    sets: tuple[tuple[int, ...], ...]  # scopes of all of these, without the empty one
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Results of B cases."""
+
+    posteriors: dict[str, Any]  # discrete target -> (B, card); number -> NumberColumns
+    log_evidence: Floats
+    impossible: NDArray[np.bool_]
+
+
+class Answerer:
+    """Answers cases of one network; caches patterns, components and compiled discrete networks."""
+
+    def __init__(self, net: Any, numbers: Numbers, engine: Callable[[tuple[tuple[int, ...], ...]], SetEngine], max_table: int):
+        self._net, self.numbers, self._engine, self.max_table = net, numbers, engine, max_table
+        self._patterns: LRU[Hashable, Pattern] = LRU(4096)
+        self._components: LRU[Hashable, Component] = LRU(4096)
+
+    # Patterns -------------------------------------------------------------------------------------------------
+
+    def pattern(self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...]) -> Pattern:
+        """The components of a set of observed numbers."""
+        return self._patterns.get_or_make((observed, cut, targets), lambda: self._make_pattern(observed, cut, targets))
+
+    def _make_pattern(self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...]) -> Pattern:
+        numbers, asked = self.numbers, [t for t in targets if t not in observed]
+        groups = component_members(numbers, observed, cut, asked)
+        if all(self._size(scope_of(numbers, g)) <= JOINT_CONFIGURATIONS for g in groups):
+            answers = {t: tuple(g) for g in groups for t in asked if t in g}
+        else:  # each target by itself depends on fewer variables
+            groups = component_members(numbers, observed, cut, ())
+            answers = {}
+            for t in asked:
+                own = next((g for g in groups if t in g), None)
+                own = own or next(g for g in component_members(numbers, observed, cut, [t]) if t in g)
+                answers[t] = tuple(own)
+        densities = tuple(tuple(g) for g in groups if any(v in observed for v in g))
+        scopes = {scope_of(numbers, g) for g in (*densities, *answers.values())} - {()}
+        return Pattern(observed, densities, answers, tuple(sorted(scopes)))
+
+    def _size(self, scope: Sequence[int]) -> int:
+        return prod(self.numbers.cards[d] for d in scope)
+
+    def pieces(
+        self, members: tuple[int, ...], observed: frozenset[int], states: NDArray[np.int32]
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp] | slice, Component]]:
+        """Rows of a component, the configurations of its scope that they allow, and its numbers for these."""
+        scope = scope_of(self.numbers, members)
+        if self._size(scope) <= JOINT_CONFIGURATIONS:
+            yield np.arange(len(states)), slice(None), self._component(members, observed, ())
+            return
+        seen, rows_of = np.unique(states[:, list(scope)], axis=0, return_inverse=True)
+        cards = tuple(self.numbers.cards[d] for d in scope)
+        for i, row in enumerate(seen.tolist()):
+            fixed = tuple((d, s) for d, s in zip(scope, row, strict=True) if s >= 0)
+            component = self._component(members, observed, fixed)
+            allowed = np.arange(prod(cards)).reshape(cards)[tuple(s if s >= 0 else slice(None) for s in row)]
+            yield np.flatnonzero(rows_of.ravel() == i), allowed.ravel(), component
+
+    def _component(
+        self, members: tuple[int, ...], observed: frozenset[int], fixed: tuple[tuple[int, int], ...]
+    ) -> Component:
+        key = members, observed & self._near(members), fixed
+        return self._components.get_or_make(
+            key, lambda: build(self.numbers, [*members], observed, dict(fixed), self.max_table)
+        )
+
+    def _near(self, members: tuple[int, ...]) -> frozenset[int]:
+        return frozenset(members) | {p for v in members for p in self.numbers.parents[v]}
+
+    # Answers --------------------------------------------------------------------------------------------------
+
+    def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
+        """Posteriors of discrete variables and of numbers."""
+        n, net = len(cases.states), self._net
+        result = Answers(
+            {v: np.zeros((n, len(net.states(v)))) for v in discrete}
+            | {self.numbers.names[t]: NumberColumns(self.numbers.names[t], n) for t in targets},
+            np.full(n, -np.inf), np.ones(n, np.bool_),
+        )  # fmt: skip
+        for pattern, rows in self._by_pattern(cases, targets):
+            for sets, part in self._chunks(pattern, rows):
+                self._answer_part(cases, pattern, sets, part, discrete, targets, result)
+        return result
+
+    def _by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
+        """Rows with the same observed numbers."""
+        bits = np.packbits(~np.isnan(cases.values), axis=1)
+        if bits.shape[1] == 0:
+            bits = np.zeros((len(bits), 1), np.uint8)
+        keys, rows_of = np.unique(bits, axis=0, return_inverse=True)
+        order = np.argsort(rows_of.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(rows_of.ravel(), minlength=len(keys)))
+        for i, end in enumerate(ends.tolist()):
+            rows = order[(0 if i == 0 else ends[i - 1]) : end]
+            observed = frozenset(np.flatnonzero(~np.isnan(cases.values[rows[0]])).tolist())
+            yield self.pattern(observed, cases.cut, targets), rows
+
+    def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]]:
+        step = max(1, CELLS // max(1, sum(map(self._size, pattern.sets))))
+        for first in range(0, len(rows), step):
+            yield pattern.sets, rows[first : first + step]
+
+    def log_weights(
+        self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp]
+    ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
+        """ln of the density of the observed numbers by scope, (B, K), -inf where states exclude; and its constant part."""
+        states, scaled = cases.states[rows], cases.values[rows] / self.numbers.scale
+        logs: dict[tuple[int, ...], Floats] = {}
+        constant = np.zeros(len(rows))
+        for members in self._dense(pattern, cases):
+            scope = scope_of(self.numbers, members)
+            total = np.full((len(rows), self._size(scope)), -np.inf)
+            for part, allowed, component in self.pieces(members, pattern.observed, states):
+                values = component.log_density(scaled[part])
+                values = values + self._log_bounds(component, cases, scaled[part])
+                total[part[:, None], np.arange(total.shape[1])[allowed]] = values
+            if scope:
+                logs[scope] = logs[scope] + total if scope in logs else total
+            else:
+                constant += total[:, 0]
+        for scope, total in logs.items():
+            self._exclude(scope, states, total)
+        return logs, constant
+
+    def _dense(self, pattern: Pattern, cases: MixedCases) -> list[tuple[int, ...]]:
+        """Members of the components that have evidence."""
+        bounded = {pattern.answers[g] for g in cases.bounds if g in pattern.answers}
+        return [*dict.fromkeys([*pattern.densities, *sorted(bounded)])]
+
+    def _exclude(self, scope: tuple[int, ...], states: NDArray[np.int32], total: Floats) -> None:
+        """Set configurations that the observed states exclude to -inf."""
+        cards = [self.numbers.cards[d] for d in scope]
+        for i, d in enumerate(scope):
+            state_of = np.arange(total.shape[1]) // prod(cards[i + 1 :]) % cards[i]
+            seen = states[:, d]
+            total[(seen[:, None] >= 0) & (seen[:, None] != state_of[None])] = -np.inf
+
+    def _log_bounds(self, component: Component, cases: MixedCases, scaled: Floats) -> Floats | float:
+        """ln of the probability of the intervals in a component, (B, K)."""
+        inside = [g for g in component.unobserved if g in cases.bounds]
+        if not inside:
+            return 0.0
+        g = inside[0]
+        if len(component.unobserved) > 1:
+            other = next(v for v in component.unobserved if v != g)
+            raise EvidenceError(
+                f"the interval of {self.numbers.names[g]!r} needs all numbers that depend on it, but "
+                f"{self.numbers.names[other]!r} is not observed; observe it, or give a number"
+            )
+        from .truncated import log_mass
+
+        mean, sd = component.means(scaled)[:, :, 0], np.sqrt(component.cov[:, 0, 0])
+        low, high = (x / self.numbers.scale[g] for x in cases.bounds[g])
+        return log_mass((low - mean) / sd, (high - mean) / sd)
+
+    def _answer_part(
+        self, cases: MixedCases, pattern: Pattern, sets: tuple[tuple[int, ...], ...], rows: NDArray[np.intp],
+        discrete: Sequence[str], targets: tuple[int, ...], result: Answers,
+    ) -> None:  # fmt: skip
+        logs, constant = self.log_weights(cases, pattern, rows)
+        engine = self._engine(sets)
+        states, given = cases.states[rows], {v: w[rows] for v, w in cases.likelihood.items()}
+        ones = {s: np.zeros((len(rows), self._size(s))) for s in sets}
+        weights, shift = _scaled({s: logs.get(s, ones[s]) for s in sets})
+        found = engine.run(states, given, weights, cases.do, [*discrete])
+        joints, impossible = dict(zip(sets, found.joints, strict=True)), found.impossible
+        log_evidence = found.log_evidence + shift + constant
+        posteriors = dict(found.posteriors)
+        if impossible.any() and logs:
+            self._retry(cases, sets, logs, rows, discrete, impossible, log_evidence, constant, posteriors, joints)
+        result.log_evidence[rows], result.impossible[rows] = log_evidence, impossible
+        for v, p in posteriors.items():
+            result.posteriors[v][rows] = p
+        possible = np.flatnonzero(~impossible)
+        scaled = cases.values[rows] / self.numbers.scale
+        for t in targets:
+            columns: NumberColumns = result.posteriors[self.numbers.names[t]]
+            if t in pattern.observed:
+                values = cases.values[rows[possible], t]
+                columns.add(rows[possible], np.ones((len(possible), 1)), values[:, None], np.zeros(1))
+                continue
+            scope = scope_of(self.numbers, pattern.answers[t])
+            for part, allowed, component in self.pieces(pattern.answers[t], pattern.observed, states):
+                part = part[~impossible[part]]
+                if not len(part):
+                    continue
+                u = component.unobserved.index(t)
+                weight = joints[scope][part][:, allowed] if scope else np.ones((len(part), 1))
+                scale = self.numbers.scale[t]
+                means = component.means(scaled[part])[:, :, u] * scale
+                columns.add(rows[part], weight, means, np.sqrt(component.cov[:, u, u]) * scale)
+
+    def _retry(
+        self, cases: MixedCases, sets: tuple[tuple[int, ...], ...], logs: dict[tuple[int, ...], Floats],
+        rows: NDArray[np.intp], discrete: Sequence[str], impossible: NDArray[np.bool_], log_evidence: Floats,
+        constant: Floats, posteriors: dict[str, Floats], joints: dict[tuple[int, ...], Floats],
+    ) -> None:  # fmt: skip
+        """Answer rows whose weights underflowed where the states have probability above zero."""
+        # All weights are taken relative to the largest one of the configurations that the states allow.
+        union = tuple(sorted({d for s in logs for d in s}))
+        if self._size(union) > self.max_table:
+            raise TableTooLarge(
+                f"the densities of the numbers differ by more than 300 orders of magnitude between configurations of "
+                f"{len(union)} variables, more than max_table={self.max_table:,}; observe some of them",
+                self._size(union),
+            )
+        part = np.flatnonzero(impossible)
+        total = np.zeros((len(part), self._size(union)))
+        cards = tuple(self.numbers.cards[d] for d in union)
+        for scope, values in logs.items():
+            shape = tuple(c if d in scope else 1 for d, c in zip(union, cards, strict=True))
+            total += np.broadcast_to(values[part].reshape(-1, *shape), (len(part), *cards)).reshape(len(part), -1)
+        engine = self._engine(tuple(sorted({*sets, union})))
+        states, given = cases.states[rows[part]], {v: w[rows[part]] for v, w in cases.likelihood.items()}
+        plain = tuple(np.ones((len(part), self._size(s))) for s in engine.sets)
+        support = engine.run(states, given, plain, cases.do, []).joints[engine.sets.index(union)]
+        total[support <= 0] = -np.inf
+        (weight,), shift = _scaled({union: total})
+        weights = tuple(weight if s == union else p for s, p in zip(engine.sets, plain, strict=True))
+        again = engine.run(states, given, weights, cases.do, [*discrete])
+        impossible[part] = again.impossible
+        log_evidence[part] = again.log_evidence + shift + constant[part]
+        for v, p in again.posteriors.items():
+            posteriors[v][part] = p
+        for s, p in zip(engine.sets, again.joints, strict=True):
+            if s in joints:
+                joints[s][part] = p
+
+
+def _scaled(logs: Mapping[tuple[int, ...], Floats]) -> tuple[tuple[Floats, ...], Floats]:
+    """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out."""
+    weights, shift = [], 0.0
+    for values in logs.values():
+        top = values.max(axis=1)
+        top[~np.isfinite(top)] = 0.0
+        with np.errstate(under="ignore"):
+            weights.append(np.exp(values - top[:, None]))
+        shift = shift + top
+    return tuple(weights), np.asarray(shift, np.float64)

@@ -1,0 +1,223 @@
+"""The Gaussian part of a mixed network: components of numbers that share an unobserved one.
+
+Given the states of the discrete variables, the numbers are jointly normal. Observed numbers cut the arcs to their
+children, so the densities fall into components; a component depends on the discrete parents of its numbers alone, its
+*scope*, and gives the junction tree a likelihood of these (Lauritzen and Jensen, Stat. Comput. 11 (2001) 191).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..errors import NetworkError, TableTooLarge
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .network import MixedNetwork
+
+    Floats = NDArray[np.float64]
+
+LEAST_SD = 1e-9  # of a density, in units of the marginal sd: below it, conditional covariances have no digits left
+HALF_LOG_2PI = 0.9189385332046727
+
+
+class Numbers(NamedTuple):
+    """Densities of all numbers, in units of `scale`."""
+
+    names: tuple[str, ...]
+    scope: tuple[tuple[int, ...], ...]  # discrete parents of each number, by number in the discrete network
+    parents: tuple[tuple[int, ...], ...]  # numeric parents
+    mean: tuple[Floats, ...]  # of each number; axes: its scope
+    coefficients: tuple[tuple[Floats, ...], ...]  # one for each parent
+    variance: tuple[Floats, ...]
+    scale: Floats  # (G,) powers of two near the marginal sd, so that squares neither overflow nor underflow
+    order: tuple[int, ...]  # parents before children
+    variables: tuple[str, ...]  # names of the discrete variables
+    cards: tuple[int, ...]  # of these
+
+
+def numbers_of(net: MixedNetwork) -> Numbers:
+    """The densities of a network by number."""
+    names = net.numbers
+    index = {v: i for i, v in enumerate(names)}
+    parents = tuple(tuple(index[p] for p in net.numeric_parents(v)) for v in names)
+    scope = tuple(tuple(net.discrete.index(p) for p in net.discrete_parents(v)) for v in names)
+    order = tuple(index[v] for v in net.topological_order() if v in index)
+    scale = np.ones(len(names))
+    for v in order:
+        g = net.gaussian(names[v])
+        spread = sum(float(np.abs(c).max()) * scale[p] for p, c in zip(parents[v], g.coefficients.values(), strict=True))
+        marginal = max(float(g.sd.max()), spread)
+        scale[v] = 2.0 ** np.frexp(marginal)[1]
+        if float(g.sd.min()) < LEAST_SD * marginal:
+            raise NetworkError(
+                f"the sd of {names[v]!r}, {float(g.sd.min()):.3g}, is below {LEAST_SD:g} of its marginal sd, "
+                f"{marginal:.3g}: it is a function of its parents; give its children their coefficients directly"
+            )
+    mean, coefficients, variance = [], [], []
+    for v, name in enumerate(names):
+        g = net.gaussian(name)
+        mean.append(g.mean / scale[v])
+        variance.append((g.sd / scale[v]) ** 2)
+        coefficients.append(tuple(
+            c * scale[p] / scale[v] for p, c in zip(parents[v], g.coefficients.values(), strict=True)
+        ))  # fmt: skip
+    return Numbers(
+        names, scope, parents, tuple(mean), tuple(coefficients), tuple(variance), scale, order,
+        net.discrete.variables, tuple(net.discrete.cardinality.tolist()),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Component:
+    """Numbers that share unobserved ones; K is the number of configurations of its scope."""
+
+    scope: tuple[int, ...]  # discrete variables, ascending
+    unobserved: tuple[int, ...]  # U numbers, parents before children
+    observed: tuple[int, ...]  # Y numbers whose density belongs to the component
+    given: tuple[int, ...]  # P observed numbers that are parents
+    mean_u: Floats  # (K, U), mean of the unobserved numbers where the parents in `given` are 0
+    mean_y: Floats  # (K, Y)
+    slope_u: Floats  # (K, U, P), coefficients of `given`
+    slope_y: Floats  # (K, Y, P)
+    whiten: Floats  # (K, Y, Y), inverse Cholesky factor of the covariance of the observed numbers
+    log_norm: Floats  # (K,), ln of the density's constant, in the units of the numbers
+    gain: Floats  # (K, U, Y), regression of the unobserved on the observed numbers
+    cov: Floats  # (K, U, U), covariance of the unobserved given the observed numbers
+
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """All arrays whose first axis is a configuration."""
+        return (
+            self.mean_u, self.mean_y, self.slope_u, self.slope_y, self.whiten, self.log_norm, self.gain, self.cov
+        )  # fmt: skip
+
+    def restricted(self, configurations: NDArray[np.intp]) -> Component:
+        """The component with some of its configurations."""
+        kept = (a[configurations] for a in self.arrays)
+        return Component(self.scope, self.unobserved, self.observed, self.given, *kept)
+
+    def log_density(self, values: Floats) -> Floats:
+        """(B, K) ln of the density of the observed numbers of B cases, given a configuration."""
+        y, p = values[:, self.observed], values[:, self.given]  # scaled
+        residual = y[None] - self.mean_y[:, None]  # (K, B, Y)
+        if self.given:
+            residual -= p[None] @ self.slope_y.transpose(0, 2, 1)
+        z = residual @ self.whiten.transpose(0, 2, 1)
+        return (self.log_norm[:, None] - 0.5 * np.einsum("kby,kby->kb", z, z)).T
+
+    def means(self, values: Floats) -> Floats:
+        """(B, K, U) means of the unobserved numbers of B cases, given a configuration."""
+        result = np.repeat(self.mean_u[:, None], len(values), axis=1)  # (K, B, U)
+        p = values[:, self.given]
+        if self.given:
+            result += p[None] @ self.slope_u.transpose(0, 2, 1)
+        if self.observed:
+            residual = values[:, self.observed][None] - self.mean_y[:, None]
+            if self.given:
+                residual -= p[None] @ self.slope_y.transpose(0, 2, 1)
+            result += residual @ self.gain.transpose(0, 2, 1)
+        return result.transpose(1, 0, 2)
+
+
+def component_members(
+    numbers: Numbers, observed: frozenset[int], cut: frozenset[int], targets: Iterable[int]
+) -> list[list[int]]:
+    """Densities that `observed` and `targets` depend on, in groups that share unobserved numbers."""
+    # cut: observed numbers that were set by an intervention: they have no density
+    relevant: set[int] = set()
+    stack = [*(observed - cut), *(t for t in targets if t not in observed)]
+    while stack:
+        v = stack.pop()
+        if v not in relevant:
+            relevant.add(v)
+            stack += [p for p in numbers.parents[v] if p not in observed]
+    root = {v: v for v in relevant}
+
+    def find(v: int) -> int:
+        while root[v] != v:
+            root[v] = root[root[v]]
+            v = root[v]
+        return v
+
+    for v in relevant:
+        for p in numbers.parents[v]:
+            if p not in observed:
+                root[find(p)] = find(v)
+    groups: dict[int, list[int]] = {}
+    for v in numbers.order:
+        if v in relevant:
+            groups.setdefault(find(v), []).append(v)
+    return [*groups.values()]
+
+
+def scope_of(numbers: Numbers, members: Iterable[int]) -> tuple[int, ...]:
+    """The discrete parents of some numbers, ascending."""
+    return tuple(sorted({d for v in members for d in numbers.scope[v]}))
+
+
+def build(
+    numbers: Numbers, members: list[int], observed: frozenset[int], fixed: Mapping[int, int], max_table: int
+) -> Component:
+    """The component of some densities."""
+    # members: parents before children
+    # fixed: discrete variable -> state: axes of extent 1 in the result
+    scope = scope_of(numbers, members)
+    cards = tuple(1 if d in fixed else numbers.cards[d] for d in scope)
+    k, n = prod(cards), len(members)
+    if k > max_table:
+        _refuse(numbers, members, scope, k, max_table)
+    given = sorted({p for v in members for p in numbers.parents[v] if p in observed})
+    at, at_given = {v: i for i, v in enumerate(members)}, {v: i for i, v in enumerate(given)}
+
+    def spread(array: Floats, own: tuple[int, ...]) -> Floats:  # (K,) of an array with the axes `own`
+        array = array[tuple(slice(fixed[d], fixed[d] + 1) if d in fixed else slice(None) for d in own)]
+        array = array.transpose(np.argsort(own)) if own else array
+        shape = tuple(c if d in own else 1 for d, c in zip(scope, cards, strict=True))
+        return np.broadcast_to(array.reshape(shape), cards).reshape(k)
+
+    mean, slope = np.zeros((k, n)), np.zeros((k, n, len(given)))
+    noise, variance = np.zeros((k, n, n)), np.zeros((k, n))  # x = mean + slope @ given + noise @ e, var(e) = variance
+    for i, v in enumerate(members):
+        mean[:, i], variance[:, i] = spread(numbers.mean[v], numbers.scope[v]), spread(numbers.variance[v], numbers.scope[v])
+        noise[:, i, i] = 1.0
+        for p, coefficient in zip(numbers.parents[v], numbers.coefficients[v], strict=True):
+            c = spread(coefficient, numbers.scope[v])
+            if p in observed:
+                slope[:, i, at_given[p]] += c
+            else:
+                mean[:, i] += c * mean[:, at[p]]
+                slope[:, i] += c[:, None] * slope[:, at[p]]
+                noise[:, i] += c[:, None] * noise[:, at[p]]
+    u = [i for i, v in enumerate(members) if v not in observed]
+    y = [i for i, v in enumerate(members) if v in observed]
+    noise_u, noise_y = noise[:, u], noise[:, y]
+    weighted = noise_y * variance[:, None]
+    lower = np.linalg.cholesky(weighted @ noise_y.transpose(0, 2, 1))
+    whiten = np.linalg.solve(lower, np.broadcast_to(np.eye(len(y)), lower.shape))
+    log_norm = np.log(np.diagonal(whiten, axis1=1, axis2=2)).sum(axis=1) - len(y) * HALF_LOG_2PI
+    log_norm -= np.log(numbers.scale[[members[i] for i in y]]).sum()
+    cross = (noise_u * variance[:, None]) @ noise_y.transpose(0, 2, 1)  # (K, U, Y)
+    gain = cross @ whiten.transpose(0, 2, 1) @ whiten
+    # as a sum of squares, which stays positive where much of the variance is explained
+    rest = noise_u - gain @ noise_y
+    cov = (rest * variance[:, None]) @ rest.transpose(0, 2, 1)
+    return Component(
+        scope, tuple(members[i] for i in u), tuple(members[i] for i in y), tuple(given),
+        mean[:, u], mean[:, y], slope[:, u], slope[:, y], whiten, log_norm, gain, cov,
+    )  # fmt: skip
+
+
+def _refuse(numbers: Numbers, members: list[int], scope: tuple[int, ...], k: int, max_table: int) -> None:
+    names = ", ".join(numbers.names[v] for v in members[:6]) + (" ..." if len(members) > 6 else "")
+    states = ", ".join(numbers.variables[d] for d in scope[:10]) + (" ..." if len(scope) > 10 else "")
+    raise TableTooLarge(
+        f"the numbers {names} depend together on {k:,} configurations of {len(scope)} variables ({states}); "
+        f"max_table is {max_table:,}. Observe a number among them, ask for fewer targets, or raise max_table"
+    )

@@ -1,0 +1,166 @@
+"""Cases of mixed networks: states of the discrete variables and values of the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import EvidenceError, ImpossibleEvidence, shown
+from ..inference.evidence import one_case, read_findings
+from ..inference.evidence_table import weight_rows
+from ..inference.tables import as_numbers, at_row, open_table, read_states, reject_infinite
+from ..inference.tables.columns import evidence_columns
+from ..util.missing import is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from ..inference.tables import Table
+    from .network import MixedNetwork
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MixedCases:
+    """Evidence of B cases."""
+
+    states: NDArray[np.int32]  # (B, V) of the discrete variables, -1: not observed
+    values: Floats  # (B, G) of the numbers, in their units, NaN: not observed
+    likelihood: Mapping[int, Floats] = field(default_factory=dict)  # discrete variable -> (B, card)
+    bounds: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # number -> interval, one case only
+    do: Mapping[str, Any] = field(default_factory=dict)  # interventions on discrete variables
+    cut: frozenset[int] = frozenset()  # numbers that are set by an intervention
+    table: Table | None = None
+
+
+def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> MixedCases:
+    """Evidence of one case as a table of one row."""
+    if not isinstance(evidence, Mapping) and evidence is not None:
+        if hasattr(evidence, "to_dict") and getattr(evidence, "ndim", 0) == 1:  # a row of a pandas frame
+            evidence = {v: x for v, x in evidence.items() if v in net and not is_missing(x)}
+        else:
+            one_case(net.discrete, evidence)
+            raise EvidenceError(f"evidence must be a mapping or a row of a data frame, got {shown(evidence)}")
+    values = np.full((1, len(net.numbers)), np.nan)
+    bounds: dict[int, tuple[float, float]] = {}
+    findings = {}
+    for variable, value in (evidence or {}).items():
+        name = net.variables[net.index(variable)]
+        if is_missing(value):
+            continue
+        if name in findings or (net.is_number(name) and name != variable and name in (evidence or {})):
+            raise EvidenceError(f"evidence has the variable {name!r} twice, by name and by number")
+        if not net.is_number(name):
+            findings[name] = value
+            continue
+        g = net.numbers.index(name)
+        if isinstance(value, (tuple, list)):
+            bounds[g] = _interval(name, value)
+        else:
+            values[0, g] = finite(name, value)
+    for variable in likelihood or {}:
+        _reject_number(net, variable, "likelihood")
+    case = read_findings(net.discrete, findings, likelihood)
+    cut, set_states = _interventions(net, do, values, bounds)
+    return MixedCases(
+        case.state[None], values, {v: w[None] for v, w in case.likelihood.items()}, bounds, set_states, cut
+    )  # fmt: skip
+
+
+def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> MixedCases:
+    """Evidence of a table of B cases."""
+    table = open_table(net.graph, cases)
+    names = evidence_columns(net.graph, table.names)
+    values = np.full((table.n, len(net.numbers)), np.nan)
+    discrete: dict[str, Any] = {}
+    for name in names:
+        column = table.column(name)
+        variable = net.variables[net.index(name)]
+        if not net.is_number(variable):
+            discrete[variable] = column
+            continue
+        numbers = as_numbers(column)
+        if numbers is None:
+            row = _first_text(column)
+            raise EvidenceError(at_row(table, row[0], f"column {name!r}: expected a number, got {shown(row[1])}"))
+        reject_infinite(table, name, numbers)
+        values[:, net.numbers.index(variable)] = numbers
+    if discrete:
+        states, _ = read_states(net.discrete, discrete)
+    else:
+        states = np.full((table.n, len(net.discrete)), -1, np.int32)
+    given = {}
+    for variable, value in (likelihood or {}).items():
+        _reject_number(net, variable, "likelihood")
+        v = net.discrete.index(net.variables[net.index(variable)])
+        given[v] = weight_rows(net.discrete, v, value, table.n)
+    cut, set_states = _interventions(net, do, values, {})
+    return MixedCases(states, values, given, {}, set_states, cut, table)
+
+
+def finite(name: str, value: Any) -> float:
+    """A finding of a number."""
+    if isinstance(value, (str, bool, np.bool_, Mapping)) or np.ndim(value) or not hasattr(value, "__float__"):
+        raise EvidenceError(f"{name!r} is a number; its evidence must be a number, got {shown(value)}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise EvidenceError(f"the evidence on the number {name!r} must be finite, got {number}")
+    return number
+
+
+def _interval(name: str, value: Any) -> tuple[float, float]:
+    """An interval that contains a number; its ends may be infinite."""
+    ends = [*value]
+    if len(ends) != 2 or any(isinstance(x, (str, bool)) or not hasattr(x, "__float__") for x in ends):
+        raise EvidenceError(f"{name!r} is a number; its evidence must be a number or (low, high), got {shown(value)}")
+    low, high = float(ends[0]), float(ends[1])
+    if math.isnan(low) or math.isnan(high):
+        raise EvidenceError(f"the interval of {name!r} must have numbers as ends, got {shown(value)}")
+    if low >= high:
+        raise ImpossibleEvidence(f"the interval of {name!r} is empty: low is {low:g}, high is {high:g}")
+    return low, high
+
+
+def _interventions(
+    net: MixedNetwork, do: Any, values: Floats, bounds: Mapping[int, Any]
+) -> tuple[frozenset[int], dict[str, Any]]:
+    """Numbers that are set, which are entered into `values`; and interventions on discrete variables."""
+    if do is not None and not isinstance(do, Mapping):
+        raise EvidenceError(f"do must be a mapping such as {{'smoke': 'yes'}}, not {shown(do)}")
+    cut, others = set(), {}
+    for variable, value in (do or {}).items():
+        name = net.variables[net.index(variable)]
+        if not net.is_number(name):
+            others[name] = value
+            continue
+        g = net.numbers.index(name)
+        if g in bounds or not np.isnan(values[:, g]).all():
+            raise EvidenceError(f"the number {name!r} is observed and set by do; give one of the two")
+        values[:, g] = finite(name, value)
+        cut.add(g)
+    return frozenset(cut), others
+
+
+def _reject_number(net: MixedNetwork, variable: Any, what: str) -> None:
+    name = net.variables[net.index(variable)]
+    if net.is_number(name):
+        raise EvidenceError(f"{what} has the number {name!r}: a {what} is for variables with states")
+
+
+def _first_text(column: Any) -> tuple[int, Any]:
+    """The first cell of a column that is no number."""
+    cells: Iterable[Any] = column.tolist() if hasattr(column, "tolist") else column.to_pylist() if hasattr(
+        column, "to_pylist") else column
+    for i, cell in enumerate(cells):
+        if not is_missing(cell) and (isinstance(cell, (str, bool)) or not hasattr(cell, "__float__")):
+            return i, cell
+    return 0, column
+
+

@@ -1,0 +1,120 @@
+"""`Gaussian`: the density of a number given its parents, a linear regression for each configuration of states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import NetworkError, shown
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Gaussian:
+    """Density of a number given its parents: normal, with a mean that is linear in the numeric parents.
+
+    Parameters
+    ----------
+    mean : array_like
+        Intercept, float64; axes: the states of the discrete parents, in the order of the parents. A number if there are
+        none.
+    coefficients : mapping of str to array_like, optional
+        Numeric parent to its coefficient: an array of the same axes, or a number for all configurations. Default: none.
+    sd : array_like, default 1
+        Standard deviation, > 0; an array of the same axes, or a number.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.Gaussian([170.0, 180.0], {"age": 0.1}, sd=7)
+    Gaussian(mean=[170.0, 180.0], coefficients={'age': 0.1}, sd=7.0)
+    """
+
+    __slots__ = ("coefficients", "mean", "sd")
+
+    mean: NDArray[np.float64]
+    coefficients: dict[str, NDArray[np.float64]]
+    sd: NDArray[np.float64]
+
+    def __init__(self, mean: ArrayLike, coefficients: Mapping[str, ArrayLike] | None = None, sd: ArrayLike = 1.0):
+        if coefficients is not None and not isinstance(coefficients, Mapping):
+            raise NetworkError(
+                "coefficients must be a mapping from a numeric parent to its coefficient, such as {'age': 0.1}, not "
+                f"{shown(coefficients)}"
+            )
+        self.mean = _numbers(mean, "mean")
+        self.coefficients = {str(p): _numbers(c, f"coefficient of {p!r}") for p, c in (coefficients or {}).items()}
+        self.sd = _numbers(sd, "sd")
+        if not (self.sd > 0).all():
+            raise NetworkError(
+                f"the sd of a Gaussian must be > 0, got {shown(self.sd.tolist())}; give the children of a "
+                "deterministic number their coefficients directly"
+            )
+
+    def __repr__(self) -> str:
+        coefficients = {p: c.tolist() for p, c in self.coefficients.items()}
+        return f"Gaussian(mean={self.mean.tolist()}, coefficients={coefficients}, sd={self.sd.tolist()})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all numbers are equal, bit for bit."""
+        if not isinstance(other, Gaussian):
+            return NotImplemented
+        return (
+            np.array_equal(self.mean, other.mean)
+            and np.array_equal(self.sd, other.sd)
+            and self.coefficients.keys() == other.coefficients.keys()
+            and all(np.array_equal(c, other.coefficients[p]) for p, c in self.coefficients.items())
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.mean.tobytes(), self.sd.tobytes(), tuple(sorted(self.coefficients))))
+
+
+def checked_gaussian(
+    variable: str,
+    given: Any,
+    numeric: Sequence[str],  # numeric parents, in order
+    axes: Sequence[str],  # discrete parents, in order
+    cards: tuple[int, ...],  # of these
+) -> Gaussian:
+    """A density with arrays of all axes, coefficients in the order of the parents."""
+    if not isinstance(given, Gaussian):
+        raise NetworkError(
+            f"{variable!r} is a number and needs a jtgpu.Gaussian, got {shown(given)}; a variable with states has a CPT"
+        )
+    missing = [p for p in numeric if p not in given.coefficients]
+    more = [p for p in given.coefficients if p not in numeric]
+    if missing or more:
+        name, what = (missing or more)[0], "has no coefficient for its" if missing else "has a coefficient for"
+        ending = "numeric parent" if missing else "which is no numeric parent"
+        sentence = f"{what} {ending} {name!r}" if missing else f"{what} {name!r}, {ending}"
+        raise NetworkError(f"the Gaussian of {variable!r} {sentence}; its numeric parents are {list(numeric)}")
+
+    def full(array: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+        if array.shape not in ((), cards):
+            expected = f"{cards}, the states of {', '.join(map(repr, axes))}" if axes else "(), a number"
+            raise NetworkError(f"the {what} of {variable!r} has shape {array.shape}, expected {expected}")
+        result = np.array(np.broadcast_to(array, cards), np.float64)
+        result.flags.writeable = False
+        return result
+
+    checked = Gaussian.__new__(Gaussian)
+    checked.mean = full(given.mean, "mean")
+    checked.coefficients = {p: full(given.coefficients[p], f"coefficient of {p!r}") for p in numeric}
+    checked.sd = full(given.sd, "sd")
+    return checked
+
+
+def _numbers(value: ArrayLike, what: str) -> NDArray[np.float64]:
+    """Finite numbers."""
+    try:
+        array = np.array(value, np.float64)
+    except (TypeError, ValueError):
+        raise NetworkError(f"the {what} of a Gaussian must be numbers, got {shown(value)}") from None
+    if not np.isfinite(array).all():
+        raise NetworkError(f"the {what} of a Gaussian must be finite, got {shown(array.tolist())}")
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,94 @@
+"""Exact samples of mixed networks, and imputation: states by the junction tree, then numbers given the states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..inference.results.printed import Printed, make_frame
+from .components import component_members, scope_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..inference.tables import Table
+    from .answers import Answerer, Pattern
+    from .network import MixedNetwork
+
+    Floats = NDArray[np.float64]
+
+
+class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
+    """Samples, or a table of cases without missing cells: variable to names of states or to numbers, (n,).
+
+    Attributes
+    ----------
+    states : (n, V) ndarray of int32
+        Numbers of the states of the variables that have states.
+    values : (n, G) ndarray of float64
+        Values of the numbers.
+    """
+
+    def __init__(
+        self, net: MixedNetwork, states: NDArray[np.int32], values: Floats, table: Table | None = None
+    ):
+        self._net, self.states, self.values, self._cases = net, states, values, table
+
+    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+        net = self._net
+        name = net.variables[net.index(variable)]
+        if net.is_number(name):
+            return self.values[:, net.numbers.index(name)]
+        return np.array(net.states(name), object)[self.states[:, net.discrete.index(name)]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._net.variables)
+
+    def __len__(self) -> int:
+        return len(self._net)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a column for each variable; columns that are no variables are kept."""
+        table = self._cases
+        columns: dict[str, Any] = {}
+        if table is not None:
+            columns = {name: self[name] if name in self._net else table.carried(name) for name in table.names}
+        return make_frame(columns | {v: self[v] for v in self if v not in columns}, backend, cases=table)
+
+    def _title(self) -> str:
+        return f"{len(self.states)} samples of {len(self)} variables"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        return ["", *self], [range(len(self.states)), *(self[v] for v in self)], 1
+
+
+def draw_numbers(
+    answerer: Answerer, pattern: Pattern, states: NDArray[np.int32], values: Floats, rng: np.random.Generator
+) -> Floats:
+    """Draw the numbers that are not observed, given all states. Returns `values`, (n, G), without NaN."""
+    numbers = answerer.numbers
+    scaled = values / numbers.scale
+    drawn = set(pattern.observed)
+    for members in component_members(numbers, pattern.observed, frozenset(), ()):
+        scope = scope_of(numbers, members)
+        cards = tuple(numbers.cards[d] for d in scope)
+        for part, allowed, component in answerer.pieces(tuple(members), pattern.observed, states):
+            at = np.arange(len(part)) * 0
+            if isinstance(allowed, slice) and scope:
+                at = np.ravel_multi_index(tuple(states[part][:, list(scope)].T), cards)
+            noise = rng.standard_normal((len(part), len(component.unobserved)))
+            roots = np.linalg.cholesky(component.cov + 0.0)
+            means = component.means(scaled[part])[np.arange(len(part)), at]
+            scaled[np.ix_(part, component.unobserved)] = means + np.einsum("bij,bj->bi", roots[at], noise)
+        drawn.update(members)
+    for v in numbers.order:
+        if v in drawn:
+            continue
+        own = tuple(states[:, d] for d in numbers.scope[v])
+        x = np.asarray(numbers.mean[v][own]) + np.sqrt(numbers.variance[v][own]) * rng.standard_normal(len(states))
+        for p, coefficient in zip(numbers.parents[v], numbers.coefficients[v], strict=True):
+            x = x + coefficient[own] * scaled[:, p]
+        scaled[:, v] = x
+    return np.where(np.isnan(values), scaled * numbers.scale, values)

@@ -1,0 +1,308 @@
+"""`MixedTree`: queries of mixed networks, exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
+from ..inference.queries.posteriors import as_list
+from ..inference.results.marginals import Posterior
+from ..inference.tables import at_row
+from ..util.arguments import choice, whole_number
+from ..util.lru import LRU
+from .answers import Answerer, Answers
+from .components import numbers_of
+from .evidence import MixedCases, read_case, read_cases
+from .results import MixedCasePosteriors, MixedPosteriors, NumberPosterior, Parts
+from .sampling import MixedSamples, draw_numbers
+from .sets import SetEngine
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..inference.evidence import Cases, Findings
+    from ..util.options import OnProblem
+    from .network import MixedNetwork
+
+    Floats = NDArray[np.float64]
+
+MOST_ENGINES = 32  # compiled discrete networks, one for each group of sets that a pattern needs
+Targets = str | int | Iterable[str | int] | None
+
+
+class MixedTree:
+    """A compiled mixed network; created by ``net.compile()``.
+
+    Evidence on a number is a value, or a pair ``(low, high)``: the number is between the two (``inf`` where there is no
+    bound), for censored values. A pair needs every other number of its component to be observed. Answers are exact:
+    observed numbers divide the others into components, and each component gives the junction tree of the discrete
+    variables a likelihood of its discrete parents (Lauritzen and Jensen, Stat. Comput. 11 (2001) 191).
+
+    Parameters
+    ----------
+    net : MixedNetwork
+    backend, max_table, options
+        See `MixedNetwork.compile`.
+    """
+
+    def __init__(self, net: MixedNetwork, backend: str = "auto", *, max_table: int, options: Mapping[str, Any]):
+        self._net, self._backend, self._compile_options = net, backend, dict(options)
+        self._max_table = whole_number("max_table", max_table, least=1)
+        self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
+        self._answerer = Answerer(net, numbers_of(net), self._engine, self._max_table)
+        self._engine(())
+
+    def _engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
+        return self._engines.get_or_make(
+            sets, lambda: SetEngine(self._net.discrete, sets, self._backend, self._compile_options)
+        )
+
+    @property
+    def network(self) -> MixedNetwork:
+        """The network that was compiled."""
+        return self._net
+
+    # One case -------------------------------------------------------------------------------------------------
+
+    def posteriors(
+        self,
+        evidence: Findings | None = None,
+        *,
+        likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None,
+        targets: Targets = None,
+    ) -> MixedPosteriors:
+        """Compute the posterior of every variable, or of some targets.
+
+        Parameters
+        ----------
+        evidence : mapping or row of a data frame, optional
+            Variable to its state, or to its value or ``(low, high)`` where it is a number. None and NaN mean "not
+            observed".
+        likelihood : mapping, optional
+            Variable with states to P(observation | state).
+        do : mapping, optional
+            Interventions: variable to the state or number that it is set to.
+        targets : str, int, or iterable of these, optional
+            Default: all variables.
+
+        Returns
+        -------
+        MixedPosteriors
+            ``.log_evidence`` is a log density in the units of the observed numbers.
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If the evidence has probability zero.
+        EvidenceError
+            If the evidence is malformed: text for a number, a number set and observed.
+        TableTooLarge
+            If a component of numbers depends on too many configurations of states.
+        """
+        cases = read_case(self._net, evidence, likelihood, do)
+        names, discrete, numbers = self._targets(targets)
+        if not discrete and not numbers:  # ln P(evidence) alone
+            names = ()
+        numbers = tuple(dict.fromkeys([*numbers, *cases.bounds]))
+        answers = self._answerer.answer(cases, discrete, numbers)
+        self._check_possible(answers, cases, "error")
+        posteriors: dict[str, Posterior | NumberPosterior] = {}
+        for v in names:
+            value = answers.posteriors[v]
+            if self._net.is_number(v):
+                posteriors[v] = self._truncated(value.case(0), cases)
+            else:
+                posteriors[v] = Posterior(v, self._net.states(v), value[0])
+        return MixedPosteriors(posteriors, float(answers.log_evidence[0]))
+
+    def _truncated(self, p: NumberPosterior, cases: MixedCases) -> NumberPosterior:
+        """The posterior within the interval of its evidence."""
+        bounds = cases.bounds.get(self._net.numbers.index(p.variable))
+        return p if bounds is None else NumberPosterior(p.variable, p.parts, bounds)
+
+    def posterior(self, variable: str | int, evidence: Findings | None = None, **more: Any) -> Any:
+        """Compute the posterior of one variable: a `Posterior`, or a `NumberPosterior` of a number."""
+        name = self._net.variables[self._net.index(variable)]
+        return self.posteriors(evidence, targets=[name], **more)[name]
+
+    def log_evidence(self, evidence: Findings | None = None, **more: Any) -> float:
+        """Compute ln of the probability of the states times the density of the numbers, in their units."""
+        return self.posteriors(evidence, targets=(), **more).log_evidence
+
+    def moments(
+        self, numbers: str | Sequence[str], evidence: Findings | None = None, **more: Any
+    ) -> tuple[Floats, Floats]:
+        """Compute the mean vector (m,) and the covariance (m, m) of some numbers given the evidence."""
+        names = [self._net.variables[self._net.index(v)] for v in as_list(numbers, "numbers")]
+        for v in names:
+            if not self._net.is_number(v):
+                raise ArgumentError(f"moments are of numbers; {v!r} has states")
+        mean, second = np.zeros(len(names)), np.zeros((len(names), len(names)))
+        single = self.posteriors(evidence, targets=names, **more)
+        mean[:] = [single[v].mean for v in names]
+        for i, a in enumerate(names):
+            second[i, i] = single[a].sd ** 2
+            for j in range(i):
+                second[i, j] = second[j, i] = self._covariance(a, names[j], evidence, more)
+        return mean, second
+
+    def _covariance(self, a: str, b: str, evidence: Findings | None, more: Mapping[str, Any]) -> float:
+        """Covariance of two numbers: a third number a + b has the variance that tells it."""
+        net = self._net
+        from .gaussian import Gaussian
+        from .network import MixedNetwork
+
+        sum_of = "\0sum"
+        sds = self.posteriors(evidence, targets=[a, b], **more)
+        scale = max(sds[a].sd, sds[b].sd) or 1.0
+        states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net}
+        parents = {v: net.parents(v) for v in net} | {sum_of: (a, b)}
+        cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
+        cpts[sum_of] = Gaussian(0.0, {a: 1.0, b: 1.0}, sd=scale)
+        tree = MixedNetwork(states | {sum_of: float}, parents, cpts).compile(
+            self._backend, max_table=self._max_table, **self._compile_options
+        )
+        both = tree.posterior(sum_of, evidence, **more).sd ** 2 - scale**2
+        return 0.5 * (both - sds[a].sd ** 2 - sds[b].sd ** 2)
+
+    # Tables of cases ------------------------------------------------------------------------------------------
+
+    def posteriors_batch(
+        self,
+        cases: Cases,
+        *,
+        likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None,
+        targets: Targets = None,
+        on_impossible: OnProblem = "error",
+    ) -> MixedCasePosteriors:
+        """Compute posteriors of a table of B cases.
+
+        Parameters
+        ----------
+        cases : data frame, mapping of columns, list of mappings, or array
+            Columns of states and of numbers; None and NaN are missing.
+        likelihood, do, targets
+            See `posteriors`; likelihoods are (card,) or (B, card).
+        on_impossible : {"error", "flag"}
+            Whether a case of probability zero raises, or is flagged in the result.
+
+        Returns
+        -------
+        MixedCasePosteriors
+        """
+        read = read_cases(self._net, cases, likelihood, do)
+        names, discrete, numbers = self._targets(targets)
+        answers = self._answerer.answer(read, discrete, numbers)
+        self._check_possible(answers, read, on_impossible)
+        states = {v: self._net.states(v) for v in discrete}
+        return MixedCasePosteriors(
+            states, {v: answers.posteriors[v] for v in names}, answers.log_evidence, answers.impossible, read.table
+        )
+
+    def log_likelihood(self, cases: Cases, **more: Any) -> Floats:
+        """Compute `log_evidence` of each of B cases, (B,)."""
+        return self.posteriors_batch(cases, targets=(), **more).log_evidence
+
+    def predict(self, cases: Cases, target: str | int, **more: Any) -> NDArray[Any]:
+        """Predict a variable of B cases given the other columns: the mean of a number, the most probable state."""
+        name = self._net.variables[self._net.index(target)]
+        read = read_cases(self._net, cases, more.pop("likelihood", None), more.pop("do", None))
+        if self._net.is_number(name):
+            read.values[:, self._net.numbers.index(name)] = np.nan
+        else:
+            read.states.setflags(write=True)
+            read.states[:, self._net.discrete.index(name)] = -1
+        is_number = self._net.is_number(name)
+        g = (self._net.numbers.index(name),) if is_number else ()
+        answers = self._answerer.answer(read, [] if is_number else [name], g)
+        self._check_possible(answers, read, more.pop("on_impossible", "error"))
+        value = answers.posteriors[name]
+        if is_number:
+            return np.asarray(value.mean)
+        return np.array(self._net.states(name), object)[value.argmax(axis=1)]
+
+    # Samples --------------------------------------------------------------------------------------------------
+
+    def sample(
+        self, n: int, evidence: Findings | None = None, *, seed: Any = None,
+        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+    ) -> MixedSamples:  # fmt: skip
+        """Draw n exact samples of all variables given the evidence; see `JunctionTree.sample`."""
+        n = whole_number("n", n, least=0)
+        case = read_case(self._net, evidence, likelihood, do)
+        if case.bounds:
+            raise EvidenceError("samples given an interval are not offered; give a number, or observe none")
+        pattern, engine, weights = self._discrete_part(case)
+        rng = np.random.default_rng(seed)
+        states = engine.sample(n, case.states, weights, case.do, rng)
+        values = np.repeat(case.values, n, axis=0)
+        return MixedSamples(self._net, states, draw_numbers(self._answerer, pattern, states, values, rng))
+
+    def impute(self, cases: Cases, *, seed: Any = None, on_impossible: OnProblem = "error") -> MixedSamples:
+        """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
+
+        Returns
+        -------
+        MixedSamples
+            ``.to_frame()`` has the columns of `cases`, in a frame of the same kind.
+        """
+        read = read_cases(self._net, cases, None, None)
+        rng = np.random.default_rng(seed)
+        states, values = read.states.copy(), read.values.copy()
+        for pattern, rows in self._answerer._by_pattern(read, ()):
+            part = MixedCases(read.states[rows], read.values[rows], table=None)
+            logs, _ = self._answerer.log_weights(part, pattern, np.arange(len(rows)))
+            engine = self._engine(pattern.sets)
+            weights = engine.weights({}, tuple(_relative(logs[s]) for s in pattern.sets))
+            states[rows] = engine.impute(part.states, weights, rng, on_impossible)
+            values[rows] = draw_numbers(self._answerer, pattern, states[rows], part.values, rng)
+        return MixedSamples(self._net, states, values, read.table)
+
+    def _discrete_part(self, case: MixedCases) -> tuple[Any, SetEngine, dict[str, Floats]]:
+        """Pattern, engine and likelihoods of one case."""
+        observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
+        pattern = self._answerer.pattern(observed, case.cut, ())
+        logs, _ = self._answerer.log_weights(case, pattern, np.arange(1))
+        engine = self._engine(pattern.sets)
+        return pattern, engine, engine.weights(case.likelihood, tuple(_relative(logs[s]) for s in pattern.sets))
+
+    # Information ----------------------------------------------------------------------------------------------
+
+    def mpe(self, *_: Any, **__: Any) -> NoReturn:
+        """Not offered: the highest density depends on the units of the numbers."""
+        raise ArgumentError(
+            "mpe is not offered for networks with numbers: the highest density depends on their units; use posteriors, "
+            "or sample"
+        )
+
+    map = sensitivity = mpe
+
+    # Helpers --------------------------------------------------------------------------------------------------
+
+    def _targets(self, targets: Targets) -> tuple[tuple[str, ...], list[str], tuple[int, ...]]:
+        """Names of the targets, those that have states, and the numbers by number."""
+        net = self._net
+        given = net.variables if targets is None else as_list(targets, "targets")
+        names = tuple(dict.fromkeys(net.variables[net.index(t)] for t in given))
+        numbers = tuple(net.numbers.index(v) for v in names if net.is_number(v))
+        return names, [v for v in names if not net.is_number(v)], numbers
+
+    def _check_possible(self, answers: Answers, cases: MixedCases, on_impossible: str) -> None:
+        if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not answers.impossible.any():
+            return
+        row = int(np.argmax(answers.impossible))
+        net = self._net.discrete
+        named = [f"{net.variables[v]}={net.states(v)[s]}" for v, s in enumerate(cases.states[row].tolist()) if s >= 0]
+        reason = f"the evidence has probability 0: {', '.join(named) or 'its likelihoods'}"
+        raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
+
+
+def _relative(logs: Floats) -> Floats:
+    """Weights whose largest is 1 in each row."""
+    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
