@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import EvidenceError, TableTooLarge
 from ..util.lru import LRU
 from .components import Component, Numbers, build, component_members, scope_of
-from .results import NumberColumns
+from .results import Mixtures, NumberTable
 from .sets import SetEngine
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Pattern(NamedTuple):
 class Answers:
     """Results of B cases."""
 
-    posteriors: dict[str, Any]  # discrete target -> (B, card); number -> NumberColumns
+    posteriors: dict[str, Floats]  # discrete target -> (B, card)
+    numbers: NumberTable  # of the targets that are numbers
     log_evidence: Floats
     impossible: NDArray[np.bool_]
 
@@ -110,8 +111,8 @@ class Answerer:
         """Posteriors of discrete variables and of numbers."""
         n, net = len(cases.states), self._net
         result = Answers(
-            {v: np.zeros((n, len(net.states(v)))) for v in discrete}
-            | {self.numbers.names[t]: NumberColumns(self.numbers.names[t], n) for t in targets},
+            {v: np.zeros((n, len(net.states(v)))) for v in discrete},
+            NumberTable([self.numbers.names[t] for t in targets], n),
             np.full(n, -np.inf), np.ones(n, np.bool_),
         )  # fmt: skip
         for pattern, rows in self._by_pattern(cases, targets):
@@ -121,15 +122,14 @@ class Answerer:
 
     def _by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
         """Rows with the same observed numbers."""
-        bits = np.packbits(~np.isnan(cases.values), axis=1)
-        if bits.shape[1] == 0:
-            bits = np.zeros((len(bits), 1), np.uint8)
-        keys, rows_of = np.unique(bits, axis=0, return_inverse=True)
-        order = np.argsort(rows_of.ravel(), kind="stable")
-        ends = np.cumsum(np.bincount(rows_of.ravel(), minlength=len(keys)))
-        for i, end in enumerate(ends.tolist()):
-            rows = order[(0 if i == 0 else ends[i - 1]) : end]
-            observed = frozenset(np.flatnonzero(~np.isnan(cases.values[rows[0]])).tolist())
+        seen = ~np.isnan(cases.values)
+        if len(seen) == 1:
+            yield self.pattern(frozenset(np.flatnonzero(seen[0]).tolist()), cases.cut, targets), np.arange(1)
+            return
+        order, ends = _equal_rows(np.packbits(seen, axis=1))
+        for first, end in zip([0, *ends[:-1]], ends, strict=True):
+            rows = order[first:end]
+            observed = frozenset(np.flatnonzero(seen[rows[0]]).tolist())
             yield self.pattern(observed, cases.cut, targets), rows
 
     def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]]:
@@ -210,22 +210,35 @@ class Answerer:
             result.posteriors[v][rows] = p
         possible = np.flatnonzero(~impossible)
         scaled = cases.values[rows] / self.numbers.scale
+        self._answer_numbers(pattern, rows, possible, states, scaled, joints, targets, result.numbers)
+
+    def _answer_numbers(
+        self, pattern: Pattern, rows: NDArray[np.intp], possible: NDArray[np.intp], states: NDArray[np.int32],
+        scaled: Floats, joints: Mapping[tuple[int, ...], Floats], targets: tuple[int, ...], result: NumberTable,
+    ) -> None:  # fmt: skip
+        """Enter the mixtures of the targets that are numbers."""
+        column = {t: i for i, t in enumerate(targets)}
+        seen = [t for t in targets if t in pattern.observed]
+        if seen:
+            values = scaled[np.ix_(possible, seen)] * self.numbers.scale[seen]
+            result.observe(rows[possible], [column[t] for t in seen], values)
+        own: dict[tuple[int, ...], list[int]] = {}
         for t in targets:
-            columns: NumberColumns = result.posteriors[self.numbers.names[t]]
-            if t in pattern.observed:
-                values = cases.values[rows[possible], t]
-                columns.add(rows[possible], np.ones((len(possible), 1)), values[:, None], np.zeros(1))
-                continue
-            scope = scope_of(self.numbers, pattern.answers[t])
-            for part, allowed, component in self.pieces(pattern.answers[t], pattern.observed, states):
-                part = part[~impossible[part]]
+            if t in pattern.answers:
+                own.setdefault(pattern.answers[t], []).append(t)
+        for members, asked in own.items():
+            scope = scope_of(self.numbers, members)
+            for part, allowed, component in self.pieces(members, pattern.observed, states):
+                if len(possible) < len(states):
+                    part = np.intersect1d(part, possible)
                 if not len(part):
                     continue
-                u = component.unobserved.index(t)
                 weight = joints[scope][part][:, allowed] if scope else np.ones((len(part), 1))
-                scale = self.numbers.scale[t]
-                means = component.means(scaled[part])[:, :, u] * scale
-                columns.add(rows[part], weight, means, np.sqrt(component.cov[:, u, u]) * scale)
+                scale = self.numbers.scale[list(component.unobserved)]
+                sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)) * scale
+                mixtures = Mixtures(rows[part], weight, component.means(scaled[part]) * scale, sds)
+                places = [component.unobserved.index(t) for t in asked]
+                result.add(mixtures, [column[t] for t in asked], places)
 
     def _retry(
         self, cases: MixedCases, sets: tuple[tuple[int, ...], ...], logs: dict[tuple[int, ...], Floats],
@@ -264,11 +277,32 @@ class Answerer:
                 joints[s][part] = p
 
 
+def _equal_rows(bits: NDArray[np.uint8]) -> tuple[NDArray[np.intp], list[int]]:
+    """Rows in an order where equal ones are neighbours, and the end of each group."""
+    key: NDArray[Any] = bits[:, 0].astype(np.uint16)
+    for column in bits.T[1:]:  # numbers of the groups so far stay small: 16 bits are sorted by radix
+        key = np.unique(key.astype(np.int64) * 256 + column, return_inverse=True)[1].ravel()
+        key = key.astype(np.uint16) if key.max(initial=0) < 1 << 16 else key
+    order = np.argsort(key, kind="stable")
+    ends = np.flatnonzero(np.diff(key[order])) + 1
+    return order, [*ends.tolist(), len(order)] if len(order) else []
+
+
+def _row_maximum(values: Floats) -> Floats:
+    """Largest number of each row; for few columns faster than NumPy's reduction of rows."""
+    if values.shape[1] > 32:
+        return np.asarray(values.max(axis=1))
+    top = values[:, 0].copy()
+    for column in values.T[1:]:
+        np.maximum(top, column, out=top)
+    return top
+
+
 def _scaled(logs: Mapping[tuple[int, ...], Floats]) -> tuple[tuple[Floats, ...], Floats]:
     """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out."""
     weights, shift = [], 0.0
     for values in logs.values():
-        top = values.max(axis=1)
+        top = _row_maximum(values)
         top[~np.isfinite(top)] = 0.0
         with np.errstate(under="ignore"):
             weights.append(np.exp(values - top[:, None]))

@@ -27,6 +27,14 @@ LEAST_SD = 1e-9  # of a density, in units of the marginal sd: below it, conditio
 HALF_LOG_2PI = 0.9189385332046727
 
 
+class Plain(NamedTuple):
+    """Arrays of the numbers that have no discrete parents; zero elsewhere."""
+
+    mean: Floats  # (G,)
+    variance: Floats  # (G,)
+    arcs: Floats  # (G, G), coefficient of the column in the row
+
+
 class Numbers(NamedTuple):
     """Densities of all numbers, in units of `scale`."""
 
@@ -40,6 +48,7 @@ class Numbers(NamedTuple):
     order: tuple[int, ...]  # parents before children
     variables: tuple[str, ...]  # names of the discrete variables
     cards: tuple[int, ...]  # of these
+    plain: Plain
 
 
 def numbers_of(net: MixedNetwork) -> Numbers:
@@ -68,9 +77,15 @@ def numbers_of(net: MixedNetwork) -> Numbers:
         coefficients.append(tuple(
             c * scale[p] / scale[v] for p, c in zip(parents[v], g.coefficients.values(), strict=True)
         ))  # fmt: skip
+    n = len(names)
+    plain = Plain(np.zeros(n), np.zeros(n), np.zeros((n, n)))
+    for v in range(n):
+        if not scope[v]:
+            plain.mean[v], plain.variance[v] = mean[v], variance[v]
+            plain.arcs[v, list(parents[v])] = coefficients[v]
     return Numbers(
         names, scope, parents, tuple(mean), tuple(coefficients), tuple(variance), scale, order,
-        net.discrete.variables, tuple(net.discrete.cardinality.tolist()),
+        net.discrete.variables, tuple(net.discrete.cardinality.tolist()), plain,
     )  # fmt: skip
 
 
@@ -182,19 +197,23 @@ def build(
         shape = tuple(c if d in own else 1 for d, c in zip(scope, cards, strict=True))
         return np.broadcast_to(array.reshape(shape), cards).reshape(k)
 
-    mean, slope = np.zeros((k, n)), np.zeros((k, n, len(given)))
-    noise, variance = np.zeros((k, n, n)), np.zeros((k, n))  # x = mean + slope @ given + noise @ e, var(e) = variance
-    for i, v in enumerate(members):
-        mean[:, i], variance[:, i] = spread(numbers.mean[v], numbers.scope[v]), spread(numbers.variance[v], numbers.scope[v])
-        noise[:, i, i] = 1.0
-        for p, coefficient in zip(numbers.parents[v], numbers.coefficients[v], strict=True):
-            c = spread(coefficient, numbers.scope[v])
-            if p in observed:
-                slope[:, i, at_given[p]] += c
-            else:
-                mean[:, i] += c * mean[:, at[p]]
-                slope[:, i] += c[:, None] * slope[:, at[p]]
-                noise[:, i] += c[:, None] * noise[:, at[p]]
+    mean, variance = np.zeros((k, n)), np.zeros((k, n))
+    slope, arcs = np.zeros((k, n, len(given))), np.zeros((k, n, n))
+    if scope:
+        for i, v in enumerate(members):
+            own = numbers.scope[v]
+            mean[:, i], variance[:, i] = spread(numbers.mean[v], own), spread(numbers.variance[v], own)
+            for p, coefficient in zip(numbers.parents[v], numbers.coefficients[v], strict=True):
+                into = slope[:, i, at_given[p]] if p in observed else arcs[:, i, at[p]]
+                into[:] = spread(coefficient, own)
+    else:
+        plain = numbers.plain
+        mean[0], variance[0] = plain.mean[members], plain.variance[members]
+        slope[0], arcs[0] = plain.arcs[np.ix_(members, given)], plain.arcs[np.ix_(members, members)]
+        arcs[0][:, [i for i, v in enumerate(members) if v in observed]] = 0.0
+    # x = mean + slope @ given + noise @ e, where e has `variance`
+    noise = np.linalg.inv(np.eye(n) - arcs)
+    mean, slope = (noise @ mean[..., None])[..., 0], noise @ slope
     u = [i for i, v in enumerate(members) if v not in observed]
     y = [i for i, v in enumerate(members) if v in observed]
     noise_u, noise_y = noise[:, u], noise[:, y]

@@ -21,7 +21,7 @@ def below(x, weights, means, sds):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled("f8[:, :], f8[:, :], f8[:, :], f8[:], f8[:, :]", allocates=False)
+@compiled("const(f8[:, :]), const(f8[:, :]), const(f8[:, :]), const(f8[:]), f8[:, :]", allocates=False)
 def quantiles(weights, means, sds, probabilities, out):  # type: ignore[no-untyped-def]
     """Quantiles (B, Q) of B mixtures by bisection, to the last digits."""
     for b in range(len(weights)):

@@ -132,7 +132,7 @@ class MixedNetwork:
 
     def is_number(self, variable: str | int) -> bool:
         """Whether a variable is a number."""
-        return self.graph.variables[self.graph.index(variable)] in self._gaussians
+        return variable in self._gaussians or self.graph.variables[self.graph.index(variable)] in self._gaussians
 
     def index(self, variable: str | int) -> int:
         """Position of a variable among `variables`; see `BayesianNetwork.index`."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _mixtures = loops("jtgpu.mixed.mixture_loops")
 DEFAULT_QUANTILES = (0.05, 0.95)
+ONE, ZERO = np.ones(1), np.zeros(1)
 
 
 class Parts(NamedTuple):
@@ -60,9 +61,15 @@ class NumberPosterior:
 
     __slots__ = ("bounds", "mean", "parts", "sd", "variable")
 
-    def __init__(self, variable: str, parts: Parts, bounds: tuple[float, float] | None = None):
+    def __init__(
+        self, variable: str, parts: Parts, bounds: tuple[float, float] | None = None,
+        moments: tuple[float, float] | None = None,
+    ):  # fmt: skip
         self.variable, self.parts, self.bounds = variable, parts, bounds
         means, sds = parts.means, parts.sds
+        if moments is not None and bounds is None:
+            self.mean, self.sd = moments
+            return
         if bounds is not None:
             cut = [truncated_moments(m, s, *bounds) for m, s in zip(means.tolist(), sds.tolist(), strict=True)]
             means, sds = np.array(cut).reshape(-1, 2).T
@@ -173,52 +180,90 @@ class MixedPosteriors(Printed, Mapping[str, "Posterior | NumberPosterior"]):
         return ["", "", ""], [names, texts, quantiles], 1
 
 
+class Mixtures(NamedTuple):
+    """Mixtures of the numbers of a component in some cases."""
+
+    rows: NDArray[np.intp]  # (b,)
+    weights: Floats  # (b, K)
+    means: Floats  # (b, K, U)
+    sds: Floats  # (K, U)
+
+
+class NumberTable:
+    """Posteriors of several numbers in B cases."""
+
+    def __init__(self, names: Sequence[str], n: int):
+        self.names = names
+        self.mean, self.sd = np.full((n, len(names)), np.nan), np.full((n, len(names)), np.nan)
+        self._parts: list[list[tuple[Mixtures, int]]] = [[] for _ in names]  # of each number, and its place in U
+
+    def add(self, mixtures: Mixtures, columns: Sequence[int], places: Sequence[int]) -> None:
+        """Enter the mixtures of some rows; `columns` are numbers of the table, `places` their places in U."""
+        rows, weights, means, sds = mixtures
+        means, sds = means[:, :, places], sds[:, places]
+        mean = (weights[:, None] @ means)[:, 0]  # (b, U)
+        spread = np.square(means - mean[:, None])
+        spread += np.square(sds)
+        at = np.ix_(rows, columns)
+        self.mean[at], self.sd[at] = mean, np.sqrt((weights[:, None] @ spread)[:, 0])
+        for column, place in zip(columns, places, strict=True):
+            self._parts[column].append((mixtures, place))
+
+    def observe(self, rows: NDArray[np.intp], columns: Sequence[int], values: Floats) -> None:
+        """Enter observed numbers, (b, U)."""
+        at = np.ix_(rows, columns)
+        self.mean[at], self.sd[at] = values, 0.0
+
+    def quantiles(self, column: int, probabilities: Floats) -> Floats:
+        """(B, Q) quantiles of a number."""
+        result = np.repeat(self.mean[:, column, None], len(probabilities), axis=1)
+        for (rows, weights, means, sds), place in self._parts[column]:
+            out = np.empty((len(rows), len(probabilities)))
+            own = np.ascontiguousarray(means[:, :, place])
+            full = np.ascontiguousarray(np.broadcast_to(sds[:, place], own.shape))
+            _mixtures.quantiles(np.ascontiguousarray(weights), own, full, probabilities, out)
+            result[rows] = out
+        return result
+
+    def case(self, column: int, row: int, bounds: tuple[float, float] | None = None) -> NumberPosterior:
+        """The mixture of one case."""
+        name, moments = self.names[column], (float(self.mean[row, column]), float(self.sd[row, column]))
+        for (rows, weights, means, sds), place in self._parts[column]:
+            at = 0 if len(rows) == 1 and rows[0] == row else -1 if len(rows) == 1 else _index(rows, row)
+            if at >= 0:
+                return NumberPosterior(name, Parts(weights[at], means[at, :, place], sds[:, place]), bounds, moments)
+        if np.isnan(moments[0]):
+            raise ArgumentError(f"case {row} is impossible")
+        return NumberPosterior(name, Parts(ONE, self.mean[row, column : column + 1], ZERO), None, moments)
+
+
+def _index(rows: NDArray[np.intp], row: int) -> int:
+    at = np.flatnonzero(rows == row)
+    return int(at[0]) if len(at) else -1
+
+
 class NumberColumns:
     """A number in B cases: mixtures of normal distributions.
 
     Attributes
     ----------
+    variable : str
     mean, sd : (B,) ndarray of float64
         NaN in cases that are impossible.
     """
 
-    def __init__(self, variable: str, n: int):
-        self.variable = variable
-        self.mean, self.sd = np.full(n, np.nan), np.full(n, np.nan)
-        # rows, (B, K) weights, (B, K) means, (K,) or (B, K) sds
-        self._groups: list[tuple[NDArray[np.intp], Floats, Floats, Floats]] = []
-
-    def add(self, rows: NDArray[np.intp], weights: Floats, means: Floats, sds: Floats) -> None:
-        """Enter the mixtures of some rows."""
-        mean = np.einsum("bk,bk->b", weights, means)
-        self.mean[rows] = mean
-        self.sd[rows] = np.sqrt(np.einsum("bk,bk->b", weights, np.square(sds) + np.square(means - mean[:, None])))
-        self._groups.append((rows, weights, means, sds))
+    def __init__(self, table: NumberTable, column: int):
+        self._table, self._column = table, column
+        self.variable = table.names[column]
+        self.mean, self.sd = table.mean[:, column], table.sd[:, column]
 
     def quantiles(self, q: ArrayLike = DEFAULT_QUANTILES) -> Floats:
         """(B, Q) quantiles of every case; see `NumberPosterior.quantiles`."""
-        p = checked_probabilities(q)
-        result = np.full((len(self.mean), len(p)), np.nan)
-        for rows, weights, means, sds in self._groups:
-            if weights.shape[1] == 1 and not np.any(sds):
-                result[rows] = means
-                continue
-            out = np.empty((len(rows), len(p)))
-            full = np.ascontiguousarray(np.broadcast_to(sds, means.shape))
-            _mixtures.quantiles(np.ascontiguousarray(weights), np.ascontiguousarray(means), full, p, out)
-            result[rows] = out
-        return result
+        return self._table.quantiles(self._column, checked_probabilities(q))
 
     def case(self, row: int) -> NumberPosterior:
         """The mixture of one case."""
-        for rows, weights, means, sds in self._groups:
-            at = np.flatnonzero(rows == row)
-            if len(at):
-                i = int(at[0])
-                return NumberPosterior(
-                    self.variable, Parts(weights[i], means[i], np.broadcast_to(sds, means.shape)[i])
-                )
-        raise ArgumentError(f"there is no case {row}, or it is impossible")
+        return self._table.case(self._column, row)
 
 
 class MixedCasePosteriors(Printed, Mapping[str, "Floats | NumberColumns"]):

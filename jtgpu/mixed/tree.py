@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +16,7 @@ from ..util.lru import LRU
 from .answers import Answerer, Answers
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
-from .results import MixedCasePosteriors, MixedPosteriors, NumberPosterior, Parts
+from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_numbers
 from .sets import SetEngine
 
@@ -112,18 +111,14 @@ class MixedTree:
         answers = self._answerer.answer(cases, discrete, numbers)
         self._check_possible(answers, cases, "error")
         posteriors: dict[str, Posterior | NumberPosterior] = {}
+        column = {t: i for i, t in enumerate(numbers)}
         for v in names:
-            value = answers.posteriors[v]
             if self._net.is_number(v):
-                posteriors[v] = self._truncated(value.case(0), cases)
+                g = self._net.numbers.index(v)
+                posteriors[v] = answers.numbers.case(column[g], 0, cases.bounds.get(g))
             else:
-                posteriors[v] = Posterior(v, self._net.states(v), value[0])
+                posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0])
         return MixedPosteriors(posteriors, float(answers.log_evidence[0]))
-
-    def _truncated(self, p: NumberPosterior, cases: MixedCases) -> NumberPosterior:
-        """The posterior within the interval of its evidence."""
-        bounds = cases.bounds.get(self._net.numbers.index(p.variable))
-        return p if bounds is None else NumberPosterior(p.variable, p.parts, bounds)
 
     def posterior(self, variable: str | int, evidence: Findings | None = None, **more: Any) -> Any:
         """Compute the posterior of one variable: a `Posterior`, or a `NumberPosterior` of a number."""
@@ -200,10 +195,12 @@ class MixedTree:
         names, discrete, numbers = self._targets(targets)
         answers = self._answerer.answer(read, discrete, numbers)
         self._check_possible(answers, read, on_impossible)
-        states = {v: self._net.states(v) for v in discrete}
+        columns = {v: NumberColumns(answers.numbers, i) for i, v in enumerate(answers.numbers.names)}
+        by_name: dict[str, Any] = {**answers.posteriors, **columns}
         return MixedCasePosteriors(
-            states, {v: answers.posteriors[v] for v in names}, answers.log_evidence, answers.impossible, read.table
-        )
+            {v: self._net.states(v) for v in discrete}, {v: by_name[v] for v in names}, answers.log_evidence,
+            answers.impossible, read.table,
+        )  # fmt: skip
 
     def log_likelihood(self, cases: Cases, **more: Any) -> Floats:
         """Compute `log_evidence` of each of B cases, (B,)."""
@@ -222,10 +219,9 @@ class MixedTree:
         g = (self._net.numbers.index(name),) if is_number else ()
         answers = self._answerer.answer(read, [] if is_number else [name], g)
         self._check_possible(answers, read, more.pop("on_impossible", "error"))
-        value = answers.posteriors[name]
         if is_number:
-            return np.asarray(value.mean)
-        return np.array(self._net.states(name), object)[value.argmax(axis=1)]
+            return np.asarray(answers.numbers.mean[:, 0])
+        return np.array(self._net.states(name), object)[answers.posteriors[name].argmax(axis=1)]
 
     # Samples --------------------------------------------------------------------------------------------------
 
