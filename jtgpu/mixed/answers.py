@@ -53,6 +53,11 @@ class Answerer:
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Hashable, Component] = LRU(4096)
 
+    def reload(self, net: Any, numbers: Numbers) -> None:
+        """Replace the parameters: the patterns stay."""
+        self._net, self.numbers = net, numbers
+        self._components.clear()
+
     # Patterns -------------------------------------------------------------------------------------------------
 
     def pattern(self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...]) -> Pattern:
@@ -115,12 +120,12 @@ class Answerer:
             NumberTable([self.numbers.names[t] for t in targets], n),
             np.full(n, -np.inf), np.ones(n, np.bool_),
         )  # fmt: skip
-        for pattern, rows in self._by_pattern(cases, targets):
+        for pattern, rows in self.by_pattern(cases, targets):
             for sets, part in self._chunks(pattern, rows):
                 self._answer_part(cases, pattern, sets, part, discrete, targets, result)
         return result
 
-    def _by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
+    def by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
         """Rows with the same observed numbers."""
         seen = ~np.isnan(cases.values)
         if len(seen) == 1:

@@ -51,8 +51,8 @@ class Numbers(NamedTuple):
     plain: Plain
 
 
-def numbers_of(net: MixedNetwork) -> Numbers:
-    """The densities of a network by number."""
+def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Numbers:
+    """The densities of a network by number, in given units or those that suit its parameters."""
     names = net.numbers
     index = {v: i for i, v in enumerate(names)}
     parents = tuple(tuple(index[p] for p in net.numeric_parents(v)) for v in names)
@@ -69,6 +69,7 @@ def numbers_of(net: MixedNetwork) -> Numbers:
                 f"the sd of {names[v]!r}, {float(g.sd.min()):.3g}, is below {LEAST_SD:g} of its marginal sd, "
                 f"{marginal:.3g}: it is a function of its parents; give its children their coefficients directly"
             )
+    scale = scale if units is None else units
     mean, coefficients, variance = [], [], []
     for v, name in enumerate(names):
         g = net.gaussian(name)

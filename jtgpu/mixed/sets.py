@@ -43,7 +43,28 @@ class SetEngine:
                 states[name] = [str(i) for i in range(prod(cards))]
                 parents[name] = [net.variables[v] for v in s]
                 cpts[name] = np.eye(prod(cards)).reshape(*cards, -1)
+        self._aux = {name: cpts[name] for name in states if name not in net}
+        self._layout = states, parents
         self.tree = BayesianNetwork(states, parents, cpts).compile(backend, **options) if len(net) else None
+
+    def reload(self, net: BayesianNetwork) -> None:
+        """Replace the CPTs."""
+        self._net = net
+        if self.tree is not None:
+            self.tree.reload(BayesianNetwork(*self._layout, {**{v: net.cpt(v) for v in net}, **self._aux}))
+
+    def run_counts(
+        self, states: NDArray[np.int32], weights: tuple[Floats, ...], rows: Floats
+    ) -> tuple[SetAnswers, dict[str, Floats]]:
+        """Joints of the sets, and expected counts of every family, the rows weighted."""
+        answers = self.run(states, {}, weights, {}, [])
+        if self.tree is None:
+            return answers, {}
+        counts = self.tree.expected_counts(
+            self.states(states), likelihood=self.weights({}, weights) or None, weights=rows, on_impossible="flag",
+            variables=[*self._net],
+        )  # fmt: skip
+        return answers, {v: np.asarray(counts[v]) for v in self._net}
 
     def weights(self, given: Mapping[int, Floats], sets: tuple[Floats, ...]) -> dict[str, Floats]:
         """Likelihoods of variables and sets by name."""

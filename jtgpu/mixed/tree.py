@@ -52,10 +52,18 @@ class MixedTree:
         self._net, self._backend, self._compile_options = net, backend, dict(options)
         self._max_table = whole_number("max_table", max_table, least=1)
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
-        self._answerer = Answerer(net, numbers_of(net), self._engine, self._max_table)
-        self._engine(())
+        self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_table)
+        self.engine(())
 
-    def _engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
+    def reload(self, net: MixedNetwork) -> None:
+        """Replace the parameters by those of a network of the same structure; plans stay."""
+        self._net = net
+        self.answerer.reload(net, numbers_of(net, self.answerer.numbers.scale))  # sums of cases keep their units
+        for engine in self._engines.values():
+            engine.reload(net.discrete)
+
+    def engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
+        """The compiled discrete network that takes likelihoods of some sets of variables."""
         return self._engines.get_or_make(
             sets, lambda: SetEngine(self._net.discrete, sets, self._backend, self._compile_options)
         )
@@ -108,7 +116,7 @@ class MixedTree:
         if not discrete and not numbers:  # ln P(evidence) alone
             names = ()
         numbers = tuple(dict.fromkeys([*numbers, *cases.bounds]))
-        answers = self._answerer.answer(cases, discrete, numbers)
+        answers = self.answerer.answer(cases, discrete, numbers)
         self._check_possible(answers, cases, "error")
         posteriors: dict[str, Posterior | NumberPosterior] = {}
         column = {t: i for i, t in enumerate(numbers)}
@@ -193,7 +201,7 @@ class MixedTree:
         """
         read = read_cases(self._net, cases, likelihood, do)
         names, discrete, numbers = self._targets(targets)
-        answers = self._answerer.answer(read, discrete, numbers)
+        answers = self.answerer.answer(read, discrete, numbers)
         self._check_possible(answers, read, on_impossible)
         columns = {v: NumberColumns(answers.numbers, i) for i, v in enumerate(answers.numbers.names)}
         by_name: dict[str, Any] = {**answers.posteriors, **columns}
@@ -217,7 +225,7 @@ class MixedTree:
             read.states[:, self._net.discrete.index(name)] = -1
         is_number = self._net.is_number(name)
         g = (self._net.numbers.index(name),) if is_number else ()
-        answers = self._answerer.answer(read, [] if is_number else [name], g)
+        answers = self.answerer.answer(read, [] if is_number else [name], g)
         self._check_possible(answers, read, more.pop("on_impossible", "error"))
         if is_number:
             return np.asarray(answers.numbers.mean[:, 0])
@@ -238,7 +246,7 @@ class MixedTree:
         rng = np.random.default_rng(seed)
         states = engine.sample(n, case.states, weights, case.do, rng)
         values = np.repeat(case.values, n, axis=0)
-        return MixedSamples(self._net, states, draw_numbers(self._answerer, pattern, states, values, rng))
+        return MixedSamples(self._net, states, draw_numbers(self.answerer, pattern, states, values, rng))
 
     def impute(self, cases: Cases, *, seed: Any = None, on_impossible: OnProblem = "error") -> MixedSamples:
         """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
@@ -251,21 +259,21 @@ class MixedTree:
         read = read_cases(self._net, cases, None, None)
         rng = np.random.default_rng(seed)
         states, values = read.states.copy(), read.values.copy()
-        for pattern, rows in self._answerer._by_pattern(read, ()):
+        for pattern, rows in self.answerer.by_pattern(read, ()):
             part = MixedCases(read.states[rows], read.values[rows], table=None)
-            logs, _ = self._answerer.log_weights(part, pattern, np.arange(len(rows)))
-            engine = self._engine(pattern.sets)
+            logs, _ = self.answerer.log_weights(part, pattern, np.arange(len(rows)))
+            engine = self.engine(pattern.sets)
             weights = engine.weights({}, tuple(_relative(logs[s]) for s in pattern.sets))
             states[rows] = engine.impute(part.states, weights, rng, on_impossible)
-            values[rows] = draw_numbers(self._answerer, pattern, states[rows], part.values, rng)
+            values[rows] = draw_numbers(self.answerer, pattern, states[rows], part.values, rng)
         return MixedSamples(self._net, states, values, read.table)
 
     def _discrete_part(self, case: MixedCases) -> tuple[Any, SetEngine, dict[str, Floats]]:
         """Pattern, engine and likelihoods of one case."""
         observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
-        pattern = self._answerer.pattern(observed, case.cut, ())
-        logs, _ = self._answerer.log_weights(case, pattern, np.arange(1))
-        engine = self._engine(pattern.sets)
+        pattern = self.answerer.pattern(observed, case.cut, ())
+        logs, _ = self.answerer.log_weights(case, pattern, np.arange(1))
+        engine = self.engine(pattern.sets)
         return pattern, engine, engine.weights(case.likelihood, tuple(_relative(logs[s]) for s in pattern.sets))
 
     # Information ----------------------------------------------------------------------------------------------

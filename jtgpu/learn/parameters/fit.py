@@ -11,12 +11,15 @@ import numpy as np
 
 from ...cases.query import CsvDialect
 from ...errors import ArgumentError
+from ...mixed.fitting import MixedFit
+from ...mixed.network import MixedNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import read_cases, weighted_chunks
 from .em import Iteration, Rule
 from .expectation import BACKENDS
 from .families import MAX_ENTRIES, read_structure
+from .numbers import fit_numbers
 from .result import Fit
 from .runs import Running, count, fit_em, fit_stepwise
 from .setup import set_up
@@ -39,6 +42,7 @@ def fit(  # noqa: PLR0913
     *,
     states: Mapping[str, Iterable[Any]] | None = None,
     bins: int | None = None,
+    numbers: Literal["gaussian", "intervals", "states"] | Mapping[str, str] | None = None,
     prior: Any = 1.0,
     weights: ArrayLike | str | None = None,
     likelihood: Mapping[str, Any] | None = None,
@@ -68,7 +72,7 @@ def fit(  # noqa: PLR0913
     progress: bool | Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
-) -> Fit:
+) -> Fit | MixedFit:
     """Estimate the CPTs of a structure from data.
 
     Where no cell is missing and no variable is hidden, the rows are counted in one pass. Otherwise the EM algorithm
@@ -88,6 +92,10 @@ def fit(  # noqa: PLR0913
     bins : int, optional
         Make so many intervals, with about equal numbers of rows, of each column of more different numbers whose states
         come from the data; see `jtgpu.learn.discretise` for other intervals.
+    numbers : {"gaussian", "intervals", "states"} or mapping, optional
+        What columns of numbers are: normal given their parents, `bins` intervals (default 5), or states; a mapping
+        names columns. With numbers the result is a `jtgpu.mixed.fitting.MixedFit`, whose network is a `MixedNetwork`;
+        `prior` rows of the regression of all rows are added to each configuration of a number's discrete parents.
     prior : number, str, or mapping, default 1
         What is added to the counts of each entry: a number; ``"bdeu:ESS"``, ESS divided by the size of the CPT;
         ``"net:ESS"``, ESS times the network's joint distribution of the family; a mapping from variable to a number or
@@ -203,6 +211,20 @@ def fit(  # noqa: PLR0913
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
+    if numbers is not None or isinstance(structure, MixedNetwork):
+        refused = {
+            "likelihood": likelihood, "fixed": [*fixed] or None, "tied": [*tied] or None, "hidden": hidden or None,
+            "step": step, "errors": errors or None, "cluster": cluster, "checkpoint": checkpoint,
+            "devices": devices, "restarts": restarts if restarts != 1 else None,
+        }  # fmt: skip
+        for option, value in refused.items():
+            if value is not None:
+                raise ArgumentError(f"{option}= is not offered with numbers")
+        return fit_numbers(
+            structure, cases, numbers or "gaussian", states=states, bins=bins, prior=prior, weights=weights,
+            missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads,
+            dialect=dialect, na_values=na_values, progress=_listener(progress),
+        )  # fmt: skip
     given = read_structure(structure)
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), dialect, rows, na_values, likelihood)

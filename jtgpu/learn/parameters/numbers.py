@@ -1,0 +1,182 @@
+"""`fit` with numbers: which columns are numbers, intervals or states, and a `MixedNetwork` of them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...cases.answer_table import read_file
+from ...cases.query import CsvDialect
+from ...errors import ArgumentError, DataError, closest
+from ...inference.tables import as_numbers, column_values, open_table
+from ...mixed.evidence import MixedCases, read_cases
+from ...mixed.fitting import MixedFit, empty_configurations, run, starting_network
+from ...mixed.network import MixedNetwork
+from ...util.arguments import choice, mapping, number, whole_number
+from ..columns import sample_weights
+from .families import read_structure
+from .likelihood_cells import labels_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from ...inference.tables import Table
+
+KINDS = ("gaussian", "intervals", "states")
+MANY = 20  # different numbers above which a column is a number by numbers="gaussian"
+DEFAULT_BINS = 5
+
+
+def fit_numbers(  # noqa: PLR0913
+    structure: Any,
+    cases: Any,
+    numbers: str | Mapping[str, str],
+    *,
+    states: Mapping[str, Iterable[Any]] | None,
+    bins: int | None,
+    prior: Any,
+    weights: ArrayLike | str | None,
+    missing: str,
+    start: Any,
+    iterations: int,
+    tolerance: float,
+    threads: int | None,
+    dialect: CsvDialect | None,
+    na_values: str | Iterable[str] | None,
+    progress: Callable[[Any], None],
+) -> MixedFit:
+    """Fit a network with numbers; see `jtgpu.learn.fit`."""
+    choice("missing", missing, ("em", "error", "drop"))
+    if isinstance(structure, MixedNetwork):
+        start = structure if isinstance(start, str) and start == "given" else start
+        parents: dict[str, tuple[str, ...]] = {v: structure.parents(v) for v in structure}
+        states = {**{v: structure.states(v) for v in structure.discrete}, **(states or {})}
+    else:
+        parents = read_structure(structure).parents
+    if isinstance(cases, (str, os.PathLike)):
+        cases = read_file(cases, dialect=dialect, na_values=na_values)
+    table = open_table(None, cases)
+    kinds = column_kinds(table, parents, numbers, mapping("states", states))
+    if isinstance(weights, str):
+        weights = as_numbers(table.column(weights)) if weights in table.names else _no_column(weights, table.names)
+    row_weights = sample_weights(weights, table.n)
+    columns: dict[str, Any] = {v: table.column(v) for v in parents}
+    cut = [v for v in parents if kinds[v] == "intervals"]
+    labels: dict[str, Any] = {}
+    for v in parents:
+        if kinds[v] == "gaussian":
+            labels[v] = float
+        elif v in (states or {}):
+            labels[v] = tuple(map(str, (states or {})[v]))
+        else:
+            codes, values = column_values(v, columns[v], table.row_name)
+            counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
+            at_most = (bins or DEFAULT_BINS) if v in cut else None
+            labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most)
+    rows, count = _prior(prior)
+    for v in kinds:
+        if kinds[v] == "gaussian" and len(np.unique(as_numbers(columns[v]))) == 2:
+            warnings.warn(f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes "
+                          "states of them", stacklevel=3)
+    shell = _shell(labels, parents)
+    read = read_cases(shell, columns, None, None)
+    read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
+    first = start if isinstance(start, MixedNetwork) else starting_network(labels, parents, read, row_weights)
+    net, history, converged, method, sums = run(
+        first, read, row_weights, rows=rows, count=count, iterations=whole_number("iterations", iterations, 1),
+        tolerance=number("tolerance", tolerance, least=0), progress=progress, options={"threads": threads},
+    )  # fmt: skip
+    last = history[-1]
+    return MixedFit(
+        net, last.log_likelihood, last.objective, tuple(history), converged, method, len(read.states), dropped,
+        empty_configurations(net, sums), gaps,
+    )  # fmt: skip
+
+
+def column_kinds(
+    table: Table, variables: Iterable[str], numbers: str | Mapping[str, str], states: Mapping[str, Any]
+) -> dict[str, str]:
+    """Kind of each variable: "gaussian", "intervals" or "states"."""
+    variables = [*variables]
+    for v in variables:
+        if v not in table.names:
+            _no_column(v, table.names)
+    if isinstance(numbers, str):
+        choice("numbers", numbers, KINDS)
+        kinds = {v: numbers if v not in states and _is_numeric(table.column(v)) else "states" for v in variables}
+        return kinds
+    given = mapping("numbers", numbers)
+    for v, kind in given.items():
+        if v not in variables:
+            raise ArgumentError(f"numbers: there is no variable {v!r}{closest(str(v), variables)}")
+        choice(f"numbers[{v!r}]", kind, KINDS)
+        if kind != "states" and not _is_numeric(table.column(v)):
+            raise DataError(f"column {v!r} holds text, so it cannot be {kind!r}: remove the text, or leave it as states")
+    for v in variables:
+        if v in given or v in states:
+            continue
+        x = as_numbers(table.column(v))
+        if x is not None and len(np.unique(x[~np.isnan(x)])) > MANY:
+            raise DataError(
+                f"column {v!r} has more than {MANY} different numbers; name its kind: numbers={{{v!r}: 'gaussian'}} or "
+                "'intervals'"
+            )
+    return {v: given.get(v, "states") for v in variables}
+
+
+def _is_numeric(column: Any) -> bool:
+    x = as_numbers(column)
+    return x is not None and bool((~np.isnan(x)).any())
+
+
+def _no_column(name: str, names: Sequence[str]) -> Any:
+    raise DataError(f"the table has no column {name!r}{closest(name, names)}; a hidden variable needs numbers=None")
+
+
+def _prior(prior: Any) -> tuple[float, float | str]:
+    """Rows of the pooled regression, and counts of CPTs."""
+    if isinstance(prior, str) and prior.startswith("bdeu:"):
+        return number("prior", float(prior[5:]), least=0), prior
+    if isinstance(prior, (str, Mapping)):
+        raise ArgumentError(f"with numbers, prior must be a number or 'bdeu:ESS', not {prior!r}")
+    value = number("prior", prior, least=0)
+    return value, value
+
+
+def _shell(labels: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> MixedNetwork:
+    """A network with these variables and arcs, to read the cases by."""
+    from ...mixed.gaussian import Gaussian
+
+    cpts: dict[str, Any] = {}
+    for v, s in labels.items():
+        shape = tuple(len(labels[p]) for p in parents[v] if labels[p] is not float)
+        numeric = {p: 0.0 for p in parents[v] if labels[p] is float}
+        cpts[v] = Gaussian(0.0, numeric) if s is float else np.full((*shape, len(s)), 1.0 / len(s))
+    return MixedNetwork(labels, parents, cpts)
+
+
+def _with_rule(
+    read: MixedCases, weights: NDArray[np.float64], missing: str, net: MixedNetwork, table: Table
+) -> tuple[MixedCases, NDArray[np.float64], dict[str, int], int]:
+    """The rows that are fitted, missing cells by column, and how many rows were left out."""
+    holes = {v: read.states[:, i] < 0 for i, v in enumerate(net.discrete.variables)}
+    holes |= {v: np.isnan(read.values[:, i]) for i, v in enumerate(net.numbers)}
+    gaps = {v: int(h.sum()) for v, h in holes.items() if h.any()}
+    used = weights > 0
+    dropped = 0
+    if gaps and missing == "error":
+        v = min(gaps, key=lambda name: int(np.argmax(holes[name])))
+        raise DataError(f"{table.row_name(int(np.argmax(holes[v])))}, column {v!r}: missing cell; use missing='em'")
+    if gaps and missing == "drop":
+        complete = ~np.logical_or.reduce([*holes.values()])
+        dropped = int((used & ~complete).sum())
+        used &= complete
+        if not used.any():
+            raise DataError("every row has a missing cell; use missing='em'")
+    part = MixedCases(read.states[used], read.values[used])
+    return part, weights[used], gaps, dropped

@@ -1,0 +1,294 @@
+"""Parameters of a mixed network from data: counting and regression, or EM where cells are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError
+from .evidence import MixedCases
+from .gaussian import Gaussian
+from .moments import Moments, add_moments, empty_moments
+from .network import MixedNetwork
+from .tree import MixedTree
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+FALL = 1e-9  # of the objective, relative, that rounding explains
+MOST_CONDITION = 1e12  # of the covariance of the parents, scaled to unit variances
+
+
+class Pass(NamedTuple):
+    """One iteration of EM."""
+
+    number: int
+    objective: float  # ln P(data) + ln prior, up to a constant
+    log_likelihood: float
+    change: float  # of the objective
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class MixedFit:
+    """The result of `jtgpu.learn.fit` with numbers.
+
+    Attributes
+    ----------
+    network : MixedNetwork
+    log_likelihood : float
+        Sum of ln P of the rows (densities in the units of the columns), weighted.
+    objective : float
+        `log_likelihood` plus the ln prior, up to a constant: what was maximised.
+    history : tuple of Pass
+    converged : bool
+    method : {"counts", "em"}
+    n_rows : int
+        Rows that were fitted.
+    n_dropped : int
+        Rows that were left out because of missing cells (``missing="drop"``).
+    empty_rows : dict
+        Number or variable to the configurations of its discrete parents without any row: their parameters are those
+        of the prior.
+    missing : dict
+        Missing cells of each column that has some.
+    """
+
+    network: MixedNetwork
+    log_likelihood: float
+    objective: float
+    history: tuple[Pass, ...]
+    converged: bool
+    method: str
+    n_rows: int
+    n_dropped: int = 0
+    empty_rows: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
+        end = "" if self.converged else ", not converged"
+        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}"
+
+    __repr__ = __str__
+
+
+class Prior(NamedTuple):
+    """What is added to the sums of the rows."""
+
+    counts: Mapping[str, Floats]  # of each variable with states
+    moments: Moments  # pooled regressions of the numbers, in scaled units
+
+
+class Sums(NamedTuple):
+    """What a pass over the rows gives."""
+
+    counts: Mapping[str, Floats]  # expected counts of each variable with states
+    moments: Moments
+    log_likelihood: float
+
+
+def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
+    """Expected counts and sums of all families."""
+    answerer, net = tree.answerer, tree.network
+    moments = empty_moments(answerer.numbers)
+    counts = {v: np.zeros(net.cpt(v).shape) for v in net.discrete}
+    log_likelihood = 0.0
+    for pattern, rows in answerer.by_pattern(cases, ()):
+        logs, constant = answerer.log_weights(cases, pattern, rows)
+        engine = tree.engine(pattern.sets)
+        states = cases.states[rows]
+        shift = np.zeros(len(rows))
+        relative = []
+        for s in pattern.sets:
+            top = logs[s].max(axis=1)
+            relative.append(np.exp(logs[s] - top[:, None]))
+            shift += top
+        answers, expected = engine.run_counts(states, tuple(relative), weights[rows])
+        for v, table in expected.items():
+            counts[v] += table
+        log_likelihood += float(weights[rows] @ (answers.log_evidence + shift + constant))
+        joints = dict(zip(pattern.sets, answers.joints, strict=True))
+        add_moments(answerer, cases, pattern, rows, weights[rows], joints, moments)
+    return Sums(counts, moments, log_likelihood)
+
+
+def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, rows: float, count: float | str) -> Prior:
+    """`rows` rows of the regression of all rows whose family is complete, for each configuration; counts for CPTs."""
+    numbers, net = tree.answerer.numbers, tree.network
+    scaled = cases.values / numbers.scale
+    moments = empty_moments(numbers)
+    for v, sums in enumerate(moments):
+        z = np.column_stack([np.ones(len(scaled)), scaled[:, [*numbers.parents[v], v]]])
+        complete = ~np.isnan(z).any(axis=1)
+        z, w = z[complete], weights[complete]
+        total = float(w.sum())
+        if rows > 0 and total > 0:
+            sums[:] = (z * w[:, None]).T @ z * (rows / total)
+    counts = {}
+    for v in net.discrete:
+        shape = net.cpt(v).shape
+        each = float(count) if not isinstance(count, str) else float(count.partition(":")[2]) / prod(shape)
+        counts[v] = np.full(shape, each)
+    return Prior(counts, moments)
+
+
+def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
+    """The parameters of the highest posterior given expected sums."""
+    net, numbers = tree.network, tree.answerer.numbers
+    cpts: dict[str, Any] = {}
+    for v in net.discrete:
+        table = sums.counts[v] + prior.counts[v]
+        total = table.sum(axis=-1, keepdims=True)
+        cpts[v] = np.where(total > 0, table / np.where(total > 0, total, 1.0), np.asarray(net.cpt(v)))
+    for v, name in enumerate(numbers.names):
+        shape = tuple(numbers.cards[d] for d in numbers.scope[v])
+        both = sums.moments[v] + prior.moments[v]
+        m, scale = len(numbers.parents[v]), numbers.scale
+        old = net.gaussian(name)
+        beta, sd = np.empty((len(both), m + 1)), np.empty(len(both))
+        for k, s in enumerate(both):
+            if s[0, 0] <= 0:  # no row: the parameters stay
+                at = np.unravel_index(k, shape) if shape else ()
+                beta[k, 0], sd[k] = old.mean[at] / scale[v], old.sd[at] / scale[v]
+                beta[k, 1:] = [
+                    c[at] * scale[p] / scale[v]
+                    for p, c in zip(numbers.parents[v], old.coefficients.values(), strict=True)
+                ]
+                continue
+            beta[k], sd[k] = _regression(name, [numbers.names[p] for p in numbers.parents[v]], s)
+        coefficients = {
+            numbers.names[p]: beta[:, i + 1].reshape(shape) * (scale[v] / scale[p])
+            for i, p in enumerate(numbers.parents[v])
+        }
+        cpts[name] = Gaussian(beta[:, 0].reshape(shape) * scale[v], coefficients, sd.reshape(shape) * scale[v])
+    return net.replace(cpts)
+
+
+def _regression(name: str, parents: Sequence[str], s: Floats) -> tuple[Floats, float]:
+    """Intercept and coefficients, and the sd of the residual, from sums of z z'."""
+    n, m = s[0, 0], len(parents)
+    mean = s[0, 1:] / n
+    cov = s[1:, 1:] / n - np.outer(mean, mean)
+    size = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    if m:
+        constant = [p for p, x in zip(parents, size, strict=False) if x <= 1e-9 * (1 + abs(float(x)))]
+        if constant:
+            raise DataError(
+                f"the numeric parent {constant[0]!r} of {name!r} is constant in some configuration of states, so its "
+                "coefficient is not determined; give a prior > 0, or remove the arc"
+            )
+        correlation = cov[:m, :m] / np.outer(size[:m], size[:m])
+        condition = float(np.linalg.cond(correlation))
+        if not condition < MOST_CONDITION:
+            raise DataError(
+                f"the numeric parents of {name!r}, {', '.join(map(repr, parents))}, are collinear (condition number "
+                f"{condition:.2g}); remove one of them"
+            )
+        slope = np.linalg.solve(correlation, cov[:m, m] / size[:m]) / size[:m]
+    else:
+        slope = np.zeros(0)
+    variance = float(cov[m, m] - slope @ cov[:m, m])
+    if not variance > 1e-18 * max(float(cov[m, m]), float(mean[m] ** 2) * 1e-6):
+        raise DataError(
+            f"the number {name!r} is constant, or a function of its parents, in some configuration of states: its "
+            "density has no width; remove the column, or give a prior > 0"
+        )
+    return np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance))
+
+
+def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
+    """ln prior of the parameters, up to a constant."""
+    numbers, total = tree.answerer.numbers, 0.0
+    for v, counts in prior.counts.items():
+        cpt, used = np.asarray(net.cpt(v)), counts > 0
+        total += float(counts[used] @ np.log(np.maximum(cpt[used], 1e-300)))
+    for v, name in enumerate(numbers.names):
+        g, scale = net.gaussian(name), numbers.scale
+        slopes = [c.ravel() * scale[p] / scale[v] for p, c in zip(numbers.parents[v], g.coefficients.values(), strict=True)]
+        contrast = np.column_stack([-g.mean.ravel() / scale[v], *(-c for c in slopes), np.ones(g.mean.size)])
+        variance = (g.sd.ravel() / scale[v]) ** 2
+        squares = np.einsum("ki,kij,kj->k", contrast, prior.moments[v], contrast)
+        total -= 0.5 * float((prior.moments[v][:, 0, 0] * np.log(variance) + squares / variance).sum())
+    return total
+
+
+def run(
+    net: MixedNetwork, cases: MixedCases, weights: Floats, *, rows: float, count: float | str, iterations: int,
+    tolerance: float, progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
+) -> tuple[MixedNetwork, list[Pass], bool, str, Sums]:  # fmt: skip
+    """Fit by counting, or by EM where cells are missing. `net` is where EM starts, and gives the units."""
+    tree = MixedTree(net, "cpu", max_table=1 << 22, options=options)
+    prior = pooled_prior(tree, cases, weights, rows, count)
+    is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
+    history: list[Pass] = []
+    begun = time.perf_counter()
+    sums = one_pass(tree, cases, weights)
+    while True:
+        objective = sums.log_likelihood + log_prior(tree, tree.network, prior)
+        before = history[-1].objective if history else None
+        change = 0.0 if before is None else objective - before
+        entry = Pass(len(history), objective, sums.log_likelihood, change, time.perf_counter() - begun)
+        history.append(entry)
+        if progress is not None:
+            progress(entry)
+        size = abs(objective) + float(weights.sum())
+        if before is not None and not is_complete and change < -FALL * size:
+            raise DataError(f"iteration {entry.number}: the objective fell from {before:.12g} to {objective:.12g}")
+        calm = before is not None and abs(change) <= tolerance * size
+        if calm or (is_complete and before is not None) or len(history) > iterations:
+            return tree.network, history, calm or is_complete, "counts" if is_complete else "em", sums
+        tree.reload(maximise(tree, sums, prior))
+        sums = one_pass(tree, cases, weights)
+
+
+def starting_network(
+    states: Mapping[str, Any], parents: Mapping[str, Sequence[str]], cases: MixedCases, weights: Floats
+) -> MixedNetwork:
+    """Uniform CPTs, and normal distributions with the mean and sd of the observed values of each number."""
+    numbers = [v for v, s in states.items() if s is float]
+    cpts: dict[str, Any] = {}
+    for v, s in states.items():
+        shape = tuple(len(states[p]) for p in parents.get(v, ()) if states[p] is not float)
+        if s is not float:
+            cpts[v] = np.full((*shape, len(s)), 1.0 / len(s))
+            continue
+        x = cases.values[:, numbers.index(v)]
+        seen = ~np.isnan(x) & (weights > 0)
+        if not seen.any():
+            raise DataError(f"the column {v!r} has no value; a number needs some")
+        mean = float(np.average(x[seen], weights=weights[seen]))
+        sd = float(np.sqrt(np.average((x[seen] - mean) ** 2, weights=weights[seen])))
+        if not sd > 1e-12 * max(abs(mean), 1e-300):
+            raise DataError(f"the column {v!r} is constant ({mean:g}); a number needs different values")
+        cpts[v] = Gaussian(
+            np.full(shape, mean), {p: np.zeros(shape) for p in parents.get(v, ()) if states[p] is float}, sd
+        )
+    return MixedNetwork(states, parents, cpts)
+
+
+def empty_configurations(net: MixedNetwork, sums: Sums) -> dict[str, list[dict[str, str]]]:
+    """Configurations of discrete parents without any row, of each variable that has some."""
+    rows: dict[str, list[dict[str, str]]] = {}
+    numbers = net.numbers
+    for v in net:
+        if net.is_number(v):
+            weight = sums.moments[numbers.index(v)][:, 0, 0]
+        else:
+            weight = sums.counts[v].sum(axis=-1).ravel()
+        parents = net.discrete_parents(v)
+        shape = tuple(len(net.states(p)) for p in parents)
+        empty = np.flatnonzero(weight <= 0)[:1000]
+        if parents and len(empty):
+            rows[v] = [
+                {p: net.states(p)[s] for p, s in zip(parents, np.unravel_index(i, shape), strict=True)}
+                for i in empty.tolist()
+            ]
+    return rows

@@ -1,0 +1,125 @@
+"""`learn.fit` with numbers against least squares, closed forms and naive Bayes of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu import DataError
+from jtgpu.learn import fit
+from tests.mixed.test_against_enumeration import random_network
+
+RNG = np.random.default_rng
+
+
+def test_complete_rows_are_least_squares() -> None:
+    rng = RNG(1)
+    sex = rng.integers(0, 2, 400)
+    x = rng.normal(size=400) * 3 + 10
+    y = np.where(sex == 0, 2 + 0.5 * x, -1 - 2 * x) + rng.normal(size=400)
+    table = {"sex": np.array(["f", "m"], object)[sex], "x": x, "y": y}
+    found = fit({"y": ["sex", "x"]}, table, numbers="gaussian", prior=0)
+    assert (found.method, found.converged) == ("counts", True)
+    g = found.network.gaussian("y")
+    for s in (0, 1):
+        rows = sex == s
+        design = np.column_stack([np.ones(rows.sum()), x[rows]])
+        beta, *_ = np.linalg.lstsq(design, y[rows], rcond=None)
+        assert (g.mean[s], g.coefficients["x"][s]) == pytest.approx(beta, rel=1e-10)
+        assert g.sd[s] == pytest.approx(np.sqrt(np.mean((y[rows] - design @ beta) ** 2)), rel=1e-10)
+    assert found.network.cpt("sex")[0] == pytest.approx(np.mean(sex == 0))
+
+
+def test_log_likelihood_is_that_of_the_rows() -> None:
+    net = random_network(RNG(4))
+    table = net.compile("cpu").sample(300, seed=2).to_frame()
+    found = fit({v: net.parents(v) for v in net}, table, numbers="gaussian")
+    rows = found.network.compile("cpu").log_likelihood(table)
+    assert found.log_likelihood == pytest.approx(rows.sum(), rel=1e-10)
+
+
+def test_monotone_gaps_have_a_closed_form() -> None:
+    """Of two normal numbers, the second missing in some rows: the factored likelihood (Anderson, JASA 52 (1957) 200)."""
+    rng = RNG(3)
+    x = rng.normal(size=500)
+    y = 1 + 2 * x + rng.normal(size=500)
+    y[x > 0.3] = np.nan
+    found = fit({"x": ["y"]}, {"x": x, "y": y}, numbers="gaussian", prior=0, tolerance=1e-14, iterations=2000)
+    seen = ~np.isnan(y)
+    slope, intercept = np.polyfit(x[seen], y[seen], 1)
+    residual = np.mean((y[seen] - intercept - slope * x[seen]) ** 2)
+    mean_y, var_y = intercept + slope * x.mean(), slope**2 * x.var() + residual
+    g = found.network.gaussian("y")
+    assert (float(g.mean), float(g.sd)) == pytest.approx((mean_y, np.sqrt(var_y)), rel=1e-4)
+    assert float(found.network.gaussian("x").coefficients["y"]) == pytest.approx(slope * x.var() / var_y, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_objective_rises(seed: int) -> None:
+    rng = RNG([seed, 9])
+    net = random_network(rng)
+    table = net.compile("cpu").sample(250, seed=seed).to_frame()
+    for column in table.columns:
+        table.loc[rng.random(len(table)) < 0.25, column] = None
+    states: dict[str, Any] = {v: net.states(v) for v in net.discrete}
+    found = fit({v: net.parents(v) for v in net}, table, numbers="gaussian", states=states, iterations=15)
+    objectives = [entry.objective for entry in found.history]
+    assert all(b >= a - 1e-9 * abs(a) for a, b in zip(objectives, objectives[1:], strict=False))
+    rows = found.network.compile("cpu").log_likelihood(table)
+    assert found.log_likelihood == pytest.approx(rows.sum(), rel=1e-9)
+
+
+def test_naive_bayes_is_that_of_scikit_learn() -> None:
+    naive_bayes = pytest.importorskip("sklearn.naive_bayes")
+    rng = RNG(8)
+    y = rng.integers(0, 3, 300)
+    X = rng.normal(size=(300, 4)) + y[:, None]
+    table = {"y": [f"c{c}" for c in y], **{f"x{i}": X[:, i] for i in range(4)}}
+    net = fit({f"x{i}": ["y"] for i in range(4)}, table, numbers="gaussian", prior=0).network
+    peer = naive_bayes.GaussianNB(var_smoothing=0).fit(X, y)
+    columns = {f"x{i}": X[:, i] for i in range(4)}
+    assert net.compile("cpu").posteriors_batch(columns, targets=["y"])["y"] == pytest.approx(peer.predict_proba(X), abs=1e-9)
+
+
+def test_a_configuration_without_rows_has_the_pooled_regression() -> None:
+    table = {"s": ["a", "a", "a", "a", "b"], "x": [1.0, 2.0, 4.0, 3.0, 2.5]}
+    states = {"s": ["a", "b", "c"]}
+    found = fit({"x": ["s"]}, table, numbers="gaussian", prior=1, states=states)
+    assert found.empty_rows == {"x": [{"s": "c"}]}
+    assert found.network.gaussian("x").mean[2] == pytest.approx(2.5)
+    with pytest.raises(DataError, match="constant"):
+        fit({"x": ["s"]}, table, numbers="gaussian", prior=0, states=states)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "words"),
+    [
+        ({"x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 4.0]}, {}, "'x' is constant"),
+        ({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "a"]}, {"numbers": {"y": "gaussian"}}, "'y' holds text"),
+        ({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}, {"numbers": {"z": "gaussian"}}, "no variable 'z'"),
+        ({"x": list(np.arange(30) / 7), "y": list(np.arange(30) % 4 * 1.0)}, {"numbers": {"y": "gaussian"}}, "name its kind"),
+        ({"x": [1.0, 2.0, np.inf], "y": [1.0, 2.0, 4.0]}, {}, "infinite"),
+    ],
+)
+def test_bad_tables(table: dict[str, Any], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(jtgpu.JtgpuError, match=words):
+        fit({"y": ["x"]}, table, **{"numbers": "gaussian", **options})
+
+
+def test_collinear_parents_are_named() -> None:
+    x = RNG(0).normal(size=50)
+    table = {"a": x, "b": 2 * x + 1, "y": x + RNG(1).normal(size=50)}
+    with pytest.raises(DataError, match="collinear"):
+        fit({"y": ["a", "b"]}, table, numbers="gaussian", prior=0)
+
+
+def test_rules_for_gaps() -> None:
+    table = {"x": [1.0, 2.0, None, 4.0], "y": [1.0, None, 2.0, 3.0]}
+    with pytest.raises(DataError, match="row 1, column 'y': missing"):
+        fit({"y": ["x"]}, table, numbers="gaussian", missing="error")
+    found = fit({"y": []}, {**table, "x": [0] * 4}, numbers="gaussian", missing="drop", prior=0)
+    assert (found.n_rows, found.n_dropped, found.missing) == (3, 1, {"y": 1})
+    assert float(found.network.gaussian("y").mean) == pytest.approx(2.0)
