@@ -13,12 +13,15 @@ from ..errors import EvidenceError, TableTooLarge
 from ..util.lru import LRU
 from .components import Component, Numbers, build, component_members, scope_of
 from .results import Mixtures, NumberTable
-from .sets import SetEngine
+from .sets import SetAnswers, SetEngine
+from .truncated import log_mass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .evidence import MixedCases
+    from .network import MixedNetwork
+    from .sets import Sets
 
     Floats = NDArray[np.float64]
 
@@ -32,7 +35,7 @@ class Pattern(NamedTuple):
     observed: frozenset[int]
     densities: tuple[tuple[int, ...], ...]  # members of the components that hold observed numbers
     answers: Mapping[int, tuple[int, ...]]  # unobserved target -> members of its component
-    sets: tuple[tuple[int, ...], ...]  # scopes of all of these, without the empty one
+    sets: Sets  # scopes of all of these, without the empty one
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,12 @@ class Answers:
 class Answerer:
     """Answers cases of one network; caches patterns, components and compiled discrete networks."""
 
-    def __init__(self, net: Any, numbers: Numbers, engine: Callable[[tuple[tuple[int, ...], ...]], SetEngine], max_table: int):
+    def __init__(self, net: MixedNetwork, numbers: Numbers, engine: Callable[[Sets], SetEngine], max_table: int):
         self._net, self.numbers, self._engine, self.max_table = net, numbers, engine, max_table
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Hashable, Component] = LRU(4096)
 
-    def reload(self, net: Any, numbers: Numbers) -> None:
+    def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
         """Replace the parameters: the patterns stay."""
         self._net, self.numbers = net, numbers
         self._components.clear()
@@ -121,8 +124,8 @@ class Answerer:
             np.full(n, -np.inf), np.ones(n, np.bool_),
         )  # fmt: skip
         for pattern, rows in self.by_pattern(cases, targets):
-            for sets, part in self._chunks(pattern, rows):
-                self._answer_part(cases, pattern, sets, part, discrete, targets, result)
+            for part in self._chunks(pattern, rows):
+                self._answer_part(cases.part(part), pattern, part, discrete, targets, result)
         return result
 
     def by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
@@ -137,21 +140,20 @@ class Answerer:
             observed = frozenset(np.flatnonzero(seen[rows[0]]).tolist())
             yield self.pattern(observed, cases.cut, targets), rows
 
-    def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]]:
+    def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
         step = max(1, CELLS // max(1, sum(map(self._size, pattern.sets))))
         for first in range(0, len(rows), step):
-            yield pattern.sets, rows[first : first + step]
+            yield rows[first : first + step]
 
-    def log_weights(
-        self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp]
-    ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
-        """ln of the density of the observed numbers by scope, (B, K), -inf where states exclude; and its constant part."""
-        states, scaled = cases.states[rows], cases.values[rows] / self.numbers.scale
+    def log_weights(self, cases: MixedCases, pattern: Pattern) -> tuple[dict[tuple[int, ...], Floats], Floats]:
+        """ln of the density of the observed numbers by scope, (B, K), and its part without a scope, (B,)."""
+        # -inf where the observed states exclude a configuration
+        states, scaled = cases.states, cases.values / self.numbers.scale
         logs: dict[tuple[int, ...], Floats] = {}
-        constant = np.zeros(len(rows))
+        constant = np.zeros(len(states))
         for members in self._dense(pattern, cases):
             scope = scope_of(self.numbers, members)
-            total = np.full((len(rows), self._size(scope)), -np.inf)
+            total = np.full((len(states), self._size(scope)), -np.inf)
             for part, allowed, component in self.pieces(members, pattern.observed, states):
                 values = component.log_density(scaled[part])
                 values = values + self._log_bounds(component, cases, scaled[part])
@@ -189,68 +191,63 @@ class Answerer:
                 f"the interval of {self.numbers.names[g]!r} needs all numbers that depend on it, but "
                 f"{self.numbers.names[other]!r} is not observed; observe it, or give a number"
             )
-        from .truncated import log_mass
-
         mean, sd = component.means(scaled)[:, :, 0], np.sqrt(component.cov[:, 0, 0])
         low, high = (x / self.numbers.scale[g] for x in cases.bounds[g])
         return log_mass((low - mean) / sd, (high - mean) / sd)
 
     def _answer_part(
-        self, cases: MixedCases, pattern: Pattern, sets: tuple[tuple[int, ...], ...], rows: NDArray[np.intp],
-        discrete: Sequence[str], targets: tuple[int, ...], result: Answers,
+        self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp], discrete: Sequence[str],
+        targets: tuple[int, ...], result: Answers,
     ) -> None:  # fmt: skip
-        logs, constant = self.log_weights(cases, pattern, rows)
-        engine = self._engine(sets)
-        states, given = cases.states[rows], {v: w[rows] for v, w in cases.likelihood.items()}
-        ones = {s: np.zeros((len(rows), self._size(s))) for s in sets}
-        weights, shift = _scaled({s: logs.get(s, ones[s]) for s in sets})
-        found = engine.run(states, given, weights, cases.do, [*discrete])
-        joints, impossible = dict(zip(sets, found.joints, strict=True)), found.impossible
-        log_evidence = found.log_evidence + shift + constant
-        posteriors = dict(found.posteriors)
-        if impossible.any() and logs:
-            self._retry(cases, sets, logs, rows, discrete, impossible, log_evidence, constant, posteriors, joints)
-        result.log_evidence[rows], result.impossible[rows] = log_evidence, impossible
-        for v, p in posteriors.items():
+        """Answer cases of one pattern, which are `rows` of the result."""
+        logs, constant = self.log_weights(cases, pattern)
+        weights, shift = scaled_weights([
+            logs[s] if s in logs else np.zeros((len(rows), self._size(s))) for s in pattern.sets
+        ])  # fmt: skip
+        part = self._engine(pattern.sets).run(cases, weights, discrete)
+        part.log_evidence[:] += shift
+        if part.impossible.any() and logs:
+            self._retry(cases, pattern.sets, logs, discrete, part)
+        result.log_evidence[rows], result.impossible[rows] = part.log_evidence + constant, part.impossible
+        for v, p in part.posteriors.items():
             result.posteriors[v][rows] = p
-        possible = np.flatnonzero(~impossible)
-        scaled = cases.values[rows] / self.numbers.scale
-        self._answer_numbers(pattern, rows, possible, states, scaled, joints, targets, result.numbers)
+        if targets:
+            joints = dict(zip(pattern.sets, part.joints, strict=True))
+            self._answer_numbers(cases, pattern, rows, (joints, part.impossible), targets, result.numbers)
 
     def _answer_numbers(
-        self, pattern: Pattern, rows: NDArray[np.intp], possible: NDArray[np.intp], states: NDArray[np.int32],
-        scaled: Floats, joints: Mapping[tuple[int, ...], Floats], targets: tuple[int, ...], result: NumberTable,
+        self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp],
+        part: tuple[Mapping[tuple[int, ...], Floats], NDArray[np.bool_]], targets: tuple[int, ...], result: NumberTable,
     ) -> None:  # fmt: skip
         """Enter the mixtures of the targets that are numbers."""
+        joints, impossible = part
+        possible, scaled = np.flatnonzero(~impossible), cases.values / self.numbers.scale
         column = {t: i for i, t in enumerate(targets)}
         seen = [t for t in targets if t in pattern.observed]
         if seen:
-            values = scaled[np.ix_(possible, seen)] * self.numbers.scale[seen]
-            result.observe(rows[possible], [column[t] for t in seen], values)
+            result.observe(rows[possible], [column[t] for t in seen], cases.values[np.ix_(possible, np.array(seen))])
         own: dict[tuple[int, ...], list[int]] = {}
         for t in targets:
             if t in pattern.answers:
                 own.setdefault(pattern.answers[t], []).append(t)
         for members, asked in own.items():
             scope = scope_of(self.numbers, members)
-            for part, allowed, component in self.pieces(members, pattern.observed, states):
-                if len(possible) < len(states):
-                    part = np.intersect1d(part, possible)
-                if not len(part):
+            for at, allowed, component in self.pieces(members, pattern.observed, cases.states):
+                chosen = at if len(possible) == len(rows) else np.intersect1d(at, possible)
+                if not len(chosen):
                     continue
-                weight = joints[scope][part][:, allowed] if scope else np.ones((len(part), 1))
+                weight = joints[scope][chosen][:, allowed] if scope else np.ones((len(chosen), 1))
                 scale = self.numbers.scale[list(component.unobserved)]
                 sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)) * scale
-                mixtures = Mixtures(rows[part], weight, component.means(scaled[part]) * scale, sds)
+                mixtures = Mixtures(rows[chosen], weight, component.means(scaled[chosen]) * scale, sds)
                 places = [component.unobserved.index(t) for t in asked]
                 result.add(mixtures, [column[t] for t in asked], places)
 
     def _retry(
-        self, cases: MixedCases, sets: tuple[tuple[int, ...], ...], logs: dict[tuple[int, ...], Floats],
-        rows: NDArray[np.intp], discrete: Sequence[str], impossible: NDArray[np.bool_], log_evidence: Floats,
-        constant: Floats, posteriors: dict[str, Floats], joints: dict[tuple[int, ...], Floats],
+        self, cases: MixedCases, sets: Sets, logs: dict[tuple[int, ...], Floats], discrete: Sequence[str],
+        answers: SetAnswers,
     ) -> None:  # fmt: skip
-        """Answer rows whose weights underflowed where the states have probability above zero."""
+        """Answer cases again whose weights underflowed where the states have probability above zero."""
         # All weights are taken relative to the largest one of the configurations that the states allow.
         union = tuple(sorted({d for s in logs for d in s}))
         if self._size(union) > self.max_table:
@@ -259,27 +256,24 @@ class Answerer:
                 f"{len(union)} variables, more than max_table={self.max_table:,}; observe some of them",
                 self._size(union),
             )
-        part = np.flatnonzero(impossible)
-        total = np.zeros((len(part), self._size(union)))
+        rows = np.flatnonzero(answers.impossible)
+        part = cases.part(rows)
+        total = np.zeros((len(rows), self._size(union)))
         cards = tuple(self.numbers.cards[d] for d in union)
         for scope, values in logs.items():
             shape = tuple(c if d in scope else 1 for d, c in zip(union, cards, strict=True))
-            total += np.broadcast_to(values[part].reshape(-1, *shape), (len(part), *cards)).reshape(len(part), -1)
+            total += np.broadcast_to(values[rows].reshape(-1, *shape), (len(rows), *cards)).reshape(len(rows), -1)
         engine = self._engine(tuple(sorted({*sets, union})))
-        states, given = cases.states[rows[part]], {v: w[rows[part]] for v, w in cases.likelihood.items()}
-        plain = tuple(np.ones((len(part), self._size(s))) for s in engine.sets)
-        support = engine.run(states, given, plain, cases.do, []).joints[engine.sets.index(union)]
-        total[support <= 0] = -np.inf
-        (weight,), shift = _scaled({union: total})
-        weights = tuple(weight if s == union else p for s, p in zip(engine.sets, plain, strict=True))
-        again = engine.run(states, given, weights, cases.do, [*discrete])
-        impossible[part] = again.impossible
-        log_evidence[part] = again.log_evidence + shift + constant[part]
+        place = engine.sets.index(union)
+        plain = [np.ones((len(rows), self._size(s))) for s in engine.sets]
+        total[engine.run(part, plain, []).joints[place] <= 0] = -np.inf
+        (plain[place],), shift = scaled_weights([total])
+        again = engine.run(part, plain, discrete)
+        answers.impossible[rows], answers.log_evidence[rows] = again.impossible, again.log_evidence + shift
         for v, p in again.posteriors.items():
-            posteriors[v][part] = p
-        for s, p in zip(engine.sets, again.joints, strict=True):
-            if s in joints:
-                joints[s][part] = p
+            answers.posteriors[v][rows] = p
+        for s, p in zip(sets, answers.joints, strict=True):
+            p[rows] = again.joints[engine.sets.index(s)]
 
 
 def _equal_rows(bits: NDArray[np.uint8]) -> tuple[NDArray[np.intp], list[int]]:
@@ -303,13 +297,14 @@ def _row_maximum(values: Floats) -> Floats:
     return top
 
 
-def _scaled(logs: Mapping[tuple[int, ...], Floats]) -> tuple[tuple[Floats, ...], Floats]:
-    """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out."""
-    weights, shift = [], 0.0
-    for values in logs.values():
+def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], Floats | float]:
+    """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out, (B,)."""
+    weights: list[Floats] = []
+    shift: Floats | float = 0.0
+    for values in logs:
         top = _row_maximum(values)
         top[~np.isfinite(top)] = 0.0
         with np.errstate(under="ignore"):
             weights.append(np.exp(values - top[:, None]))
         shift = shift + top
-    return tuple(weights), np.asarray(shift, np.float64)
+    return weights, shift

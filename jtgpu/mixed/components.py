@@ -61,7 +61,8 @@ def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Numbers:
     scale = np.ones(len(names))
     for v in order:
         g = net.gaussian(names[v])
-        spread = sum(float(np.abs(c).max()) * scale[p] for p, c in zip(parents[v], g.coefficients.values(), strict=True))
+        slopes = zip(parents[v], g.coefficients.values(), strict=True)
+        spread = sum(float(np.abs(c).max()) * scale[p] for p, c in slopes)
         marginal = max(float(g.sd.max()), spread)
         scale[v] = 2.0 ** np.frexp(marginal)[1]
         if float(g.sd.min()) < LEAST_SD * marginal:
@@ -126,7 +127,7 @@ class Component:
         if self.given:
             residual -= p[None] @ self.slope_y.transpose(0, 2, 1)
         z = residual @ self.whiten.transpose(0, 2, 1)
-        return (self.log_norm[:, None] - 0.5 * np.einsum("kby,kby->kb", z, z)).T
+        return np.asarray((self.log_norm[:, None] - 0.5 * np.einsum("kby,kby->kb", z, z)).T)
 
     def means(self, values: Floats) -> Floats:
         """(B, K, U) means of the unobserved numbers of B cases, given a configuration."""
@@ -220,7 +221,7 @@ def build(
     noise_u, noise_y = noise[:, u], noise[:, y]
     weighted = noise_y * variance[:, None]
     lower = np.linalg.cholesky(weighted @ noise_y.transpose(0, 2, 1))
-    whiten = np.linalg.solve(lower, np.broadcast_to(np.eye(len(y)), lower.shape))
+    whiten: Floats = np.linalg.solve(lower, np.broadcast_to(np.eye(len(y)), lower.shape))
     log_norm = np.log(np.diagonal(whiten, axis1=1, axis2=2)).sum(axis=1) - len(y) * HALF_LOG_2PI
     log_norm -= np.log(numbers.scale[[members[i] for i in y]]).sum()
     cross = (noise_u * variance[:, None]) @ noise_y.transpose(0, 2, 1)  # (K, U, Y)

@@ -39,6 +39,13 @@ class MixedCases:
     cut: frozenset[int] = frozenset()  # numbers that are set by an intervention
     table: Table | None = None
 
+    def part(self, rows: NDArray[np.intp]) -> MixedCases:
+        """Some of the cases."""
+        if len(rows) == len(self.states):
+            return self
+        likelihood = {v: w[rows] for v, w in self.likelihood.items()}
+        return MixedCases(self.states[rows], self.values[rows], likelihood, self.bounds, self.do, self.cut)
+
 
 def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> MixedCases:
     """Evidence of one case as a table of one row."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import DataError
+from .answers import scaled_weights
 from .evidence import MixedCases
 from .gaussian import Gaussian
 from .moments import Moments, add_moments, empty_moments
@@ -80,6 +81,13 @@ class MixedFit:
     __repr__ = __str__
 
 
+class Strength(NamedTuple):
+    """How strong the prior is."""
+
+    rows: float  # of the pooled regression, added to each configuration of a number's discrete parents
+    each: float | str  # added to the counts of each entry of a CPT, or "bdeu:ESS"
+
+
 class Prior(NamedTuple):
     """What is added to the sums of the rows."""
 
@@ -102,37 +110,32 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
     counts = {v: np.zeros(net.cpt(v).shape) for v in net.discrete}
     log_likelihood = 0.0
     for pattern, rows in answerer.by_pattern(cases, ()):
-        logs, constant = answerer.log_weights(cases, pattern, rows)
-        engine = tree.engine(pattern.sets)
-        states = cases.states[rows]
-        shift = np.zeros(len(rows))
-        relative = []
-        for s in pattern.sets:
-            top = logs[s].max(axis=1)
-            relative.append(np.exp(logs[s] - top[:, None]))
-            shift += top
-        answers, expected = engine.run_counts(states, tuple(relative), weights[rows])
+        part, own = cases.part(rows), weights[rows]
+        logs, constant = answerer.log_weights(part, pattern)
+        relative, shift = scaled_weights([logs[s] for s in pattern.sets])
+        answers, expected = tree.engine(pattern.sets).run_counts(part, relative, own)
         for v, table in expected.items():
             counts[v] += table
-        log_likelihood += float(weights[rows] @ (answers.log_evidence + shift + constant))
+        log_likelihood += float(own @ (answers.log_evidence + shift + constant))
         joints = dict(zip(pattern.sets, answers.joints, strict=True))
-        add_moments(answerer, cases, pattern, rows, weights[rows], joints, moments)
+        add_moments(answerer, part, pattern, own, joints, moments)
     return Sums(counts, moments, log_likelihood)
 
 
-def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, rows: float, count: float | str) -> Prior:
-    """`rows` rows of the regression of all rows whose family is complete, for each configuration; counts for CPTs."""
+def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: Strength) -> Prior:
+    """Rows of the regression of all rows whose family is complete, for each configuration; counts for CPTs."""
+    rows, count = strength
     numbers, net = tree.answerer.numbers, tree.network
     scaled = cases.values / numbers.scale
     moments = empty_moments(numbers)
-    for v, sums in enumerate(moments):
-        z = np.column_stack([np.ones(len(scaled)), scaled[:, [*numbers.parents[v], v]]])
+    for g, sums in enumerate(moments):
+        z = np.column_stack([np.ones(len(scaled)), scaled[:, [*numbers.parents[g], g]]])
         complete = ~np.isnan(z).any(axis=1)
         z, w = z[complete], weights[complete]
         total = float(w.sum())
         if rows > 0 and total > 0:
             sums[:] = (z * w[:, None]).T @ z * (rows / total)
-    counts = {}
+    counts: dict[str, Floats] = {}
     for v in net.discrete:
         shape = net.cpt(v).shape
         each = float(count) if not isinstance(count, str) else float(count.partition(":")[2]) / prod(shape)
@@ -148,27 +151,25 @@ def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
         table = sums.counts[v] + prior.counts[v]
         total = table.sum(axis=-1, keepdims=True)
         cpts[v] = np.where(total > 0, table / np.where(total > 0, total, 1.0), np.asarray(net.cpt(v)))
-    for v, name in enumerate(numbers.names):
-        shape = tuple(numbers.cards[d] for d in numbers.scope[v])
-        both = sums.moments[v] + prior.moments[v]
-        m, scale = len(numbers.parents[v]), numbers.scale
-        old = net.gaussian(name)
+    scale = numbers.scale
+    for g, name in enumerate(numbers.names):
+        shape = tuple(numbers.cards[d] for d in numbers.scope[g])
+        both = sums.moments[g] + prior.moments[g]
+        m, old = len(numbers.parents[g]), net.gaussian(name)
         beta, sd = np.empty((len(both), m + 1)), np.empty(len(both))
         for k, s in enumerate(both):
             if s[0, 0] <= 0:  # no row: the parameters stay
                 at = np.unravel_index(k, shape) if shape else ()
-                beta[k, 0], sd[k] = old.mean[at] / scale[v], old.sd[at] / scale[v]
-                beta[k, 1:] = [
-                    c[at] * scale[p] / scale[v]
-                    for p, c in zip(numbers.parents[v], old.coefficients.values(), strict=True)
-                ]
+                beta[k, 0], sd[k] = old.mean[at] / scale[g], old.sd[at] / scale[g]
+                slopes = zip(numbers.parents[g], old.coefficients.values(), strict=True)
+                beta[k, 1:] = [c[at] * scale[p] / scale[g] for p, c in slopes]
                 continue
-            beta[k], sd[k] = _regression(name, [numbers.names[p] for p in numbers.parents[v]], s)
+            beta[k], sd[k] = _regression(name, [numbers.names[p] for p in numbers.parents[g]], s)
         coefficients = {
-            numbers.names[p]: beta[:, i + 1].reshape(shape) * (scale[v] / scale[p])
-            for i, p in enumerate(numbers.parents[v])
+            numbers.names[p]: beta[:, i + 1].reshape(shape) * (scale[g] / scale[p])
+            for i, p in enumerate(numbers.parents[g])
         }
-        cpts[name] = Gaussian(beta[:, 0].reshape(shape) * scale[v], coefficients, sd.reshape(shape) * scale[v])
+        cpts[name] = Gaussian(beta[:, 0].reshape(shape) * scale[g], coefficients, sd.reshape(shape) * scale[g])
     return net.replace(cpts)
 
 
@@ -210,23 +211,25 @@ def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
     for v, counts in prior.counts.items():
         cpt, used = np.asarray(net.cpt(v)), counts > 0
         total += float(counts[used] @ np.log(np.maximum(cpt[used], 1e-300)))
-    for v, name in enumerate(numbers.names):
-        g, scale = net.gaussian(name), numbers.scale
-        slopes = [c.ravel() * scale[p] / scale[v] for p, c in zip(numbers.parents[v], g.coefficients.values(), strict=True)]
-        contrast = np.column_stack([-g.mean.ravel() / scale[v], *(-c for c in slopes), np.ones(g.mean.size)])
-        variance = (g.sd.ravel() / scale[v]) ** 2
-        squares = np.einsum("ki,kij,kj->k", contrast, prior.moments[v], contrast)
-        total -= 0.5 * float((prior.moments[v][:, 0, 0] * np.log(variance) + squares / variance).sum())
+    scale = numbers.scale
+    for i, name in enumerate(numbers.names):
+        g = net.gaussian(name)
+        parents = zip(numbers.parents[i], g.coefficients.values(), strict=True)
+        slopes = [c.ravel() * scale[p] / scale[i] for p, c in parents]
+        contrast = np.column_stack([-g.mean.ravel() / scale[i], *(-c for c in slopes), np.ones(g.mean.size)])
+        variance = (g.sd.ravel() / scale[i]) ** 2
+        squares = np.einsum("ki,kij,kj->k", contrast, prior.moments[i], contrast)
+        total -= 0.5 * float((prior.moments[i][:, 0, 0] * np.log(variance) + squares / variance).sum())
     return total
 
 
-def run(
-    net: MixedNetwork, cases: MixedCases, weights: Floats, *, rows: float, count: float | str, iterations: int,
-    tolerance: float, progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
+def run(  # noqa: PLR0913
+    net: MixedNetwork, cases: MixedCases, weights: Floats, strength: Strength, *, iterations: int, tolerance: float,
+    progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
 ) -> tuple[MixedNetwork, list[Pass], bool, str, Sums]:  # fmt: skip
     """Fit by counting, or by EM where cells are missing. `net` is where EM starts, and gives the units."""
     tree = MixedTree(net, "cpu", max_table=1 << 22, options=options)
-    prior = pooled_prior(tree, cases, weights, rows, count)
+    prior = pooled_prior(tree, cases, weights, strength)
     is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
     history: list[Pass] = []
     begun = time.perf_counter()

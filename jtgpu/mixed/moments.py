@@ -1,4 +1,4 @@
-"""Expected sums of the families of numbers over a table of cases: the E-step of EM, and counting where nothing misses."""
+"""Expected sums of the families of numbers over a table of cases: the E-step of EM."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ def add_moments(
     answerer: Answerer,
     cases: MixedCases,
     pattern: Pattern,
-    rows: NDArray[np.intp],  # (b,) with this pattern
-    weights: Floats,  # (b,)
-    joints: dict[tuple[int, ...], Floats],  # scope -> (b, K) posterior
+    weights: Floats,  # (B,)
+    joints: dict[tuple[int, ...], Floats],  # scope -> (B, K) posterior
     moments: Moments,
 ) -> None:
-    """Add the expected sums of some rows; families of numbers that no evidence depends on are left out."""
+    """Add the expected sums of cases of one pattern; families of numbers that no evidence depends on are left out."""
     # A number without observed descendants integrates to one: the likelihood does not depend on its density.
     numbers = answerer.numbers
-    states, scaled = cases.states[rows], cases.values[rows] / numbers.scale
+    states, scaled = cases.states, cases.values / numbers.scale
     for members in pattern.densities:
         scope = scope_of(numbers, members)
         for part, allowed, component in answerer.pieces(members, pattern.observed, states):
@@ -62,7 +61,7 @@ def _configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ..
     return result
 
 
-def _add_family(
+def _add_family(  # noqa: PLR0913
     numbers: Numbers, v: int, component: Component, scaled: Floats, weight: Floats, means: Floats | None,
     configuration: NDArray[np.intp], sums: Floats,
 ) -> None:  # fmt: skip
@@ -74,18 +73,18 @@ def _add_family(
         if u not in place:
             z[:, i + 1] = scaled[:, u]
     if not missing:  # all numbers are observed: the same rows for all configurations
-        own = np.zeros((len(scaled), len(sums)))
+        by_state = np.zeros((len(scaled), len(sums)))
         for k, c in enumerate(configuration.tolist()):
-            own[:, c] += weight[:, k] if weight.shape[1] > 1 else weight[:, 0]
+            by_state[:, c] += weight[:, k]
         for c in range(len(sums)):
-            used = np.flatnonzero(own[:, c])
+            used = np.flatnonzero(by_state[:, c])
             chosen = z[used]
-            sums[c] += (chosen * own[used, c, None]).T @ chosen
+            sums[c] += (chosen * by_state[used, c, None]).T @ chosen
         return
     assert means is not None
-    u = [place[family[i]] for i in missing]
+    places, hidden = [place[family[i]] for i in missing], np.array([i + 1 for i in missing])
     for k, c in enumerate(configuration.tolist()):
-        z[:, [i + 1 for i in missing]] = means[:, k, u]
+        z[:, hidden] = means[:, k, places]
         sums[c] += (z * weight[:, k, None]).T @ z
-        at = np.ix_([i + 1 for i in missing], [i + 1 for i in missing])
-        sums[c][at] += weight[:, k].sum() * component.cov[k][np.ix_(u, u)]
+        own = np.array(places)
+        sums[c][np.ix_(hidden, hidden)] += weight[:, k].sum() * component.cov[k][np.ix_(own, own)]

@@ -9,6 +9,7 @@ from ..errors import NetworkError
 from ..model.directed import DirectedModel
 from ..model.network import BayesianNetwork
 from ..model.network_text import summary
+from ..util import late_imports
 from ..util.text_table import counted
 from .gaussian import Gaussian, checked_gaussian
 
@@ -215,9 +216,8 @@ class MixedNetwork:
         -------
         MixedTree
         """
-        from .tree import MixedTree
-
-        return MixedTree(self, backend, max_table=max_table, options=options)
+        tree: MixedTree = late_imports.mixed().MixedTree(self, backend, max_table=max_table, options=options)
+        return tree
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """Convert to a `networkx.DiGraph`; nodes have ``states`` (None for numbers), ``parents``, and ``cpt``."""

@@ -41,7 +41,7 @@ def checked_probabilities(q: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         p = np.zeros(1)
     if p.ndim != 1 or not ((p > 0) & (p < 1)).all():
-        raise ArgumentError(f"quantiles must be probabilities above 0 and below 1, such as [0.05, 0.95], got {shown(q)}")
+        raise ArgumentError(f"quantiles must be probabilities above 0 and below 1, as [0.05, 0.95], got {shown(q)}")
     return p
 
 
@@ -95,7 +95,7 @@ class NumberPosterior:
             return truncated_quantiles(*self.parts, *self.bounds, p)
         out = np.empty((1, len(p)))
         _mixtures.quantiles(*(np.ascontiguousarray(a[None]) for a in self.parts), p, out)
-        return out[0]
+        return np.asarray(out[0])
 
     def density(self, x: ArrayLike) -> Floats:
         """Probability density at some values, in 1 / units of the number; an array of the same shape."""
@@ -204,14 +204,14 @@ class NumberTable:
         mean = (weights[:, None] @ means)[:, 0]  # (b, U)
         spread = np.square(means - mean[:, None])
         spread += np.square(sds)
-        at = np.ix_(rows, columns)
+        at = np.ix_(rows, np.asarray(columns, np.intp))
         self.mean[at], self.sd[at] = mean, np.sqrt((weights[:, None] @ spread)[:, 0])
         for column, place in zip(columns, places, strict=True):
             self._parts[column].append((mixtures, place))
 
     def observe(self, rows: NDArray[np.intp], columns: Sequence[int], values: Floats) -> None:
         """Enter observed numbers, (b, U)."""
-        at = np.ix_(rows, columns)
+        at = np.ix_(rows, np.asarray(columns, np.intp))
         self.mean[at], self.sd[at] = values, 0.0
 
     def quantiles(self, column: int, probabilities: Floats) -> Floats:

@@ -27,21 +27,22 @@ class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
     ----------
     states : (n, V) ndarray of int32
         Numbers of the states of the variables that have states.
-    values : (n, G) ndarray of float64
+    numbers : (n, G) ndarray of float64
         Values of the numbers.
     """
 
     def __init__(
         self, net: MixedNetwork, states: NDArray[np.int32], values: Floats, table: Table | None = None
     ):
-        self._net, self.states, self.values, self._cases = net, states, values, table
+        self._net, self.states, self.numbers, self._cases = net, states, values, table
 
     def __getitem__(self, variable: str | int) -> NDArray[Any]:
         net = self._net
         name = net.variables[net.index(variable)]
         if net.is_number(name):
-            return self.values[:, net.numbers.index(name)]
-        return np.array(net.states(name), object)[self.states[:, net.discrete.index(name)]]
+            return self.numbers[:, net.numbers.index(name)]
+        labels: NDArray[Any] = np.array(net.states(name), dtype=object)
+        return np.asarray(labels[self.states[:, net.discrete.index(name)]])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._net.variables)
@@ -81,7 +82,8 @@ def draw_numbers(
             noise = rng.standard_normal((len(part), len(component.unobserved)))
             roots = np.linalg.cholesky(component.cov + 0.0)
             means = component.means(scaled[part])[np.arange(len(part)), at]
-            scaled[np.ix_(part, component.unobserved)] = means + np.einsum("bij,bj->bi", roots[at], noise)
+            drawn_values = means + np.einsum("bij,bj->bi", roots[at], noise)
+            scaled[np.ix_(part, np.array(component.unobserved, np.intp))] = drawn_values
         drawn.update(members)
     for v in numbers.order:
         if v in drawn:

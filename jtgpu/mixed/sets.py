@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +14,19 @@ from ..model.state_values import StateNumber
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..util.options import OnProblem
+    from ..inference.tree import JunctionTree
+    from ..util.options import BackendName, OnProblem
+    from .evidence import MixedCases
 
     Floats = NDArray[np.float64]
+
+
+Sets = tuple[tuple[int, ...], ...]  # discrete variables, ascending in each set
+
+
+def _name(net: BayesianNetwork, variables: tuple[int, ...]) -> str:
+    names = [net.variables[v] for v in variables]
+    return names[0] if len(names) == 1 else f"({','.join(names)})"
 
 
 class SetAnswers(NamedTuple):
@@ -31,9 +41,9 @@ class SetAnswers(NamedTuple):
 class SetEngine:
     """A compiled discrete network for some sets of variables."""
 
-    def __init__(self, net: BayesianNetwork, sets: tuple[tuple[int, ...], ...], backend: str, options: Mapping[str, Any]):
+    def __init__(self, net: BayesianNetwork, sets: Sets, backend: BackendName, options: Mapping[str, Any]):
         self.sets, self._net = sets, net
-        self._names = [net.variables[s[0]] if len(s) == 1 else "(" + ",".join(net.variables[v] for v in s) + ")" for s in sets]
+        self._names = [_name(net, s) for s in sets]
         states: dict[str, Any] = {v: net.states(v) for v in net}
         parents: dict[str, Any] = {v: net.parents(v) for v in net}
         cpts: dict[str, Any] = {v: net.cpt(v) for v in net}
@@ -45,7 +55,9 @@ class SetEngine:
                 cpts[name] = np.eye(prod(cards)).reshape(*cards, -1)
         self._aux = {name: cpts[name] for name in states if name not in net}
         self._layout = states, parents
-        self.tree = BayesianNetwork(states, parents, cpts).compile(backend, **options) if len(net) else None
+        self.tree: JunctionTree | None = None
+        if len(net):
+            self.tree = BayesianNetwork(states, parents, cpts).compile(backend, **options)
 
     def reload(self, net: BayesianNetwork) -> None:
         """Replace the CPTs."""
@@ -54,26 +66,28 @@ class SetEngine:
             self.tree.reload(BayesianNetwork(*self._layout, {**{v: net.cpt(v) for v in net}, **self._aux}))
 
     def run_counts(
-        self, states: NDArray[np.int32], weights: tuple[Floats, ...], rows: Floats
+        self, cases: MixedCases, weights: Sequence[Floats], rows: Floats
     ) -> tuple[SetAnswers, dict[str, Floats]]:
-        """Joints of the sets, and expected counts of every family, the rows weighted."""
-        answers = self.run(states, {}, weights, {}, [])
+        """Joints of the sets, and expected counts of every family, the cases weighted by `rows`, (B,)."""
+        answers = self.run(cases, weights, [])
         if self.tree is None:
             return answers, {}
         counts = self.tree.expected_counts(
-            self.states(states), likelihood=self.weights({}, weights) or None, weights=rows, on_impossible="flag",
-            variables=[*self._net],
+            self.states(cases.states), likelihood=self.weights({}, weights) or None, weights=rows,
+            on_impossible="flag", variables=[*self._net],
         )  # fmt: skip
         return answers, {v: np.asarray(counts[v]) for v in self._net}
 
-    def weights(self, given: Mapping[int, Floats], sets: tuple[Floats, ...]) -> dict[str, Floats]:
+    def weights(self, given: Mapping[int, Floats], sets: Sequence[Floats]) -> dict[str, Floats]:
         """Likelihoods of variables and sets by name."""
         result = {self._net.variables[v]: w for v, w in given.items()}
         for name, w in zip(self._names, sets, strict=True):
             result[name] = result[name] * w if name in result else w
         return result
 
-    def sample(self, n: int, states: NDArray[np.int32], weights: Mapping[str, Floats], do: Any, rng: Any) -> NDArray[np.int32]:
+    def sample(
+        self, n: int, states: NDArray[np.int32], weights: Mapping[str, Floats], do: Any, rng: Any
+    ) -> NDArray[np.int32]:
         """(n, V) states drawn given the evidence of one case."""
         if self.tree is None:
             return np.zeros((n, 0), np.int32)
@@ -82,33 +96,32 @@ class SetEngine:
         samples = self.tree.sample(n, findings, seed=rng, likelihood=given or None, do=do or None)
         return samples.states[:, : states.shape[1]]
 
-    def impute(self, states: NDArray[np.int32], weights: Mapping[str, Floats], rng: Any, on_impossible: OnProblem) -> NDArray[np.int32]:
+    def impute(
+        self, states: NDArray[np.int32], weights: Mapping[str, Floats], rng: Any, on_impossible: OnProblem
+    ) -> NDArray[np.int32]:
         """(B, V) states, those that are missing drawn given the others."""
         if self.tree is None:
             return states
-        filled = self.tree.impute(self.states(states), likelihood=weights or None, seed=rng, on_impossible=on_impossible)
+        filled = self.tree.impute(
+            self.states(states), likelihood=weights or None, seed=rng, on_impossible=on_impossible
+        )
         return filled.states[:, : states.shape[1]]
 
     def states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
         """States of the compiled network's variables."""
-        more = len(self.tree.model) - states.shape[1]
+        more = len(self._layout[0]) - states.shape[1]
         return np.hstack([states, np.full((len(states), more), -1, np.int32)])
 
-    def run(
-        self,
-        states: NDArray[np.int32],  # (B, V)
-        given: Mapping[int, Floats],  # variable -> (B, card)
-        weights: tuple[Floats, ...],  # (B, K) of each set
-        do: Mapping[str, Any],
-        targets: list[str],
-    ) -> SetAnswers:
-        """Posteriors of the targets and joints of the sets."""
+    def run(self, cases: MixedCases, weights: Sequence[Floats], targets: Sequence[str]) -> SetAnswers:
+        """Posteriors of the targets and joints of the sets, given (B, K) weights of each set."""
+        states = cases.states
         if self.tree is None:  # numbers alone
-            n = len(states)
-            return SetAnswers({}, (), np.zeros(n), np.zeros(n, np.bool_))
+            return SetAnswers({}, (), np.zeros(len(states)), np.zeros(len(states), np.bool_))
         result = self.tree.posteriors_batch(
-            self.states(states), likelihood=self.weights(given, weights), do=do or None,
+            self.states(states), likelihood=self.weights(cases.likelihood, weights), do=cases.do or None,
             targets=[*dict.fromkeys([*targets, *self._names])], on_impossible="flag",
         )  # fmt: skip
-        joints = tuple(result[name] for name in self._names)
-        return SetAnswers({v: result[v] for v in targets}, joints, result.log_evidence, result.impossible)
+        return SetAnswers(
+            {v: result[v] for v in targets}, tuple(result[name] for name in self._names), result.log_evidence,
+            result.impossible,
+        )  # fmt: skip

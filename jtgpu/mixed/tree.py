@@ -13,9 +13,11 @@ from ..inference.results.marginals import Posterior
 from ..inference.tables import at_row
 from ..util.arguments import choice, whole_number
 from ..util.lru import LRU
-from .answers import Answerer, Answers
+from .answers import Answerer, Answers, scaled_weights
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
+from .gaussian import Gaussian
+from .network import MixedNetwork
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_numbers
 from .sets import SetEngine
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.evidence import Cases, Findings
-    from ..util.options import OnProblem
-    from .network import MixedNetwork
+    from ..util.options import BackendName, OnProblem
 
     Floats = NDArray[np.float64]
 
@@ -48,7 +49,7 @@ class MixedTree:
         See `MixedNetwork.compile`.
     """
 
-    def __init__(self, net: MixedNetwork, backend: str = "auto", *, max_table: int, options: Mapping[str, Any]):
+    def __init__(self, net: MixedNetwork, backend: BackendName = "auto", *, max_table: int, options: Mapping[str, Any]):
         self._net, self._backend, self._compile_options = net, backend, dict(options)
         self._max_table = whole_number("max_table", max_table, least=1)
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
@@ -157,9 +158,6 @@ class MixedTree:
     def _covariance(self, a: str, b: str, evidence: Findings | None, more: Mapping[str, Any]) -> float:
         """Covariance of two numbers: a third number a + b has the variance that tells it."""
         net = self._net
-        from .gaussian import Gaussian
-        from .network import MixedNetwork
-
         sum_of = "\0sum"
         sds = self.posteriors(evidence, targets=[a, b], **more)
         scale = max(sds[a].sd, sds[b].sd) or 1.0
@@ -170,8 +168,8 @@ class MixedTree:
         tree = MixedNetwork(states | {sum_of: float}, parents, cpts).compile(
             self._backend, max_table=self._max_table, **self._compile_options
         )
-        both = tree.posterior(sum_of, evidence, **more).sd ** 2 - scale**2
-        return 0.5 * (both - sds[a].sd ** 2 - sds[b].sd ** 2)
+        both = float(tree.posterior(sum_of, evidence, **more).sd) ** 2 - scale**2
+        return 0.5 * (both - float(sds[a].sd) ** 2 - float(sds[b].sd) ** 2)
 
     # Tables of cases ------------------------------------------------------------------------------------------
 
@@ -229,7 +227,8 @@ class MixedTree:
         self._check_possible(answers, read, more.pop("on_impossible", "error"))
         if is_number:
             return np.asarray(answers.numbers.mean[:, 0])
-        return np.array(self._net.states(name), object)[answers.posteriors[name].argmax(axis=1)]
+        labels: NDArray[Any] = np.array(self._net.states(name), dtype=object)
+        return np.asarray(labels[answers.posteriors[name].argmax(axis=1)])
 
     # Samples --------------------------------------------------------------------------------------------------
 
@@ -260,10 +259,9 @@ class MixedTree:
         rng = np.random.default_rng(seed)
         states, values = read.states.copy(), read.values.copy()
         for pattern, rows in self.answerer.by_pattern(read, ()):
-            part = MixedCases(read.states[rows], read.values[rows], table=None)
-            logs, _ = self.answerer.log_weights(part, pattern, np.arange(len(rows)))
-            engine = self.engine(pattern.sets)
-            weights = engine.weights({}, tuple(_relative(logs[s]) for s in pattern.sets))
+            part, engine = read.part(rows), self.engine(pattern.sets)
+            logs, _ = self.answerer.log_weights(part, pattern)
+            weights = engine.weights({}, scaled_weights([logs[s] for s in pattern.sets])[0])
             states[rows] = engine.impute(part.states, weights, rng, on_impossible)
             values[rows] = draw_numbers(self.answerer, pattern, states[rows], part.values, rng)
         return MixedSamples(self._net, states, values, read.table)
@@ -272,9 +270,9 @@ class MixedTree:
         """Pattern, engine and likelihoods of one case."""
         observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
         pattern = self.answerer.pattern(observed, case.cut, ())
-        logs, _ = self.answerer.log_weights(case, pattern, np.arange(1))
+        logs, _ = self.answerer.log_weights(case, pattern)
         engine = self.engine(pattern.sets)
-        return pattern, engine, engine.weights(case.likelihood, tuple(_relative(logs[s]) for s in pattern.sets))
+        return pattern, engine, engine.weights(case.likelihood, scaled_weights([logs[s] for s in pattern.sets])[0])
 
     # Information ----------------------------------------------------------------------------------------------
 
@@ -306,7 +304,3 @@ class MixedTree:
         reason = f"the evidence has probability 0: {', '.join(named) or 'its likelihoods'}"
         raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
 
-
-def _relative(logs: Floats) -> Floats:
-    """Weights whose largest is 1 in each row."""
-    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))

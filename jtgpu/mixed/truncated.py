@@ -73,7 +73,8 @@ def truncated_quantiles(
     first = max(low, float((means - REACH * sds)[kept].min()))
     last = min(high, float((means + REACH * sds)[kept].max()))
     if first >= last:  # the interval is far out in the tail of every part: its mass is at the near end
-        first, last = (low, low + REACH * float(sds.max())) if math.isfinite(low) else (high - REACH * float(sds.max()), high)
+        width = REACH * float(sds.max())
+        first, last = (low, low + width) if math.isfinite(low) else (high - width, high)
     result = []
     for p in probabilities.tolist():
         left, right = first, last

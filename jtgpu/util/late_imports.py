@@ -25,7 +25,7 @@ PACKAGE = __name__.partition(".")[0]
 # function -> the module that it imports
 MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
-    "html": "draw.html", "serving": "serve", "structures": "draw.structures",
+    "html": "draw.html", "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
 }  # fmt: skip
 
 
@@ -70,6 +70,11 @@ def cases() -> Any:
 def cluster() -> Any:
     """``tree.predict_proba(cluster=...)``: the package `jtgpu.cluster`, which answers parts of a table elsewhere."""
     return _open("cluster")
+
+
+def mixed() -> Any:
+    """``net.compile()`` of a mixed network: the module `jtgpu.mixed.tree`."""
+    return _open("mixed")
 
 
 def serving() -> Any:

@@ -71,7 +71,7 @@ def enumerate_case(net: Any, evidence: dict[str, Any]) -> tuple[dict[str, Any], 
         s = cov[np.ix_(seen, seen)]
         residual = y - mean[seen]
         solved = np.linalg.solve(s, residual) if seen else residual
-        sign, log_det = np.linalg.slogdet(s) if seen else (1.0, 0.0)
+        _, log_det = np.linalg.slogdet(s) if seen else (1.0, 0.0)
         logs.append(math.log(p) - 0.5 * (residual @ solved + log_det + len(seen) * math.log(2 * math.pi)))
         cross = cov[np.ix_(rest, seen)]
         m = mean[rest] + cross @ solved
@@ -84,7 +84,8 @@ def enumerate_case(net: Any, evidence: dict[str, Any]) -> tuple[dict[str, Any], 
     w /= w.sum()
     result: dict[str, Any] = {}
     for v in discrete:
-        result[v] = np.array([sum(x for x, states in zip(w, rows, strict=True) if states[v] == s) for s in net.states(v)])
+        own = [[x for x, states in zip(w, rows, strict=True) if states[v] == s] for s in net.states(v)]
+        result[v] = np.array([sum(xs) for xs in own])
     for j, i in enumerate(rest):
         m = sum(x * part[0][j] for x, part in zip(w, parts, strict=True))
         second = sum(x * (part[1][j] + part[0][j] ** 2) for x, part in zip(w, parts, strict=True))

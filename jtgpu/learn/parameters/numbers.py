@@ -15,7 +15,8 @@ from ...cases.query import CsvDialect
 from ...errors import ArgumentError, DataError, closest
 from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, read_cases
-from ...mixed.fitting import MixedFit, empty_configurations, run, starting_network
+from ...mixed.fitting import MixedFit, Strength, empty_configurations, run, starting_network
+from ...mixed.gaussian import Gaussian
 from ...mixed.network import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
 from ..columns import sample_weights
@@ -59,9 +60,19 @@ def fit_numbers(  # noqa: PLR0913
     else:
         parents = read_structure(structure).parents
     if isinstance(cases, (str, os.PathLike)):
-        cases = read_file(cases, dialect=dialect, na_values=na_values)
-    table = open_table(None, cases)
-    kinds = column_kinds(table, parents, numbers, mapping("states", states))
+        cases = read_file(str(cases), dialect=dialect, na_values=na_values)
+    return _fit_table(
+        open_table(None, cases), parents, numbers, mapping("states", states), bins, prior, weights, missing, start,
+        (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress,
+    )  # fmt: skip
+
+
+def _fit_table(  # noqa: PLR0913
+    table: Table, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], states: Mapping[str, Any],
+    bins: int | None, prior: Any, weights: Any, missing: str, start: Any, rule: tuple[int, float], threads: int | None,
+    progress: Callable[[Any], None],
+) -> MixedFit:  # fmt: skip
+    kinds = column_kinds(table, parents, numbers, states)
     if isinstance(weights, str):
         weights = as_numbers(table.column(weights)) if weights in table.names else _no_column(weights, table.names)
     row_weights = sample_weights(weights, table.n)
@@ -71,8 +82,8 @@ def fit_numbers(  # noqa: PLR0913
     for v in parents:
         if kinds[v] == "gaussian":
             labels[v] = float
-        elif v in (states or {}):
-            labels[v] = tuple(map(str, (states or {})[v]))
+        elif v in states:
+            labels[v] = tuple(map(str, states[v]))
         else:
             codes, values = column_values(v, columns[v], table.row_name)
             counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
@@ -80,16 +91,18 @@ def fit_numbers(  # noqa: PLR0913
             labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most)
     rows, count = _prior(prior)
     for v in kinds:
-        if kinds[v] == "gaussian" and len(np.unique(as_numbers(columns[v]))) == 2:
-            warnings.warn(f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes "
-                          "states of them", stacklevel=3)
+        if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:
+            warnings.warn(
+                f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
+                "of them", stacklevel=3,
+            )  # fmt: skip
     shell = _shell(labels, parents)
     read = read_cases(shell, columns, None, None)
     read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
     first = start if isinstance(start, MixedNetwork) else starting_network(labels, parents, read, row_weights)
     net, history, converged, method, sums = run(
-        first, read, row_weights, rows=rows, count=count, iterations=whole_number("iterations", iterations, 1),
-        tolerance=number("tolerance", tolerance, least=0), progress=progress, options={"threads": threads},
+        first, read, row_weights, Strength(rows, count), iterations=rule[0], tolerance=rule[1], progress=progress,
+        options={"threads": threads},
     )  # fmt: skip
     last = history[-1]
     return MixedFit(
@@ -116,7 +129,7 @@ def column_kinds(
             raise ArgumentError(f"numbers: there is no variable {v!r}{closest(str(v), variables)}")
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
-            raise DataError(f"column {v!r} holds text, so it cannot be {kind!r}: remove the text, or leave it as states")
+            raise DataError(f"column {v!r} holds text and cannot be {kind!r}: remove the text, or leave it as states")
     for v in variables:
         if v in given or v in states:
             continue
@@ -150,8 +163,6 @@ def _prior(prior: Any) -> tuple[float, float | str]:
 
 def _shell(labels: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> MixedNetwork:
     """A network with these variables and arcs, to read the cases by."""
-    from ...mixed.gaussian import Gaussian
-
     cpts: dict[str, Any] = {}
     for v, s in labels.items():
         shape = tuple(len(labels[p]) for p in parents[v] if labels[p] is not float)
