@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from .inference.tree import JunctionTree
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .learn.classifier import JunctionTreeClassifier
-    from .mixed.gaussian import Gaussian
-    from .mixed.network import MixedNetwork
     from .model.cpts import RowReport, normalize_rows
     from .model.discrete import DiscreteModel, Factor
+    from .model.gaussian import Gaussian
     from .model.markov import MarkovNetwork
+    from .model.mixed import MixedNetwork
     from .model.network import BayesianNetwork
     from .model.quick import network
     from .plans.plan import Cost, Plan
@@ -65,11 +65,11 @@ __all__ = [
     "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
     "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "Gaussian", "ImpossibleEvidence", "Joint",
     "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork", "MissingFileError", "MixedNetwork",
-    "NetworkError", "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior",
-    "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable",
-    "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network",
-    "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum",
-    "widget", "write",
+    "NetworkError", "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
+    "Posterior", "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix",
+    "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load",
+    "network", "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy",
+    "to_pyagrum", "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
@@ -78,7 +78,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "inference.results.marginals": "CasePosteriors Posterior Posteriors",
     "inference.results.tables": "Conditional Joint", "inference.session": "Session", "inference.tree": "JunctionTree",
     "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
-    "learn.classifier": "JunctionTreeClassifier", "mixed.gaussian": "Gaussian", "mixed.network": "MixedNetwork",
+    "learn.classifier": "JunctionTreeClassifier", "model.gaussian": "Gaussian", "model.mixed": "MixedNetwork",
     "model.cpts": "RowReport normalize_rows",
     "model.discrete": "DiscreteModel Factor", "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
     "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",

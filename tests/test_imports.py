@@ -31,8 +31,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "llvmlite": ("util/machine_code.py", "backends/cpu/loops/*.py", "graphs/lane_loops.py",
                  "util/elementary/loops/functions.py"),
     "networkx": (
-        "plans/clique_tree.py", "model/network.py", "inference/network_plan.py", "interop/networkx.py",
-        "learn/dags/graphs.py", "graphs/nx_backend.py",
+        "plans/clique_tree.py", "model/network.py", "model/mixed.py", "inference/network_plan.py",
+        "interop/networkx.py", "learn/dags/graphs.py", "graphs/nx_backend.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),

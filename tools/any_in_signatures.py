@@ -21,7 +21,7 @@ __all__ = ["PUBLIC", "any_in_signatures"]
 
 PUBLIC = [
     "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum", "jtgpu.draw",
-    "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn",
+    "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn", "jtgpu.mixed",
     "jtgpu.published.durbin", "jtgpu.published.outliers", "jtgpu.screen", "jtgpu.series", "jtgpu.serve",
     "jtgpu.util.options",
 ]  # fmt: skip

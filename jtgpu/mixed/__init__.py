@@ -1,1 +1,26 @@
-"""Networks of states and numbers: conditional Gaussians, answered exactly (Lauritzen and Jensen, 2001)."""
+"""Networks of states and numbers: conditional Gaussians, answered exactly.
+
+`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``numbers=`` a `MixedFit`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
+
+if TYPE_CHECKING:
+    from .fitting import MixedFit
+    from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
+    from .sampling import MixedSamples
+    from .tree import MixedTree
+
+__all__ = [
+    "MixedCasePosteriors", "MixedFit", "MixedPosteriors", "MixedSamples", "MixedTree", "NumberColumns",
+    "NumberPosterior",
+]  # fmt: skip
+
+__getattr__, __dir__ = public_names(__name__, {
+    "fitting": "MixedFit", "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
+    "sampling": "MixedSamples", "tree": "MixedTree",
+})  # fmt: skip

@@ -19,8 +19,8 @@ from .truncated import log_mass
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..model.mixed import MixedNetwork
     from .evidence import MixedCases
-    from .network import MixedNetwork
     from .sets import Sets
 
     Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ CELLS = 1 << 23  # weights of a chunk of cases
 
 
 class Pattern(NamedTuple):
-    """What a set of observed numbers needs."""
+    """Components and sets of one pattern of observed numbers."""
 
     observed: frozenset[int]
     densities: tuple[tuple[int, ...], ...]  # members of the components that hold observed numbers
@@ -51,8 +51,10 @@ class Answers:
 class Answerer:
     """Answers cases of one network; caches patterns, components and compiled discrete networks."""
 
-    def __init__(self, net: MixedNetwork, numbers: Numbers, engine: Callable[[Sets], SetEngine], max_table: int):
-        self._net, self.numbers, self._engine, self.max_table = net, numbers, engine, max_table
+    def __init__(
+        self, net: MixedNetwork, numbers: Numbers, engine: Callable[[Sets], SetEngine], max_configurations: int
+    ):
+        self._net, self.numbers, self._engine, self.max_configurations = net, numbers, engine, max_configurations
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Hashable, Component] = LRU(4096)
 
@@ -107,7 +109,7 @@ class Answerer:
     ) -> Component:
         key = members, observed & self._near(members), fixed
         return self._components.get_or_make(
-            key, lambda: build(self.numbers, [*members], observed, dict(fixed), self.max_table)
+            key, lambda: build(self.numbers, [*members], observed, dict(fixed), self.max_configurations)
         )
 
     def _near(self, members: tuple[int, ...]) -> frozenset[int]:
@@ -131,8 +133,9 @@ class Answerer:
     def by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
         """Rows with the same observed numbers."""
         seen = ~np.isnan(cases.values)
-        if len(seen) == 1:
-            yield self.pattern(frozenset(np.flatnonzero(seen[0]).tolist()), cases.cut, targets), np.arange(1)
+        if len(seen) == 1 or not seen.shape[1]:
+            observed = frozenset(np.flatnonzero(seen[:1]).tolist())
+            yield self.pattern(observed, cases.cut, targets), np.arange(len(seen))
             return
         order, ends = _equal_rows(np.packbits(seen, axis=1))
         for first, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -250,10 +253,10 @@ class Answerer:
         """Answer cases again whose weights underflowed where the states have probability above zero."""
         # All weights are taken relative to the largest one of the configurations that the states allow.
         union = tuple(sorted({d for s in logs for d in s}))
-        if self._size(union) > self.max_table:
+        if self._size(union) > self.max_configurations:
             raise TableTooLarge(
                 f"the densities of the numbers differ by more than 300 orders of magnitude between configurations of "
-                f"{len(union)} variables, more than max_table={self.max_table:,}; observe some of them",
+                f"{len(union)} variables, more than max_configurations={self.max_configurations:,}; observe some",
                 self._size(union),
             )
         rows = np.flatnonzero(answers.impossible)

@@ -19,7 +19,7 @@ from ..errors import NetworkError, TableTooLarge
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .network import MixedNetwork
+    from ..model.mixed import MixedNetwork
 
     Floats = NDArray[np.float64]
 
@@ -180,7 +180,7 @@ def scope_of(numbers: Numbers, members: Iterable[int]) -> tuple[int, ...]:
 
 
 def build(
-    numbers: Numbers, members: list[int], observed: frozenset[int], fixed: Mapping[int, int], max_table: int
+    numbers: Numbers, members: list[int], observed: frozenset[int], fixed: Mapping[int, int], max_configurations: int
 ) -> Component:
     """The component of some densities."""
     # members: parents before children
@@ -188,8 +188,8 @@ def build(
     scope = scope_of(numbers, members)
     cards = tuple(1 if d in fixed else numbers.cards[d] for d in scope)
     k, n = prod(cards), len(members)
-    if k > max_table:
-        _refuse(numbers, members, scope, k, max_table)
+    if k > max_configurations:
+        _refuse(numbers, members, scope, k, max_configurations)
     given = sorted({p for v in members for p in numbers.parents[v] if p in observed})
     at, at_given = {v: i for i, v in enumerate(members)}, {v: i for i, v in enumerate(given)}
 
@@ -221,7 +221,7 @@ def build(
     noise_u, noise_y = noise[:, u], noise[:, y]
     weighted = noise_y * variance[:, None]
     lower = np.linalg.cholesky(weighted @ noise_y.transpose(0, 2, 1))
-    whiten: Floats = np.linalg.solve(lower, np.broadcast_to(np.eye(len(y)), lower.shape))
+    whiten: Floats = np.asarray(np.linalg.solve(lower, np.broadcast_to(np.eye(len(y)), lower.shape)), np.float64)
     log_norm = np.log(np.diagonal(whiten, axis1=1, axis2=2)).sum(axis=1) - len(y) * HALF_LOG_2PI
     log_norm -= np.log(numbers.scale[[members[i] for i in y]]).sum()
     cross = (noise_u * variance[:, None]) @ noise_y.transpose(0, 2, 1)  # (K, U, Y)
@@ -235,10 +235,10 @@ def build(
     )  # fmt: skip
 
 
-def _refuse(numbers: Numbers, members: list[int], scope: tuple[int, ...], k: int, max_table: int) -> None:
+def _refuse(numbers: Numbers, members: list[int], scope: tuple[int, ...], k: int, most: int) -> None:
     names = ", ".join(numbers.names[v] for v in members[:6]) + (" ..." if len(members) > 6 else "")
     states = ", ".join(numbers.variables[d] for d in scope[:10]) + (" ..." if len(scope) > 10 else "")
     raise TableTooLarge(
         f"the numbers {names} depend together on {k:,} configurations of {len(scope)} variables ({states}); "
-        f"max_table is {max_table:,}. Observe a number among them, ask for fewer targets, or raise max_table"
+        f"max_configurations is {most:,}. Observe a number among them, ask for fewer targets, or raise the limit"
     )

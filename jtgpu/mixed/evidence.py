@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tables import Table
-    from .network import MixedNetwork
+    from ..model.mixed import MixedNetwork
 
     Floats = NDArray[np.float64]
 

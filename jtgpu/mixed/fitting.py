@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import DataError
+from ..model.gaussian import Gaussian
+from ..model.mixed import MixedNetwork
 from .answers import scaled_weights
 from .evidence import MixedCases
-from .gaussian import Gaussian
 from .moments import Moments, add_moments, empty_moments
-from .network import MixedNetwork
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ class Strength(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """What is added to the sums of the rows."""
+    """Counts and sums that are added to those of the rows."""
 
     counts: Mapping[str, Floats]  # of each variable with states
     moments: Moments  # pooled regressions of the numbers, in scaled units
 
 
 class Sums(NamedTuple):
-    """What a pass over the rows gives."""
+    """Result of a pass over the rows."""
 
     counts: Mapping[str, Floats]  # expected counts of each variable with states
     moments: Moments
@@ -228,7 +228,7 @@ def run(  # noqa: PLR0913
     progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
 ) -> tuple[MixedNetwork, list[Pass], bool, str, Sums]:  # fmt: skip
     """Fit by counting, or by EM where cells are missing. `net` is where EM starts, and gives the units."""
-    tree = MixedTree(net, "cpu", max_table=1 << 22, options=options)
+    tree = MixedTree(net, "cpu", max_configurations=1 << 22, options=options)
     prior = pooled_prior(tree, cases, weights, strength)
     is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
     history: list[Pass] = []

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tables import Table
+    from ..model.mixed import MixedNetwork
     from .answers import Answerer, Pattern
-    from .network import MixedNetwork
 
     Floats = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
         net = self._net
         name = net.variables[net.index(variable)]
         if net.is_number(name):
-            return self.numbers[:, net.numbers.index(name)]
+            return self.numbers[:, net.numbers.index(name)].copy()  # frames are often changed in place
         labels: NDArray[Any] = np.array(net.states(name), dtype=object)
         return np.asarray(labels[self.states[:, net.discrete.index(name)]])
 

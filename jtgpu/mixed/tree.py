@@ -11,13 +11,13 @@ from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import Posterior
 from ..inference.tables import at_row
+from ..model.gaussian import Gaussian
+from ..model.mixed import MixedNetwork
 from ..util.arguments import choice, whole_number
 from ..util.lru import LRU
 from .answers import Answerer, Answers, scaled_weights
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
-from .gaussian import Gaussian
-from .network import MixedNetwork
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_numbers
 from .sets import SetEngine
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST_ENGINES = 32  # compiled discrete networks, one for each group of sets that a pattern needs
+Seed = int | np.random.Generator | None
 Targets = str | int | Iterable[str | int] | None
 
 
@@ -45,15 +46,17 @@ class MixedTree:
     Parameters
     ----------
     net : MixedNetwork
-    backend, max_table, options
+    backend, max_configurations, options
         See `MixedNetwork.compile`.
     """
 
-    def __init__(self, net: MixedNetwork, backend: BackendName = "auto", *, max_table: int, options: Mapping[str, Any]):
+    def __init__(
+        self, net: MixedNetwork, backend: BackendName = "auto", *, max_configurations: int, options: Mapping[str, Any]
+    ):
         self._net, self._backend, self._compile_options = net, backend, dict(options)
-        self._max_table = whole_number("max_table", max_table, least=1)
+        self._max_configurations = whole_number("max_configurations", max_configurations, least=1)
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
-        self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_table)
+        self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
         self.engine(())
 
     def reload(self, net: MixedNetwork) -> None:
@@ -80,8 +83,8 @@ class MixedTree:
         self,
         evidence: Findings | None = None,
         *,
-        likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None,
+        likelihood: Findings | None = None,
+        do: Findings | None = None,
         targets: Targets = None,
     ) -> MixedPosteriors:
         """Compute the posterior of every variable, or of some targets.
@@ -129,47 +132,54 @@ class MixedTree:
                 posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0])
         return MixedPosteriors(posteriors, float(answers.log_evidence[0]))
 
-    def posterior(self, variable: str | int, evidence: Findings | None = None, **more: Any) -> Any:
+    def posterior(
+        self, variable: str | int, evidence: Findings | None = None, *,
+        likelihood: Findings | None = None, do: Findings | None = None,
+    ) -> Any:  # fmt: skip
         """Compute the posterior of one variable: a `Posterior`, or a `NumberPosterior` of a number."""
         name = self._net.variables[self._net.index(variable)]
-        return self.posteriors(evidence, targets=[name], **more)[name]
+        return self.posteriors(evidence, likelihood=likelihood, do=do, targets=[name])[name]
 
-    def log_evidence(self, evidence: Findings | None = None, **more: Any) -> float:
+    def log_evidence(
+        self, evidence: Findings | None = None, *, likelihood: Findings | None = None,
+        do: Findings | None = None,
+    ) -> float:  # fmt: skip
         """Compute ln of the probability of the states times the density of the numbers, in their units."""
-        return self.posteriors(evidence, targets=(), **more).log_evidence
+        return self.posteriors(evidence, likelihood=likelihood, do=do, targets=()).log_evidence
 
     def moments(
-        self, numbers: str | Sequence[str], evidence: Findings | None = None, **more: Any
-    ) -> tuple[Floats, Floats]:
+        self, numbers: str | Sequence[str], evidence: Findings | None = None, *,
+        likelihood: Findings | None = None, do: Findings | None = None,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
         """Compute the mean vector (m,) and the covariance (m, m) of some numbers given the evidence."""
         names = [self._net.variables[self._net.index(v)] for v in as_list(numbers, "numbers")]
         for v in names:
             if not self._net.is_number(v):
                 raise ArgumentError(f"moments are of numbers; {v!r} has states")
-        mean, second = np.zeros(len(names)), np.zeros((len(names), len(names)))
-        single = self.posteriors(evidence, targets=names, **more)
-        mean[:] = [single[v].mean for v in names]
+        single = self.posteriors(evidence, likelihood=likelihood, do=do, targets=names)
+        mean, sd = np.array([single[v].mean for v in names]), np.array([single[v].sd for v in names])
+        cov = np.diag(sd**2)
         for i, a in enumerate(names):
-            second[i, i] = single[a].sd ** 2
-            for j in range(i):
-                second[i, j] = second[j, i] = self._covariance(a, names[j], evidence, more)
-        return mean, second
+            for j, b in enumerate(names[:i]):
+                if sd[i] and sd[j]:
+                    both = self._sum_variance(a, b, max(sd[i], sd[j]), evidence, likelihood, do)
+                    cov[i, j] = cov[j, i] = 0.5 * (both - sd[i] ** 2 - sd[j] ** 2)
+        return mean, cov
 
-    def _covariance(self, a: str, b: str, evidence: Findings | None, more: Mapping[str, Any]) -> float:
-        """Covariance of two numbers: a third number a + b has the variance that tells it."""
-        net = self._net
-        sum_of = "\0sum"
-        sds = self.posteriors(evidence, targets=[a, b], **more)
-        scale = max(sds[a].sd, sds[b].sd) or 1.0
-        states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net}
-        parents = {v: net.parents(v) for v in net} | {sum_of: (a, b)}
+    def _sum_variance(
+        self, a: str, b: str, sd: float, evidence: Findings | None, likelihood: Any, do: Any
+    ) -> float:
+        """Variance of the sum of two numbers given the evidence: that of a child a + b + noise, less the noise."""
+        net, child = self._net, "\0sum"
+        states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net} | {child: float}
+        parents = {v: net.parents(v) for v in net} | {child: (a, b)}
         cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
-        cpts[sum_of] = Gaussian(0.0, {a: 1.0, b: 1.0}, sd=scale)
-        tree = MixedNetwork(states | {sum_of: float}, parents, cpts).compile(
-            self._backend, max_table=self._max_table, **self._compile_options
-        )
-        both = float(tree.posterior(sum_of, evidence, **more).sd) ** 2 - scale**2
-        return 0.5 * (both - float(sds[a].sd) ** 2 - float(sds[b].sd) ** 2)
+        cpts[child] = Gaussian(0.0, {a: 1.0, b: 1.0}, sd=sd)
+        tree = MixedTree(
+            MixedNetwork(states, parents, cpts), self._backend, max_configurations=self._max_configurations,
+            options=self._compile_options,
+        )  # fmt: skip
+        return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - sd**2
 
     # Tables of cases ------------------------------------------------------------------------------------------
 
@@ -177,8 +187,8 @@ class MixedTree:
         self,
         cases: Cases,
         *,
-        likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None,
+        likelihood: Findings | None = None,
+        do: Findings | None = None,
         targets: Targets = None,
         on_impossible: OnProblem = "error",
     ) -> MixedCasePosteriors:
@@ -208,14 +218,14 @@ class MixedTree:
             answers.impossible, read.table,
         )  # fmt: skip
 
-    def log_likelihood(self, cases: Cases, **more: Any) -> Floats:
+    def log_likelihood(self, cases: Cases, *, on_impossible: OnProblem = "error") -> Floats:
         """Compute `log_evidence` of each of B cases, (B,)."""
-        return self.posteriors_batch(cases, targets=(), **more).log_evidence
+        return self.posteriors_batch(cases, targets=(), on_impossible=on_impossible).log_evidence
 
-    def predict(self, cases: Cases, target: str | int, **more: Any) -> NDArray[Any]:
+    def predict(self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error") -> NDArray[Any]:
         """Predict a variable of B cases given the other columns: the mean of a number, the most probable state."""
         name = self._net.variables[self._net.index(target)]
-        read = read_cases(self._net, cases, more.pop("likelihood", None), more.pop("do", None))
+        read = read_cases(self._net, cases, None, None)
         if self._net.is_number(name):
             read.values[:, self._net.numbers.index(name)] = np.nan
         else:
@@ -224,7 +234,7 @@ class MixedTree:
         is_number = self._net.is_number(name)
         g = (self._net.numbers.index(name),) if is_number else ()
         answers = self.answerer.answer(read, [] if is_number else [name], g)
-        self._check_possible(answers, read, more.pop("on_impossible", "error"))
+        self._check_possible(answers, read, on_impossible)
         if is_number:
             return np.asarray(answers.numbers.mean[:, 0])
         labels: NDArray[Any] = np.array(self._net.states(name), dtype=object)
@@ -233,8 +243,8 @@ class MixedTree:
     # Samples --------------------------------------------------------------------------------------------------
 
     def sample(
-        self, n: int, evidence: Findings | None = None, *, seed: Any = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+        self, n: int, evidence: Findings | None = None, *, seed: Seed = None,
+        likelihood: Findings | None = None, do: Findings | None = None,
     ) -> MixedSamples:  # fmt: skip
         """Draw n exact samples of all variables given the evidence; see `JunctionTree.sample`."""
         n = whole_number("n", n, least=0)
@@ -247,7 +257,7 @@ class MixedTree:
         values = np.repeat(case.values, n, axis=0)
         return MixedSamples(self._net, states, draw_numbers(self.answerer, pattern, states, values, rng))
 
-    def impute(self, cases: Cases, *, seed: Any = None, on_impossible: OnProblem = "error") -> MixedSamples:
+    def impute(self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error") -> MixedSamples:
         """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
 
         Returns
@@ -276,7 +286,7 @@ class MixedTree:
 
     # Information ----------------------------------------------------------------------------------------------
 
-    def mpe(self, *_: Any, **__: Any) -> NoReturn:
+    def mpe(self, *_: object, **__: object) -> NoReturn:
         """Not offered: the highest density depends on the units of the numbers."""
         raise ArgumentError(
             "mpe is not offered for networks with numbers: the highest density depends on their units; use posteriors, "

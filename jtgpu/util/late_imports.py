@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imp
     from ..draw.drawing import Drawing as Drawing
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
+    from ..mixed.tree import MixedTree as MixedTree
     from ..serve import Server as Server
 
 PACKAGE = __name__.partition(".")[0]

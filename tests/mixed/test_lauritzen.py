@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -57,3 +59,104 @@ def test_observed_numbers_and_frames() -> None:
     assert frame["E.mean"][0] == pytest.approx(post["E"].mean)
     assert list(frame["E.q5"] < frame["E.mean"]) == [True, True]
     assert frame["W=household"].tolist() == [pytest.approx(post["W"]["household"]), 1.0]
+
+
+def test_moments_intervals_and_interventions() -> None:
+    rho = 0.6
+    cpts = {"x": Gaussian(0), "y": Gaussian(0, {"x": rho}, 0.8)}
+    net = jtgpu.MixedNetwork({"x": float, "y": float}, {"y": ["x"]}, cpts)
+    tree = net.compile("cpu")
+    mean, cov = tree.moments(["x", "y"])
+    assert mean == pytest.approx([0, 0])
+    assert cov == pytest.approx(np.array([[1, rho], [rho, 1]]))
+    half = tree.posteriors({"x": (0.0, np.inf)}, targets=["x"])
+    assert half.log_evidence == pytest.approx(np.log(0.5))
+    assert (half["x"].mean, half["x"].sd) == pytest.approx((np.sqrt(2 / np.pi), np.sqrt(1 - 2 / np.pi)))
+    assert half["x"].quantiles([0.5]) == pytest.approx([0.6744897501960817])
+    with pytest.raises(jtgpu.EvidenceError, match="'y' is not observed"):
+        tree.posteriors({"x": (0.0, 1.0)})
+    assert tree.posterior("x", do={"y": 3.0}).mean == 0.0
+    assert tree.posterior("y", do={"x": 2.0}).mean == pytest.approx(1.2)
+
+
+def test_units_do_not_matter() -> None:
+    answers = []
+    for unit in (1e-12, 1.0, 1e12):
+        net = jtgpu.MixedNetwork(
+            {"s": ["a", "b"], "x": float, "y": float}, {"x": ["s"], "y": ["x"]},
+            {"s": [0.3, 0.7], "x": Gaussian([0, 2 * unit], sd=unit), "y": Gaussian(0, {"x": 1 / unit}, 1)},
+        )  # fmt: skip
+        post = net.compile("cpu").posteriors({"y": 1.5})
+        answers.append([post["s"]["a"], post["x"].mean / unit, post["x"].sd / unit, post.log_evidence])
+    assert answers[0] == pytest.approx(answers[1], rel=1e-10)
+    assert answers[2] == pytest.approx(answers[1], rel=1e-10)
+
+
+def test_far_values_do_not_make_evidence_impossible() -> None:
+    net = jtgpu.MixedNetwork(
+        {"s": ["a", "b", "c"], "t": ["a", "b"], "x": float}, {"t": ["s"], "x": ["s"]},
+        {"s": [0.2, 0.3, 0.5], "t": [[1, 0], [1, 0], [0, 1]], "x": Gaussian([0, 1, 1000], sd=1)},
+    )  # fmt: skip
+    post = net.compile("cpu").posteriors({"x": 1000.0, "t": "a"})  # s = c alone fits x, but t excludes it
+    assert post["s"]["b"] == pytest.approx(1.0)
+    assert post.log_evidence == pytest.approx(np.log(0.3) - 0.5 * 999.0**2 - 0.5 * np.log(2 * np.pi), rel=1e-12)
+
+
+def test_samples_and_imputation() -> None:
+    tree = incinerator().compile("cpu")
+    drawn = tree.sample(40_000, {"L": 1.1}, seed=3)
+    post = tree.posteriors({"L": 1.1})
+    assert drawn["E"].mean() == pytest.approx(post["E"].mean, abs=0.02)
+    assert drawn["D"].std() == pytest.approx(post["D"].sd, abs=0.02)
+    assert np.mean(drawn["B"] == "stable") == pytest.approx(post["B"]["stable"], abs=0.01)
+    assert set(drawn["L"]) == {1.1}
+    frame = drawn.to_frame()
+    frame.loc[:20_000, ["E", "B"]] = None
+    filled = tree.impute(frame, seed=4).to_frame()
+    assert not filled.isna().any().any()
+    assert filled["E"].std() == pytest.approx(drawn["E"].std(), abs=0.02)
+    assert (filled.loc[20_001:, "E"] == frame.loc[20_001:, "E"]).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: jtgpu.MixedNetwork({"x": float, "s": ["a", "b"]}, {"s": ["x"]}, {}), "parent of 's', which has"),
+        (lambda: jtgpu.MixedNetwork({"x": float}, {}, {"x": [0.5, 0.5]}), "needs a jtgpu.Gaussian"),
+        (lambda: jtgpu.MixedNetwork({"s": ["a"]}, {}, {"s": Gaussian(0)}), "needs a CPT, got a Gaussian"),
+        (lambda: jtgpu.MixedNetwork({"x": float}, {}, {"x": Gaussian([1, 2])}), "expected \\(\\), a number"),
+        (lambda: Gaussian(0, sd=0), "must be > 0"),
+        (lambda: Gaussian(float("nan")), "must be finite"),
+        (
+            lambda: jtgpu.MixedNetwork(
+                {"x": float, "y": float}, {"y": ["x"]}, {"x": Gaussian(0), "y": Gaussian(0)}
+            ), "no coefficient",
+        ),
+    ],
+)
+def test_bad_networks(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(jtgpu.NetworkError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        ({"E": "high"}, "'E' is a number"), ({"E": float("inf")}, "must be finite"), ({"E": (2.0, 1.0)}, "is empty"),
+        ({"E": (1.0, 2.0, 3.0)}, "low, high"), ({"Q": 1.0}, "no variable 'Q'"), ({"W": 7}, "7"),
+    ],
+)  # fmt: skip
+def test_bad_evidence(evidence: dict[str, object], words: str) -> None:
+    with pytest.raises(jtgpu.JtgpuError, match=words):
+        incinerator().compile("cpu").posteriors(evidence)
+
+
+def test_too_many_configurations_are_refused_by_name() -> None:
+    names = [f"d{i}" for i in range(12)]
+    states = {v: ["a", "b"] for v in names} | {f"x{i}": float for i in range(12)} | {"sum": float}
+    cpts = {v: [0.5, 0.5] for v in names} | {f"x{i}": Gaussian([0, 1]) for i in range(12)}
+    cpts["sum"] = Gaussian(0, {f"x{i}": 1.0 for i in range(12)})
+    parents = {f"x{i}": [f"d{i}"] for i in range(12)} | {"sum": [f"x{i}" for i in range(12)]}
+    net = jtgpu.MixedNetwork(states, parents, cpts)
+    with pytest.raises(jtgpu.TableTooLarge, match="4,096 configurations of 12 variables"):
+        net.compile("cpu", max_configurations=1000).posteriors({"sum": 3.0})

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from ...cases.query import CsvDialect
 from ...errors import ArgumentError
-from ...mixed.fitting import MixedFit
-from ...mixed.network import MixedNetwork
+from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import read_cases, weighted_chunks
@@ -72,7 +71,7 @@ def fit(  # noqa: PLR0913
     progress: bool | Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
-) -> Fit | MixedFit:
+) -> Fit:
     """Estimate the CPTs of a structure from data.
 
     Where no cell is missing and no variable is hidden, the rows are counted in one pass. Otherwise the EM algorithm
@@ -220,11 +219,12 @@ def fit(  # noqa: PLR0913
         for option, value in refused.items():
             if value is not None:
                 raise ArgumentError(f"{option}= is not offered with numbers")
-        return fit_numbers(
+        fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
             structure, cases, numbers or "gaussian", states=states, bins=bins, prior=prior, weights=weights,
             missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads,
             dialect=dialect, na_values=na_values, progress=_listener(progress),
         )  # fmt: skip
+        return fitted
     given = read_structure(structure)
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), dialect, rows, na_values, likelihood)

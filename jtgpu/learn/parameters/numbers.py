@@ -16,8 +16,8 @@ from ...errors import ArgumentError, DataError, closest
 from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fitting import MixedFit, Strength, empty_configurations, run, starting_network
-from ...mixed.gaussian import Gaussian
-from ...mixed.network import MixedNetwork
+from ...model.gaussian import Gaussian
+from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
 from ..columns import sample_weights
 from .families import read_structure

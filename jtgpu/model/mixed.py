@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import NetworkError
-from ..model.directed import DirectedModel
-from ..model.network import BayesianNetwork
-from ..model.network_text import summary
 from ..util import late_imports
 from ..util.text_table import counted
+from .directed import DirectedModel
 from .gaussian import Gaussian, checked_gaussian
+from .network import BayesianNetwork
+from .network_text import summary
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import networkx
 
-    from ..model.cpt import Cpt, CptLike
-    from ..util.options import BackendName
-    from .tree import MixedTree
+    from ..util.late_imports import MixedTree
+    from ..util.options import BackendName, CompileOptions
+    from .cpt import Cpt, CptLike
 
 NUMBER = ("number",)  # the states of a number in the graph of all variables
 
@@ -62,7 +64,7 @@ class MixedNetwork:
     ... )
     >>> post = net.compile("reference").posteriors({"weight": 90.0})
     >>> round(post["sex"]["m"], 3), round(post["height"].mean, 1)
-    (0.864, 180.9)
+    (0.807, 180.6)
     """
 
     def __init__(
@@ -200,14 +202,16 @@ class MixedNetwork:
     def _parameters(self, v: str) -> Cpt | Gaussian:
         return self._gaussians[v] if v in self._gaussians else self.discrete.cpt(v)
 
-    def compile(self, backend: BackendName = "auto", *, max_table: int = 1 << 22, **options: Any) -> MixedTree:
+    def compile(
+        self, backend: BackendName = "auto", *, max_configurations: int = 1 << 22, **options: Unpack[CompileOptions]
+    ) -> MixedTree:
         """Compile for queries.
 
         Parameters
         ----------
         backend : {"auto", "cpu", "gpu", "reference"}
             Where the discrete part runs; see `BayesianNetwork.compile`.
-        max_table : int, default 2**22
+        max_configurations : int, default 2**22
             Largest number of configurations of the discrete variables that one component of numbers may depend on.
         **options
             Options of plans and backends; see `BayesianNetwork.compile`.
@@ -216,7 +220,9 @@ class MixedNetwork:
         -------
         MixedTree
         """
-        tree: MixedTree = late_imports.mixed().MixedTree(self, backend, max_table=max_table, options=options)
+        tree: MixedTree = late_imports.mixed().MixedTree(
+            self, backend, max_configurations=max_configurations, options=options
+        )
         return tree
 
     def to_networkx(self) -> networkx.DiGraph[str]:
