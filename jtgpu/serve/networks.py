@@ -24,7 +24,7 @@ from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .batching import Batcher, measure
-from .page_module import MAX_NODES, map_layout, overview, positions
+from .map_layout import CANVAS, MAX_NODES, map_layout, overview, positions
 from .questions import QUESTIONS
 from .registry import Distribution, Form, Rates, spans, with_labels
 from .requests import JSON, Refusal, flag, number, unless_gone
@@ -121,6 +121,7 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
 T = TypeVar("T")
 _log = logging.getLogger("jtgpu.serve")
 MOST = 150  # variables of a layout
+CANVAS_STEP = 40  # pixels
 SLOW = 0.5  # seconds of a case from which questions are not tried at start
 
 
@@ -255,8 +256,18 @@ def _requested(request: Request, hosted: Hosted) -> Any:
     if flag(request, "overview"):
         return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
     nodes = _nodes(request, hosted, graph_of(model))
-    key = None if nodes is None else tuple(nodes)
-    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes))
+    canvas = _canvas(request)
+    key = (None if nodes is None else tuple(nodes), canvas)
+    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes, canvas))
+
+
+def _canvas(request: Request) -> tuple[int, int]:
+    """Pixels of the window that shows the positions, in steps, so that a map that was computed serves again."""
+    width, height = (
+        number(request, name, given, 1, 100_000) or given
+        for name, given in zip(("width", "height"), CANVAS, strict=True)
+    )
+    return max(CANVAS_STEP, width - width % CANVAS_STEP), max(CANVAS_STEP, height - height % CANVAS_STEP)
 
 
 def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:

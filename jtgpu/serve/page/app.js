@@ -20,6 +20,7 @@ import { TablePanel } from "./tables.js";
 import { Banner, Tray } from "./tray.js";
 
 const TABS = { list: "Variables", map: "Map", side: "Analysis" };
+const NARROW_HEAD = 560; // pixels of a window, as in page.css
 const SLOW = 150; // ms after which the page says that it waits
 
 export class App {
@@ -102,7 +103,7 @@ export class App {
   }
 
   setNetworks(networks, chosen) {
-    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, `${name} (${variables.toLocaleString("en")} variables)`)));
+    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, window.innerWidth < NARROW_HEAD ? name : `${name} (${variables.toLocaleString("en")} variables)`)));
     this.networkSelect.hidden = networks.length === 0;
   }
 

@@ -1,6 +1,6 @@
 // All findings in a line, and what is wrong with them.
 
-import { button, el } from "./dom.js";
+import { button, el, isTouch } from "./dom.js";
 import { describeFinding, findingList, withFinding } from "./findings.js";
 import { cut } from "./format.js";
 import { markIcon } from "./marks.js";
@@ -27,7 +27,7 @@ export class Tray {
       );
     });
     if (!chips.length) {
-      this.root.replaceChildren(el("span", { class: "muted hint" }, "No evidence. Click a state to observe it; shift-click for one of several; right-click for likelihoods and interventions."));
+      this.root.replaceChildren(el("span", { class: "muted hint" }, isTouch() ? "No evidence. Tap a variable, then a state to observe it." : "No evidence. Click a state to observe it; shift-click for one of several; right-click for likelihoods and interventions."));
       return;
     }
     this.root.replaceChildren(...chips, button("Clear all", () => store.setFindings({}), { class: "clear-all" }));

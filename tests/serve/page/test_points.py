@@ -320,7 +320,7 @@ def test_take_away(visit: Any, asia: Any) -> None:
             dialog.get_by_role("button", name=name).click()
         files[name.split()[-1]] = Path(waiting.value.path()).read_bytes()
     assert files["SVG"].startswith(b"<svg")
-    assert b">lung</text>" in files["SVG"]
+    assert b">lung</tspan>" in files["SVG"]
     assert files["PNG"].startswith(b"\x89PNG")
     rows = list(csv.reader(files["CSV"].decode().splitlines()))
     (row,) = [row for row in rows if row[:2] == ["lung", "yes"]]
@@ -541,7 +541,7 @@ def test_zoom_of_200_percent(browser: Any, site: Any) -> None:
 @pytest.mark.slow
 def test_focus_and_context_of_a_large_network(visit: Any) -> None:
     page = visit.open("#n=munin")
-    assert page.locator(".map .box").count() <= 60
+    assert page.locator(".map .box").count() <= 26
     assert page.locator(".list-row").count() < 60
     assert page.locator(".list-count").text_content() == "1,041"
     assert page.locator(".overview-frame").is_visible()
@@ -557,7 +557,7 @@ def test_focus_and_context_of_a_large_network(visit: Any) -> None:
         ".overview .changed-much"
     ).get_attribute("d")
     shown = page.locator(".map .box").evaluate_all("boxes => boxes.map(box => box.dataset.v).join()")
-    visit.box("R_LNLW_MEDD2_LD_WD").locator(".row").first.click(force=True)  # evidence moves no box
+    visit.box("R_LNLW_MEDD2_LD_WD").locator(".row").first.dispatch_event("click")  # evidence moves no box
     visit.ready()
     assert page.locator(".map .box").evaluate_all("boxes => boxes.map(box => box.dataset.v).join()") == shown
     page.locator(".overview").click(position={"x": 20, "y": 20})
