@@ -23,7 +23,8 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
-from .draft import Draft, parsers_of
+from .draft import Draft
+from .finish import parsers_of
 from .number_cursor import bayesian, inexact, strings
 from .text import Source, number, quote, unquote
 
@@ -86,7 +87,6 @@ class BifReader(BlockReader):
         for v in draft.states:
             if v not in draft.families:
                 raise self.source.error(draft.declared[v], f"the variable {v!r} has no probability block")
-        draft.shape()
         return draft
 
     def property(self, kept: dict[str, Any]) -> None:

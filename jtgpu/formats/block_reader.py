@@ -56,7 +56,7 @@ class BlockReader:
         """The name of a variable that is declared here, and its offset."""
         at = self.tokens.start
         name = self.name(f"the {self.kind}'s name")
-        if name in self.draft.states:
+        if self.draft.has(name):
             raise self.source.error(at, f"the {self.kind} {name!r} is declared a second time")
         return name, at
 

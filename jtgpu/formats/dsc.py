@@ -20,8 +20,9 @@ from ..errors import FormatError, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .block_reader import BlockReader, skipped, token_pattern
-from .draft import Draft, parsers_of
+from .draft import Draft
 from .dsc_rows import EXACT, DscRows
+from .finish import parsers_of
 from .number_cursor import bayesian, identifiers, inexact, whole_numbers
 from .text import Source, number, quote
 

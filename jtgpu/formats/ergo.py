@@ -16,7 +16,8 @@ import numpy as np
 
 from ..errors import shown
 from ..model.discrete import DiscreteModel
-from .draft import Draft, Family, parsers_of
+from .draft import Draft, Family
+from .finish import parsers_of
 from .number_cursor import NumberCursor, bayesian, inexact, reject_transposed, state_names
 from .text import BLANKS, Source
 from .uai import number_lines
@@ -90,7 +91,6 @@ class ErgoReader:
             draft.check_names(family)
             draft.families[v] = family
         self.tables(draft, parents, cards)
-        draft.shape()
         return draft
 
     def tables(self, draft: Draft, parents: list[list[int]], cards: list[int]) -> None:

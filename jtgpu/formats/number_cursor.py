@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError, ParseError, shown
 from ..model.cpts import ROW_TOLERANCE, normalize_rows
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import MAX_STATES, DiscreteModel
+from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from .text import BLANKS, Source, bulk, floats, token_offsets
 
@@ -172,6 +174,49 @@ def bayesian(net: DiscreteModel, what: str) -> BayesianNetwork:
     return net
 
 
+class Parts(NamedTuple):
+    """A Bayesian or decision network, as writers of both take it."""
+
+    net: BayesianNetwork | DecisionNetwork
+    decisions: tuple[str, ...]  # variables without CPT
+    utilities: Mapping[str, NDArray[np.float64]]  # axes: the parents in order
+
+    def cpts(self) -> dict[str, NDArray[np.float64]]:
+        """The CPTs of chance variables."""
+        return {v: self.net.cpt(v) for v in self.net.variables if v not in self.decisions}
+
+
+def parts_of(net: DiscreteModel) -> Parts:
+    """The parts of a Bayesian or decision network."""
+    if isinstance(net, DecisionNetwork):
+        return Parts(net, net.decisions, {u: net.utility(u) for u in net.utilities})
+    assert isinstance(net, BayesianNetwork)
+    return Parts(net, (), {})
+
+
+def tables_of(model: DiscreteModel) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
+    """Variables and numbers of every table; those of decisions are empty."""
+    if isinstance(model, (BayesianNetwork, MarkovNetwork)):
+        return [(scope, table) for scope, table in model.factors]
+    parts = parts_of(model)
+    cpts, none = parts.cpts(), np.zeros(0)
+    above = {v: tuple(model.index(p) for p in parts.net.parents(v)) for v in (*model.variables, *parts.utilities)}
+    return [
+        *(((*above[v], i), cpts.get(v, none)) for i, v in enumerate(model.variables)),
+        *((above[u], table) for u, table in parts.utilities.items()),
+    ]
+
+
+def with_decisions(net: DiscreteModel, what: str) -> Parts:
+    """The parts of a network for a format that has decisions, and utilities that add up."""
+    # raises FormatError: If it is no Bayesian network, or has utilities that are multiplied.
+    if not isinstance(net, DecisionNetwork):
+        return parts_of(bayesian(net, what))
+    if net.combine != "sum":
+        raise FormatError(f"{what} adds utilities up; those of this network have combine={net.combine!r}")
+    return parts_of(net)
+
+
 def strings(attributes: Mapping[str, Any], *keys: str | None) -> list[str]:
     """The attribute ``property`` of what `keys` lead to, as other formats keep it."""
     for key in keys:
@@ -180,10 +225,11 @@ def strings(attributes: Mapping[str, Any], *keys: str | None) -> list[str]:
     return [str(x) for x in ((values,) if isinstance(values, str) else values)]
 
 
-def inexact(net: BayesianNetwork) -> frozenset[str]:
+def inexact(net: BayesianNetwork | Parts) -> frozenset[str]:
     """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
-    again, _ = normalize_rows({v: net.cpt(v) for v in net.variables})
-    return frozenset(v for v in net.variables if not np.array_equal(again[v], net.cpt(v)))
+    cpts = net.cpts() if isinstance(net, Parts) else {v: net.cpt(v) for v in net.variables}
+    again, _ = normalize_rows(cpts)
+    return frozenset(v for v, cpt in cpts.items() if not np.array_equal(again[v], cpt))
 
 
 def identifiers(names: Iterable[str], fallback: str) -> list[str]:

@@ -145,8 +145,6 @@ def test_repeated_unknown_attributes_are_noted() -> None:
     ("text", "start", "names"),
     [
         ("continuous node C { }", "1:1", ("continuous node", "'C'")),
-        ("net {}\nutility U { }", "2:1", ("utility node", "'U'")),
-        ("decision D { states = (a b); }", "1:1", ("decision node", "'D'")),
         ("function F { }", "1:1", ("function node", "'F'")),
         ("discrete function F { states = (a b); }", "1:10", ("function node", "'F'")),
         ("class K { instance I : J (a = b; c = d) { } }", "1:11", ("class instance", "'I'")),
