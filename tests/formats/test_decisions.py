@@ -309,13 +309,3 @@ def test_mistakes_have_a_place(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         parsed("Hugin net", text)
     assert message in str(caught.value)
-
-
-@pytest.mark.slow
-def test_shared_decision_networks(shared_nets: Path, tmp_path: Path) -> None:
-    variety = shared_nets / "variety"
-    for name in ("wmc_OilWildcatter", "unbbayes_car_buyer", "unbbayes_fisherID", "wmc_mildew4", "unbbayes_mildew3"):
-        net = decision_network(jtgpu.read(variety / f"{name}.net", zero_rows="uniform"))
-        for suffix in ("net", "xdsl"):
-            assert jtgpu.write(net, tmp_path / f"a.{suffix}", rename=True) in ((),) or suffix == "xdsl"
-            assert jtgpu.read(tmp_path / f"a.{suffix}") == net
