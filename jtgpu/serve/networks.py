@@ -18,6 +18,7 @@ from starlette.responses import Response
 from ..cases.query import model_fingerprint
 from ..draw.drawing import Graph, graph_of, hub, neighbourhood
 from ..errors import ArgumentError, BackendUnavailable, EvidenceError, JtgpuError, closest
+from ..formats.bundled import networks
 from ..formats.conversion import carry
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
@@ -46,7 +47,7 @@ def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
     }
 
 
-def description(name: str, tree: JunctionTree) -> dict[str, Any]:
+def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, Any]:
     """Everything about a network except its numbers."""
     # returns Variables with their states and the numbers of their parents, arcs, prior probabilities in the order of
     #     the variables, and the cost of the plan.
@@ -57,6 +58,7 @@ def description(name: str, tree: JunctionTree) -> dict[str, Any]:
     return {
         "name": name,
         "title": model.name,
+        "source": source or (name if name in networks() else ""),
         "kind": "bayesian" if graph.is_directed else "markov",
         "digest": digest(tree),
         "backend": tree.backend,
@@ -155,7 +157,7 @@ class Hosted:
         except BackendUnavailable as error:
             if not self.use_cpu(error):
                 raise
-        self.description = description(self.name, self.tree)
+        self.description = description(self.name, self.tree, self.settings.sources.get(self.name, ""))
         if self.rates.single < SLOW:
             self._try_questions()
 

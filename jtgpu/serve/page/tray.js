@@ -68,6 +68,10 @@ export class Banner {
       const changed = problem.changed.map((text) => cut(text, 120)).join("; ");
       const s = problem.changed.length > 1 ? "" : "s";
       const what = !changed ? "these findings contradict each other" : problem.others.length ? `${changed} contradict${s}` : `${changed} ha${s || "ve"} probability 0`;
+      if (problem.isKept) {
+        lines.push(el("p", {}, el("strong", {}, "These findings contradict each other"), ": their probability is 0. Clear one of them; until then the bars are those without evidence."));
+        return [...lines, el("ul", {}, ...[...problem.changed, ...problem.others].slice(0, 12).map((text) => el("li", {}, cut(text, 120)))), el("div", { class: "banner-buttons" }, button("Clear all", () => store.setFindings({})))];
+      }
       lines.push(el("p", {}, el("strong", {}, "Impossible evidence: "), what));
       if (problem.others.length) lines.push(el("ul", {}, ...problem.others.slice(0, 12).map((text) => el("li", {}, cut(text, 120)))));
       lines.push(el("p", {}, "Nothing was changed."));
