@@ -15,7 +15,7 @@ To add a network format:
    ``test_convert.py``, and the format to ``docs/formats.rst``.
 
 Modules: `network_files` (`read`, `write`, comments), `registry` (the table of formats), one or two modules per format,
-those that formats share (`draft`, `finish`, `decision_nodes`, `block_reader`, `table_rows`, `text`, `number_cursor`,
+those that formats share (`draft`, `finish`, `block_reader`, `text`, `number_cursor`,
 `xml_text`, `canonical_nodes`, `files`), `conversion` (from one format to another, with its losses), `evidence_files`,
 and `bundled` (the networks of this package).
 """

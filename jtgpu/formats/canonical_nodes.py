@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ..errors import ParseError, near, shown
 from ..model.cpts import normalize_rows
 from ..model.noisy import noisy_attributes, noisy_max
-from .decision_nodes import unreadable
-from .draft import Draft, Family
+from .draft import Draft, Family, unreadable
 
 MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
 

@@ -9,7 +9,6 @@ of its table and the table, the first parent slowest, the child fastest; ``/* Na
 
 from __future__ import annotations
 
-import math
 import re
 
 import numpy as np
@@ -96,16 +95,10 @@ class ErgoReader:
     def tables(self, draft: Draft, parents: list[list[int]], cards: list[int]) -> None:
         numbers = NumberCursor(self.source, self.text, *self.sections["probabilities"])
         for i, family in enumerate(draft.families.values()):
-            shape = (*(cards[p] for p in parents[i]), cards[i])
-            size = math.prod(shape)
-            found_size = numbers.whole(f"the size of table {i}, {size:,}")
-            if found_size != size:
-                axes = " x ".join(str(c) for c in shape)
-                what = f"found the size {found_size:,} for table {i}, expected {size:,} = {axes}"
-                raise numbers.error(numbers.at - 1, what)
-            first = numbers.at
-            family.numbers, family.locate = numbers.take(size, f"table {i}"), numbers.locator(first)
-            reject_transposed(numbers, first, family.numbers.reshape(shape), f"table {i}")
+            first = numbers.at + 1
+            table = numbers.table((*(cards[p] for p in parents[i]), cards[i]), f"table {i}")
+            family.numbers, family.locate = table.ravel(), numbers.locator(first)
+            reject_transposed(numbers, first, table, f"table {i}")
         numbers.finish()
 
     def names(self, n: int) -> list[str]:

@@ -14,8 +14,7 @@ from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ..model.decisions import DecisionNetwork
 from ..model.network import BayesianNetwork
 from ..util.options import Decisions, ZeroRows
-from .decision_nodes import settle, utility_table
-from .draft import MAX_NOTES, Draft, Family
+from .draft import MAX_NOTES, Draft, Family, settle, utility_table
 from .text import shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short

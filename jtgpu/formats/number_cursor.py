@@ -5,6 +5,7 @@ All numbers are parsed at once. The position of a number is computed for error m
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,6 +115,15 @@ class NumberCursor:
             raise self.error(self.values.size, f"found {left} numbers for {what} before the end, expected {n}")
         self.at += n
         return self.values[self.at - n : self.at]
+
+    def table(self, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
+        """The next number, which is the size of a table, and the table, a view."""
+        size = math.prod(shape)
+        given = self.whole(f"the size of {what}, {size:,}")
+        if given != size:
+            axes = " x ".join(str(c) for c in shape) or "no variables"
+            raise self.error(self.at - 1, f"found the size {given:,} for {what}, expected {size:,} = {axes}")
+        return self.take(size, what).reshape(shape)
 
     def finish(self) -> None:
         """Raise `ParseError` if numbers are left."""

@@ -15,7 +15,6 @@ files are recognised by the names after their scopes (``3 0 2 1   # c``) and rea
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
@@ -137,24 +136,13 @@ class UaiReader:
     def tables(self) -> list[NDArray[np.float64]]:
         """All tables as views of the file's numbers; the last one ends the file."""
         numbers, cards = self.numbers, self.cards
-        shapes = []
         for k, ids in enumerate(self.scopes):
             if len(ids) > MAX_AXES:
                 raise numbers.error(
                     self.scope_at(k), f"table {k} has {len(ids)} variables, more than an array has axes"
                 )
-            shapes.append(tuple([cards[v] for v in ids]))
         first = numbers.at
-        tables = []
-        for k, shape in enumerate(shapes):
-            size = math.prod(shape)
-            found_size = numbers.whole(f"the size of table {k}, {size:,}")
-            if found_size != size:
-                axes = " x ".join(str(c) for c in shape) or "no variables"
-                raise numbers.error(
-                    numbers.at - 1, f"found the size {found_size:,} for table {k}, expected {size:,} ({axes})"
-                )
-            tables.append(numbers.take(size, f"table {k}").reshape(shape))
+        tables = [numbers.table(tuple([cards[v] for v in ids]), f"table {k}") for k, ids in enumerate(self.scopes)]
         numbers.finish()
         # includes the sizes, which are valid, too
         numbers.probabilities(first, numbers.values.size - first, "a table")

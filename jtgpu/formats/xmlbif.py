@@ -53,9 +53,7 @@ class XmlbifReader:
         name = networks[0].one("NAME")
         draft.name = name.text if name else ""
         self.properties(networks[0], draft.attributes["net"])
-        for v, at in (draft.declared | draft.utilities).items():
-            if v not in draft.families and v not in draft.decisions:
-                raise self.source.error(at, f"the variable {v!r} has no <DEFINITION>")
+        draft.require_tables("the variable {!r} has no <DEFINITION>")
         for v, error in self.without_table.items():
             if v not in draft.decisions and v not in draft.refused:
                 raise error
