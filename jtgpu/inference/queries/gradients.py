@@ -21,8 +21,9 @@ from ...model.network import BayesianNetwork
 from ...plans.program import derivative_program
 from ...util.arguments import choice
 from ...util.system import new_lock
-from ..evidence import by_number, number_array
+from ..evidence import by_number
 from ..evidence_table import BatchEvidence, read_known_cases
+from ..tables.arrow import number_array
 from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
 
