@@ -252,7 +252,7 @@ def posterior_program(plan: Plan) -> Program:
     answer = {int(t): v for v, t in enumerate(plan.posterior_table)}
     outs, kinds = tuple(plan.op_out.tolist()), tuple(plan.op_kind.tolist())
     return replace(
-        _empty(plan),
+        bare_program(plan),
         scopes=plan.table_scopes,
         outs=outs,
         ins=plan.op_inputs,
@@ -267,7 +267,7 @@ def collect_program(plan: Plan, maximal: bool) -> Program:
     """The contractions of a plan towards the roots, by sum or by maximum."""
     collect = [i for i, kind in enumerate(plan.op_kind.tolist()) if kind == COLLECT]
     return replace(
-        _empty(plan),
+        bare_program(plan),
         outs=tuple(int(plan.op_out[i]) for i in collect),
         ins=tuple(plan.op_inputs[i] for i in collect),
         maximal=(maximal,) * len(collect),
@@ -336,7 +336,7 @@ def family_program(plan: Plan) -> Program:
     )
 
 
-def _empty(plan: Plan) -> Program:
+def bare_program(plan: Plan) -> Program:
     """A plan's factors and roots without contractions."""
     first, last = plan.n_variables, len(plan.evidence_factor)
     rank = np.concatenate([plan.axis_rank, np.arange(first, last)]) if last > first else plan.axis_rank

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import EvidenceError, JtgpuError
+from ...errors import EvidenceError, JtgpuError, shown
 
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
