@@ -239,7 +239,7 @@ def make(
     flag("replan", replan)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
-        return SetFallback(plain, plan, factors)
+        return SetFallback(plain, plan, factors, get("cpu"))
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)

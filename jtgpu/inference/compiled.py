@@ -224,7 +224,8 @@ class CompiledModel:
 
         Such a tree is planned on first use, and cached.
         """
-        missing = [s for s in (*(s for s, _ in of_sets(self._model, given)), *joints) if self._plan.sets.find(s) is None]
+        scopes = [*(scope for scope, _ in of_sets(self._model, given)), *joints]
+        missing = [scope for scope in scopes if self._plan.sets.find(scope) is None]
         if not missing:
             return self
         if self._plan.slices:

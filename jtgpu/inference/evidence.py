@@ -47,8 +47,8 @@ class EvidenceOptions(TypedDict, total=False):
     Each maps variables, by name or number, to a value:
 
     likelihood
-        Virtual evidence: P(observation | state), weights >= 0, as an array or as a mapping from state to weight. Several
-        variables, a tuple, have an array with an axis for each: ``{("lung", "bronc"): [[1, 0.5], [0.2, 0.1]]}``.
+        Virtual evidence: P(observation | state), weights >= 0, as an array or as a mapping from state to weight.
+        Several variables, a tuple, have an array with an axis for each: ``{("lung", "bronc"): [[1, .5], [.2, .1]]}``.
     soft
         Soft evidence (Jeffrey's rule): the posterior that the variable must have, as an array or as a mapping from
         state to probability.

@@ -31,7 +31,9 @@ def scopes_of(model: DiscreteModel, given: Any, what: str) -> list[Scope]:
     """The sets that an argument lists, each as numbers in the user's order."""
     listed = several(given)
     if listed is None or any(isinstance(one, (str, int)) or several(one) is None for one in listed):
-        raise EvidenceError(f"{what} must be a list of sets of variables such as [('lung', 'bronc')], not {described(given)}")
+        raise EvidenceError(
+            f"{what} must be a list of sets of variables such as [('lung', 'bronc')], not {described(given)}"
+        )
     return [scope_of_set(model, tuple(several(one) or ()), what) for one in listed]
 
 
@@ -144,8 +146,8 @@ def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = 
 class Joints(Mapping[tuple[str, ...], T], Generic[T]):
     """Joint posteriors of sets of variables, by the names of the variables in any order.
 
-    ``joint["lung", "bronc"]`` is the joint posterior of the two: the axes are in the order of the key. Of one case it is
-    a `Joint`, of a table of B cases an array of float64 of shape (B, states of the first, states of the second ...).
+    ``joint["lung", "bronc"]`` is the joint posterior of the two: the axes are in the order of the key. Of one case it
+    is a `Joint`, of a table of B cases an array of float64 of shape (B, states of the first, states of the second ...).
     """
 
     def __init__(self, model: DiscreteModel, tables: Mapping[Scope, NDArray[np.float64]], make: Any = None):

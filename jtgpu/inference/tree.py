@@ -264,12 +264,13 @@ class JunctionTree(CompiledModel):
     def posteriors_on_device(
         self, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
         targets: str | int | Iterable[str | int] | None = None,
+        joints: Iterable[Sequence[str | int]] | None = None,
     ) -> DevicePosteriors:  # fmt: skip
         """Compute posteriors of a table of B cases and leave them in the memory of the GPU, for PyTorch, JAX or CuPy.
 
         Parameters
         ----------
-        cases, likelihood, targets
+        cases, likelihood, targets, joints
             See `posteriors_batch`. `cases` may also be a tensor on the tree's GPU: (B, V), contiguous, of int8, int16,
             int32 or int64, -1 means "not observed". It is read where it is, after the work of its producer.
 
@@ -286,7 +287,8 @@ class JunctionTree(CompiledModel):
         EvidenceError, UnknownState
             If the tensor is on another device, or has another shape or type, or a number that is no state.
         """
-        return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets))
+        scopes = [] if joints is None else scopes_of(self._model, joints, "joints")
+        return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets), scopes)
 
     def log_likelihood(self, cases: Cases, **more: Unpack[EvidenceOptions]) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.
@@ -328,8 +330,11 @@ class JunctionTree(CompiledModel):
         targets : variables, optional
             Default: all variables that are not evidence; if all variables are, all of them.
         evidence_columns : names, optional
-            Default: all columns that are variables and not in `targets`. Other columns are ignored, but a column whose
-            name is almost that of a variable raises an error.
+            Default: all columns that are variables and neither in `targets` nor in `joints`. Other columns are ignored,
+            but a column whose name is almost that of a variable raises an error.
+        joints : list of tuples of variables, optional
+            Sets of variables that the tree keeps together (``net.compile(together=[...])``), whose joint probabilities
+            follow those of the targets: columns ``lung,bronc=yes,no``.
         keep : names, optional
             Columns of `frame` to copy to the left of the result.
         log_evidence, conflict, mpe : bool

@@ -53,10 +53,10 @@ class PlanArrays:
     op_out: NDArray[np.int64]  # (P,) table written; every table other than a factor is written exactly once
     op_in_ptr: NDArray[np.int64]  # (P+1,)
     op_in: NDArray[np.int64]  # tables multiplied
-    # (V+S,) the factor that evidence on each variable is multiplied into, then the factors of the sets of variables that
-    # are kept together: they have the plan's last numbers, and their axes are in axis order
+    # (V+S,) the factor that evidence on each variable is multiplied into, then the factors of the sets of variables
+    # that are kept together: they have the plan's last numbers, and their axes are in axis order
     evidence_factor: NDArray[np.int64]
-    posterior_table: NDArray[np.int64]  # (V+S,) the table that holds the unnormalised posterior of each, and of each set
+    posterior_table: NDArray[np.int64]  # (V+S,) the tables that hold their unnormalised posteriors
     root_table: NDArray[np.int64]  # (components,) tables of empty scope whose product is P(e)
     arena_cells: NDArray[np.int64]  # (1,) cells of the arena, alignment included
 

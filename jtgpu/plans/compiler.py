@@ -134,7 +134,7 @@ def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = 
     return interaction_graph(len(model), [*(f.scope for f in model.factors), *sets_of(model, together)])
 
 
-def plan_model(
+def plan_model(  # noqa: PLR0913 (the limits)
     model: DiscreteModel,
     order: Any = "auto",
     *,

@@ -224,7 +224,7 @@ LOWERINGS: tuple[Lowering, ...] = ("pairwise", "clique", "shallow")
 GPU_US_PER_CRITICAL_US = 64.0  # microseconds of critical path that one microsecond of the whole GPU is worth
 
 
-def lower(
+def lower(  # noqa: PLR0913 (a tree and its factors)
     cardinality: Sequence[int],
     factor_scopes: Sequence[Sequence[int]],
     factor_clique: Sequence[int],

@@ -317,3 +317,21 @@ def test_queries_that_take_single_variables_only() -> None:
         sliced.posterior("xray", likelihood={PAIR: WEIGHTS})
     with pytest.raises(ImpossibleEvidence, match="likelihood of"):
         tree.posterior("dysp", {"lung": "yes"}, likelihood={PAIR: [[0, 0], [1, 1]]})
+
+
+def test_columns_of_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree = bundled("asia").compile("cpu", together=[PAIR])
+    frame = pandas.DataFrame({"dysp": ["yes", "no", "yes", "yes"], "xray": ["no", "no", None, None]})
+    found = tree.predict_proba(frame, targets=["smoke"], joints=[("bronc", "lung"), PAIR], log_evidence=True)
+    expected = tree.posteriors_batch(frame, joints=[PAIR])
+    columns = [f"lung,bronc={a},{b}" for a in ("yes", "no") for b in ("yes", "no")]
+    turned = [c.replace("lung,bronc", "bronc,lung") for c in columns]
+    assert list(found) == ["smoke=yes", "smoke=no", *turned, *columns, "log_evidence"]
+    np.testing.assert_allclose(found[columns].to_numpy().reshape(-1, 2, 2), expected.joint[PAIR], atol=1e-14)
+    np.testing.assert_allclose(found["bronc,lung=yes,no"], expected.joint[PAIR][:, 1, 0], atol=1e-14)
+    assert list(tree.predict_proba(frame.assign(lung="yes"), targets=["smoke"], joints=[PAIR]))[2:] == columns
+    with pytest.raises(EvidenceError, match="together="):
+        bundled("asia").compile("cpu").predict_proba(frame, joints=[PAIR])
+    with pytest.raises(EvidenceError, match="predict_proba"):
+        tree.predict(frame, joints=[PAIR])

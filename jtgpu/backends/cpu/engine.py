@@ -243,7 +243,8 @@ class CpuSession:
             if log_scale != IMPOSSIBLE:
                 log_evidence = _sweep.run_changed(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
-                    with_sets(evidence.state, runner.program.n_sets)[runner.by_rank], weights, weight_ptr, runner.limit, space.block, *cached.hashes(p),
+                    with_sets(evidence.state, runner.program.n_sets)[runner.by_rank], weights, weight_ptr, runner.limit,
+                    space.block, *cached.hashes(p),
                     self._signature, weights.view(np.uint64), self.made,
                 )  # fmt: skip
             if log_evidence == IMPOSSIBLE:

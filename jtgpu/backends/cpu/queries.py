@@ -283,7 +283,8 @@ class CpuSweep:
         )  # fmt: skip
         for v in (v for v in soft if v >= program.n_plain):  # of a set: all cells, scaled as those that agree
             f, own = int(program.evidence_factor[v]), np.asarray(evidence.likelihood[v], np.float64)
-            agreeing = own.reshape(program.shape(program.factor_scopes[f]))[slice_of(program.factor_scopes[f], evidence.state)]
+            scope = program.factor_scopes[f]
+            agreeing = own.reshape(program.shape(scope))[slice_of(scope, evidence.state)]
             cells[first[f] : first[f + 1]] *= np.ldexp(own.ravel(), -math.frexp(float(agreeing.max()))[1])
         return cells
 

@@ -9,25 +9,25 @@ from ...errors import BackendUnavailable
 from ...plans.plan import Plan
 from ...util.system import new_lock
 from ..base import Backend, BatchResult, ColumnResult, Counts, DeviceResult, Evidence, HeldCases, Result
-from ..cpu.engine import Cpu
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..base import Likelihood, Session, Tables
+    from ..base import Likelihood, Prepare, Session, Tables
 
 
 class SetFallback(DelegatingBackend):
     """`Backend` of a plan with sets, around one of the plan without them. Thread-safe."""
     # plan: With sets
     # factors: Of the plan, ones for the sets
+    # prepare: Makes the CPU's backend
 
-    def __init__(self, backend: Backend, plan: Plan, factors: Sequence[NDArray[np.float64]]):
+    def __init__(self, backend: Backend, plan: Plan, factors: Sequence[NDArray[np.float64]], prepare: Prepare):
         super().__init__(backend)
-        self._plan, self._factors = plan, factors
-        self._cpu: Cpu | None = None
+        self._plan, self._factors, self._prepare = plan, factors, prepare
+        self._cpu: Backend | None = None
         self._lock = new_lock()
 
     def _for(self, likelihood: Iterable[int] | None, targets: Iterable[int] | None) -> Backend:
@@ -36,7 +36,7 @@ class SetFallback(DelegatingBackend):
             return self.backend
         with self._lock:
             if self._cpu is None:
-                self._cpu = Cpu(self._plan, self._factors)
+                self._cpu = self._prepare(self._plan, self._factors)
             return self._cpu
 
     @property
@@ -109,7 +109,7 @@ class _Session:
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         backend = self._backend._for(evidence.likelihood, targets)
-        return self._session.run(evidence, targets) if backend is self._backend.backend else backend.run(evidence, targets)
+        return (self._session if backend is self._backend.backend else backend).run(evidence, targets)
 
     def close(self) -> None:
         self._session.close()

@@ -23,8 +23,8 @@ from ..evidence import CaseEvidence, Cases
 from ..evidence_table import BatchEvidence, read_known_cases, read_weights
 from ..interventions import ResolvedEvidence, answer_cases
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
-from ..results.tables import DevicePosteriors
-from ..sets import Scope
+from ..results.tables import DevicePosteriors, Joint
+from ..sets import Joints, Scope
 from ..tables import at_row, is_on_device
 
 if TYPE_CHECKING:
@@ -94,7 +94,13 @@ def posteriors(
     cells = {scope: result.posterior[ptr[v] : ptr[v + 1]] for scope, v in zip(joints, numbers, strict=True)}
     tables = {scope: sets.joint(v, scope, cells[scope]) for scope, v in zip(joints, numbers, strict=True)}
     log_evidence = result.log_evidence + resolved.log_shift
-    return Posteriors(model.model, result.posterior, model.plan.posterior_ptr, log_evidence, targets, known, tables)
+
+    def labelled(scope: Scope, table: NDArray[np.float64]) -> Joint:
+        names, states = zip(*((model.model.variables[v], model.model.states(v)) for v in scope), strict=True)
+        return Joint(names, states, table.copy(), log_evidence)
+
+    labels = Joints[Joint](model.model, tables, labelled)
+    return Posteriors(model.model, result.posterior, model.plan.posterior_ptr, log_evidence, targets, known, labels)
 
 
 def with_sets(model: DiscreteModel, targets: Sequence[int] | None, numbers: Sequence[int]) -> list[int] | None:
@@ -126,7 +132,7 @@ def posteriors_batch(
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
         raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or model.impossible(case)))
     result, arrays = _split_joints(model, result, targets, joints, numbers)
-    return CasePosteriors(model.model, result, targets, known.table, arrays)
+    return CasePosteriors(model.model, result, targets, known.table, Joints(model.model, arrays))
 
 
 def _split_joints(
@@ -147,21 +153,24 @@ def _split_joints(
 
 
 def posteriors_on_device(
-    model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None
-) -> DevicePosteriors:
+    model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None,
+    joints: Sequence[Scope] = (),
+) -> DevicePosteriors:  # fmt: skip
     backend = model.intervened().backend
     if backend.capabilities.device_number is None:
         raise BackendUnavailable(
             "answers stay on a device only with backend='gpu', on one GPU; this tree has "
             + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")
         )
+    numbers = [model.plan.sets.number(scope, "joint posterior") for scope in joints]
+    wanted = with_sets(model.model, targets, numbers)
     if is_on_device(cases):
         n = int(cast(Any, cases).shape[0])
         weights = read_weights(model.model, likelihood, n, model.plan.sets)
-        result = backend.run_device(cases, weights, targets)
+        result = backend.run_device(cases, weights, wanted)
     else:
         known = read_known_cases(model.model, cases, likelihood, sets=model.plan.sets)
-        result = backend.run_device(known.states, known.likelihood, targets)
+        result = backend.run_device(known.states, known.likelihood, wanted)
     return DevicePosteriors(model.model, result, targets)
 
 

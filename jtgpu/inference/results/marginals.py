@@ -13,14 +13,12 @@ from ...model.discrete import DiscreteModel
 from ...util import late_imports
 from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import CaseEvidence
-from ..sets import Joints, Scope
+from ..sets import Joints
 from ..tables import Table
 from .printed import HINT, LazySequence, Printed, make_frame, row_labels, state_columns, to_frame_method
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from .tables import Joint
 
 MAX_STATES = 12  # of a posterior that is shown whole in one line
 
@@ -151,25 +149,19 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         log_evidence: float,
         targets: Sequence[int] | None = None,
         known: CaseEvidence | None = None,
-        joints: Mapping[Scope, NDArray[np.float64]] | None = None,
+        joints: Joints[Any] | None = None,
     ):
         flat.flags.writeable = False
         self._model, self._flat, self._ptr = model, flat, ptr
         self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
-        self._joints = joints or {}
+        self._joints = Joints(model, {}) if joints is None else joints
 
     @property
-    def joint(self) -> Joints[Joint]:
+    def joint(self) -> Joints[Any]:
         """Joint posteriors of the sets that ``joints=`` named: ``posteriors.joint["lung", "bronc"]`` is a `Joint`."""
-        return Joints(self._model, self._joints, self._labelled)
-
-    def _labelled(self, scope: Scope, table: NDArray[np.float64]) -> Joint:
-        from .tables import Joint
-
-        names, states = tuple(self._model.variables[v] for v in scope), tuple(self._model.states(v) for v in scope)
-        return Joint(names, states, table.copy(), self.log_evidence)
+        return self._joints
 
     def __getitem__(self, variable: str | int) -> Posterior:
         v = self._model.index(variable)
@@ -247,10 +239,10 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
         result: BatchResult,
         targets: Sequence[int] | None = None,
         table: Table | None = None,
-        joints: Mapping[Scope, NDArray[np.float64]] | None = None,
+        joints: Joints[NDArray[np.float64]] | None = None,
     ):
         self._model, self._table_of_cases = model, table
-        self._joints = joints or {}
+        self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.impossible = result.posterior, result.impossible
         self.log_evidence = without_rounding(result.log_evidence)
         self._columns: dict[int, slice] = {}  # of each variable in `flat`
@@ -264,7 +256,7 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
     def joint(self) -> Joints[NDArray[np.float64]]:
         """Joint posteriors of the sets that ``joints=`` named: ``joint["lung", "bronc"]`` has shape (B, states of lung,
         states of bronc)."""
-        return Joints(self._model, self._joints)
+        return self._joints
 
     def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
         v = self._model.index(variable)
@@ -294,7 +286,7 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
             were a pandas frame, the result has its index. Probabilities of impossible cases are null.
         """
         columns = dict(zip(self._names(), self.flat.T, strict=True))
-        for scope, table in self._joints.items():
+        for scope, table in self._joints.tables.items():
             columns |= dict(zip(joint_names(self._model, scope), table.reshape(len(table), -1).T, strict=True))
         if self.impossible.any():
             columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}
