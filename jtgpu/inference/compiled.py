@@ -232,11 +232,12 @@ class CompiledModel:
             raise EvidenceError("a plan of slices takes no likelihoods and no joints of several variables")
         key = tuple(sorted({tuple(sorted(s)) for s in missing}))
 
-        def make() -> Self:
+        def make() -> CompiledModel:
             plan = self._model.plan(together=[*self._plan.sets.scopes, *key])
-            return type(self)(plan, self._name, replan=self._replan, devices=self._devices, **self._options)
+            name = cast("BackendName", self._name)
+            return type(self)(plan, name, replan=self._replan, devices=self._devices, **self._options)
 
-        return self.cached("sets", key, make, MOST_WITH_SETS)
+        return cast("Self", self.cached("sets", key, make, MOST_WITH_SETS))
 
     def intervened(self, variables: tuple[int, ...] = ()) -> Intervened:
         """The backend without the arcs into some variables, ascending; the model's own backend for none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -162,8 +162,8 @@ class Joints(Mapping[tuple[str, ...], T], Generic[T]):
             if own == scope or set(own) == set(scope):
                 n = table.ndim - len(own)
                 turned = np.transpose(table, [*range(n), *(n + own.index(v) for v in scope)])
-                made: T = turned if self._make is None else self._make(scope, turned)
-                return made
+                made: Any = turned if self._make is None else self._make(scope, turned)
+                return cast(T, made)
         raise KeyError(f"{shown(tuple(names))} is not among the joints of this query; add it to joints=")
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
