@@ -23,8 +23,7 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
-from .draft import Draft
-from .finish import parsers_of
+from .draft import Draft, parsers_of
 from .number_cursor import bayesian, inexact, strings
 from .text import Source, number, quote, unquote
 
@@ -84,7 +83,10 @@ class BifReader(BlockReader):
         for start, end in tables:
             tokens.jump(start)
             self.table(end)
-        draft.require_tables("the variable {!r} has no probability block")
+        for v in draft.states:
+            if v not in draft.families:
+                raise self.source.error(draft.declared[v], f"the variable {v!r} has no probability block")
+        draft.shape()
         return draft
 
     def property(self, kept: dict[str, Any]) -> None:
@@ -130,7 +132,9 @@ class BifReader(BlockReader):
         tokens.advance()
         if states is None:
             raise self.source.error(start, f"the variable {name!r} has no type")
-        draft.declare(name, states, start, _frozen(kept))
+        draft.states[name], draft.declared[name] = states, start
+        if kept:
+            draft.attributes["node"][name] = _frozen(kept)
 
     # Tables ---------------------------------------------------------------------------------------------------
 

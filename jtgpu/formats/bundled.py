@@ -12,7 +12,7 @@ from .files import unpacked_name
 
 if TYPE_CHECKING:
     from ..model.network import BayesianNetwork
-    from ..util.options import Decisions, ZeroRows
+    from ..util.options import ZeroRows
 
 # The folder of the bundled networks and the files there; imports no parser, since shells wait for it at every Tab.
 
@@ -49,9 +49,7 @@ def networks() -> tuple[str, ...]:
     return tuple(sorted(bundled_files()))
 
 
-def load(
-    name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
-) -> BayesianNetwork:
+def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
     """Read a network file, or one of the bundled networks by its name.
 
     Parameters
@@ -60,7 +58,6 @@ def load(
         The path of a file, as for `jtgpu.read`; or a name of `networks`, such as ``"asia"``. A file or folder of that
         name takes precedence.
     zero_rows : {"error", "uniform"}
-    decisions : {"network", "chance"}
         See `jtgpu.read`.
 
     Returns
@@ -82,7 +79,7 @@ def load(
     """
     from .network_files import read  # shells that complete names of networks need no parser
 
-    return read(network_path(name), zero_rows=zero_rows, decisions=decisions)
+    return read(network_path(name), zero_rows=zero_rows)
 
 
 def network_path(name: str | os.PathLike[str]) -> str:

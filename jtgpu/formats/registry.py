@@ -50,10 +50,9 @@ FORMATS: tuple[Format, ...] = (
     Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_values", (".oobn",)),
     Format("BIF", (".bif",), "bif", "bif"),
     Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
-    Format("XDSL", (".xdsl",), "xdsl", "xdsl_writer"),
+    Format("XDSL", (".xdsl",), "xdsl", "xdsl"),
     Format("DSL", (".dsl",), "dsl", "dsl"),
     Format("DSC", (".dsc",), "dsc", "dsc"),
-    Format("Netica dne", (".dne", ".dnet"), "dne"),
     Format("UAI", (".uai",), "uai", "uai"),
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),
@@ -68,6 +67,7 @@ UNSUPPORTED = (
     ("a PDF document", r"%PDF-"),
     ("a pickled object of Python", r"\x80[\x02-\x05][\x95cC}(]"),
     ("an XML file of another kind", r"<"),
+    ("Netica dne", r"//\s*~->\[DNET"),
     ("Elvira", r"(?://[^\n]*\s*|/\*.*?\*/\s*)*(?:bnet|idiagram)\b"),
 )
 

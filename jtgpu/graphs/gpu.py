@@ -87,8 +87,12 @@ def group_sums(
     tasks = runs(groups, len(devices))
 
     def work(device: Device, task: Sequence[Group]) -> list[Sums]:
-        with device.active(), Memory(device) as memory:
-            return _Sweep(device, memory, layout, edges=edges, endpoints=endpoints).run(task)
+        with device.active():
+            memory = Memory(device)
+            try:
+                return _Sweep(device, memory, layout, edges=edges, endpoints=endpoints).run(task)
+            finally:
+                memory.close()
 
     sums = dict(pool.run(tasks, work))
     for i, task in enumerate(tasks):

@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, described, number, several, text
+from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
 from .columns import (
     Column,
@@ -222,7 +223,7 @@ class JunctionTreeClassifier(Estimator):
         parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)
         values: dict[str, list[Any]] = {self.target: self.classes_.tolist()}
-        numbers: dict[str, NDArray[np.int64]] = {self.target: of_class.reshape(-1)}
+        numbers: dict[str, Ints] = {self.target: of_class.reshape(-1)}
         for name, column in zip(names, columns, strict=True):
             values[name] = self._values(name, column)
             numbers[name] = state_numbers(name, column, values[name], "error")
@@ -231,7 +232,7 @@ class JunctionTreeClassifier(Estimator):
             arcs, table = {v: parents[v] for v in labels}, np.column_stack([numbers[v] for v in labels])
             fitted = fit_parameters(
                 arcs, table, states=labels, prior=self.pseudo_count, weights=weights, order=self.order
-            )  # fmt: skip
+            )
             self.network_ = fitted.network
         else:
             cpts = {}
@@ -285,7 +286,7 @@ class JunctionTreeClassifier(Estimator):
             self._tree = self.network_.compile(self.backend, order=self.order)
         return self._tree
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """P(class | row) of each row.
 
         Returns
@@ -320,7 +321,7 @@ class JunctionTreeClassifier(Estimator):
             raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_count above 0 to avoid this")
         return posteriors[self.target]
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> Floats:
         """ln P(class | row) of each row, (n, n_classes); -inf if the probability is 0."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)), np.float64)

@@ -14,6 +14,7 @@ from ..errors import DataError, EvidenceError, TableTooLarge, closest
 from ..inference.tables import column_values, open_table
 from ..inference.tables.columns import reject_repeated
 from ..util.arguments import described
+from ..util.arrays import Floats, Ints
 from ..util.missing import is_missing
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 100_000_000  # of a CPT
 
 
-def cpt_from_counts(
-    family: list[NDArray[np.int64]], cards: list[int], weights: NDArray[np.float64], pseudo_count: float
-) -> NDArray[np.float64]:
+def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseudo_count: float) -> Floats:
     """P(child | parents) from the rows in which the whole family is observed."""
     # family: list of (n,) ndarray of int64: State numbers of the parents and of the child, in this order; -1: missing
     # cards: list of int: Their numbers of states
@@ -51,7 +50,7 @@ def cpt_from_counts(
 class Column(NamedTuple):
     """A column of a table."""
 
-    codes: NDArray[np.int64]  # (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
+    codes: Ints  # (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
     values: list[Any]  # distinct values, in no particular order
 
 
@@ -95,7 +94,7 @@ def class_column(y: Any) -> NDArray[Any]:
     return classes
 
 
-def sample_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
+def sample_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Weights of n rows, (n,); ones by default."""
     # raises DataError: If the shape is wrong, a weight is negative or not finite, or all are 0.
     if weights is None:
@@ -131,7 +130,7 @@ def state_labels(values: Iterable[Any]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{type(v).__name__}:{v}" for v in values]
 
 
-def state_numbers(name: str, column: Column, values: list[Any], unknown: str) -> NDArray[np.int64]:
+def state_numbers(name: str, column: Column, values: list[Any], unknown: str) -> Ints:
     """Numbers of a column's values, -1 for missing ones."""
     # name: The column's name, for messages
     # values: The values with a number, in order

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
-from ..inference.tables import Table, column_values, open_table
+from ..inference.tables import Table, distinct_values, open_table
 from ..inference.tables.arrow import narwhals
 from ..inference.tables.plain_table import NativeFrame
 from ..util.arguments import choice, several, whole_number
 from ..util.arguments import names as given_names
+from ..util.arrays import Floats, Ints
 from ..util.elementary import log, logs
 from ..util.text_table import interval_labels
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..util.options import TableLike
 
 # Cut points of a numeric column: by quantiles, by equal width, and by the information about a class.
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 LN2 = log(2.0)
 
 
-def quantile_cuts(
-    values: NDArray[np.float64], bins: int, counts: NDArray[np.int64] | None = None
-) -> NDArray[np.float64]:
+def quantile_cuts(values: Floats, bins: int, counts: Ints | None = None) -> Floats:
     """Cut points between intervals of about equal numbers of values; fewer where values recur."""
     # values: (n,) float64
     # bins: Number of intervals
@@ -45,14 +42,14 @@ def quantile_cuts(
     return np.asarray(cuts[cuts > distinct[0]], np.float64)
 
 
-def width_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+def width_cuts(values: Floats, bins: int) -> Floats:
     """Cut points between intervals of equal width."""
     low, high = float(values.min()), float(values.max())
     cuts = np.unique(low + (high - low) * np.arange(1, bins) / bins)
     return np.asarray(cuts[(cuts > low) & (cuts <= high)], np.float64)
 
 
-def mdl_cuts(values: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.float64]:
+def mdl_cuts(values: Floats, classes: Ints) -> Floats:
     """Cut points that pay for their description length (Fayyad and Irani, IJCAI 1993)."""
     # values: (n,) float64
     # classes: (n,) int64: Number of each value's class, >= 0
@@ -73,7 +70,7 @@ def mdl_cuts(values: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray
     return np.array(sorted(cuts))
 
 
-def _best_cut(x: NDArray[np.float64], counts: NDArray[np.float64], first: int, last: int) -> int | None:
+def _best_cut(x: Floats, counts: Floats, first: int, last: int) -> int | None:
     """The place in values[first:last] that leaves the least entropy, if it pays."""
     places = first + 1 + np.flatnonzero(x[first + 1 : last] > x[first : last - 1])
     if not len(places):
@@ -91,7 +88,7 @@ def _best_cut(x: NDArray[np.float64], counts: NDArray[np.float64], first: int, l
     return int(places[best]) if gain > (log(n - 1) / LN2 + delta) / n else None
 
 
-def _entropy(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _entropy(counts: Floats) -> Floats:
     """Entropy in bits of each row of counts."""
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.where(total > 0, total, 1.0)
@@ -113,7 +110,7 @@ class Discretiser:
         Cut points of each column, ascending: k cut points make k + 1 intervals, each with its lower end.
     """
 
-    edges: Mapping[str, NDArray[np.float64]]
+    edges: Mapping[str, Floats]
 
     @property
     def states(self) -> dict[str, tuple[str, ...]]:
@@ -168,7 +165,7 @@ class Discretiser:
         }
 
     @staticmethod
-    def _names(cuts: NDArray[np.float64], numbers: NDArray[np.float64]) -> list[str | None]:
+    def _names(cuts: Floats, numbers: Floats) -> list[str | None]:
         labels = [*interval_labels(cuts.tolist()), None]
         at = np.searchsorted(cuts, numbers, side="right")
         return [labels[i] for i in np.where(np.isnan(numbers), len(labels) - 1, at).tolist()]
@@ -237,7 +234,7 @@ def discretise(
             intervals[name] = _given_edges(name, own)
         elif how == "mdl":
             assert target is not None
-            classes, _ = column_values(target, table.column(target), table.row_name)
+            classes, _ = distinct_values(table.column(target))
             both = ~np.isnan(numbers) & (classes >= 0)
             intervals[name] = mdl_cuts(numbers[both], np.unique(classes[both], return_inverse=True)[1].reshape(-1))
         else:
@@ -260,7 +257,7 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
     for name in table.names:
         if name == target:
             continue
-        values = column_values(name, table.column(name), table.row_name)[1]
+        values = distinct_values(table.column(name))[1]
         if len(values) > most and all(
             isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values
         ):
@@ -268,7 +265,7 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
     return named
 
 
-def _given_edges(name: str, edges: Any) -> NDArray[np.float64]:
+def _given_edges(name: str, edges: Any) -> Floats:
     try:
         cuts = np.asarray(several(edges), np.float64)
     except (TypeError, ValueError):
@@ -278,10 +275,10 @@ def _given_edges(name: str, edges: Any) -> NDArray[np.float64]:
     return cuts
 
 
-def numbers_of(table: Table, name: str) -> NDArray[np.float64]:
+def numbers_of(table: Table, name: str) -> Floats:
     """A column as numbers, NaN where it is missing."""
     # raises DataError: For the first cell that is not a number.
-    codes, values = column_values(name, table.column(name), table.row_name)
+    codes, values = distinct_values(table.column(name))
     numbers = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
         try:

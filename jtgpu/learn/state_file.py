@@ -83,6 +83,7 @@ def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
 
 class StateFile:
     """The checkpoint of a run."""
+
     # options: All that decides the result of the run, by name: data, options, seeds
     # interval: Seconds between two writes
     # advice: What to do with the checkpoint of another run

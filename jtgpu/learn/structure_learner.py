@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from .dags.posterior.posterior import posterior
@@ -22,12 +24,13 @@ from .dags.scores.rules import Score
 
 if TYPE_CHECKING:
     import networkx
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from .dags.posterior.arcs import ArcTable
     from .dags.posterior.result import StructurePosterior
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StructureLearner(Estimator):
     """Learns the structure and the CPTs of a Bayesian network, with the probabilities of its arcs.
 
@@ -68,72 +71,40 @@ class StructureLearner(Estimator):
 
     _fitted = "network_"
 
-    graph_: networkx.DiGraph[str]
-    network_: BayesianNetwork
-    edge_probabilities_: ArcTable
-    posterior_: StructurePosterior
-    n_features_in_: int
+    family_score: Score = "bdeu"
+    ess: float = 1.0
+    prior: StructurePriorLike = "uniform"
+    max_parents: int | Mapping[str, int] = 4
+    candidates: int | Literal["auto", "all"] | Mapping[str, Iterable[str]] = "auto"
+    method: PosteriorMethod = "auto"
+    forbidden: Iterable[tuple[str, str]] = ()
+    required: Iterable[tuple[str, str]] = ()
+    tiers: Iterable[Iterable[str]] | None = None
+    within_tiers: bool = True
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None
+    missing: MissingCells = "error"
+    na_values: str | Iterable[str] | None = None
+    tolerance: float = 0.01
+    time: float | None = None
+    steps: int | None = None
+    chains: int | Literal["auto"] = "auto"
+    tempering: bool | int | Literal["auto"] = False
+    seed: int = 0
+    memory_limit: int | str | None = None
+    threads: int | None = None
+    backend: LearnBackend = "cpu"
+    devices: Devices = None
+    cluster: Any = None
+    checkpoint: str | Path | None = None
+    progress: Callable[[str], None] | None = None
+    start: Any = None
+    threshold: float | None = None
 
-    def __init__(  # noqa: PLR0913 (public API)
-        self,
-        *,
-        family_score: Score = "bdeu",
-        ess: float = 1.0,
-        prior: StructurePriorLike = "uniform",
-        max_parents: int | Mapping[str, int] = 4,
-        candidates: int | Literal["auto", "all"] | Mapping[str, Iterable[str]] = "auto",
-        method: PosteriorMethod = "auto",
-        forbidden: Iterable[tuple[str, str]] = (),
-        required: Iterable[tuple[str, str]] = (),
-        tiers: Iterable[Iterable[str]] | None = None,
-        within_tiers: bool = True,
-        states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-        missing: MissingCells = "error",
-        na_values: str | Iterable[str] | None = None,
-        tolerance: float = 0.01,
-        time: float | None = None,
-        steps: int | None = None,
-        chains: int | Literal["auto"] = "auto",
-        tempering: bool | int | Literal["auto"] = False,
-        seed: int = 0,
-        memory_limit: int | str | None = None,
-        threads: int | None = None,
-        backend: LearnBackend = "cpu",
-        devices: Devices = None,
-        cluster: Any = None,
-        checkpoint: str | Path | None = None,
-        progress: Callable[[str], None] | None = None,
-        start: Any = None,
-        threshold: float | None = None,
-    ):
-        self.family_score = family_score
-        self.ess = ess
-        self.prior = prior
-        self.max_parents = max_parents
-        self.candidates = candidates
-        self.method = method
-        self.forbidden = forbidden
-        self.required = required
-        self.tiers = tiers
-        self.within_tiers = within_tiers
-        self.states = states
-        self.missing = missing
-        self.na_values = na_values
-        self.tolerance = tolerance
-        self.time = time
-        self.steps = steps
-        self.chains = chains
-        self.tempering = tempering
-        self.seed = seed
-        self.memory_limit = memory_limit
-        self.threads = threads
-        self.backend = backend
-        self.devices = devices
-        self.cluster = cluster
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.start = start
-        self.threshold = threshold
+    graph_: networkx.DiGraph[str] = field(init=False)
+    network_: BayesianNetwork = field(init=False)
+    edge_probabilities_: ArcTable = field(init=False)
+    posterior_: StructurePosterior = field(init=False)
+    n_features_in_: int = field(init=False)
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------
 
@@ -187,7 +158,7 @@ class StructureLearner(Estimator):
             self.feature_names_in_ = np.array(learned.names, object)
         return self
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
+    def score_samples(self, X: Any) -> Floats:
         """ln P(row) of each row in the network, (n,)."""
         self._check_fitted("score_samples")
         net = self.network_

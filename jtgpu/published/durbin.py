@@ -99,13 +99,14 @@ def durbin_on_gpu(r: NDArray[np.float64], version: str) -> NDArray[np.float64]:
     """The recurrence on the best GPU, for a C-contiguous array that is not empty."""
     device = open_device()
     with device.active():
-        job = DurbinJob(device, r, version, device.stream())
+        stream = device.stream()
+        job = DurbinJob(device, r, version, stream)
         try:
             job.queue()
             return job.download()
         finally:
             job.close()
-            del job  # and its stream, while the device is current
+            del job, stream
 
 
 _durbin = loops("jtgpu.published.durbin_loops")

@@ -20,7 +20,7 @@ from ..wrappers.pattern_cache import PatternCache
 from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
 from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
-from .runner import Runner, soft_of, with_sets
+from .runner import Runner, soft_of
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
@@ -52,48 +52,6 @@ class _InOrder:
                 self._next += 1
 
 
-def count_batch(
-    runner: Runner,
-    states: NDArray[np.int32],
-    weights: NDArray[np.float64],
-    likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-) -> Counts:
-    """Expected counts of a table, by `jtgpu.backends.base.Backend.run_counts`."""
-    # runner: Of a `jtgpu.plans.program.family_program`
-    # states: (B, V) int32
-    # weights: (B,) float64: Of any sign
-    # likelihood: Variable to weights >= 0, (B, card)
-    table = Table(runner, states, likelihood or {}, None)
-    weights = np.ascontiguousarray(weights, np.float64)
-    groups = group_rows(table)
-    numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
-    for group in sorted(groups, key=lambda g: -len(g.rows)):
-        for first, _ in group.tasks():
-            numbers[id(group), first] = len(numbers)
-    sums = _InOrder(table.model.numbers.factor_cells)
-
-    def work(group: Group, first: int, last: int) -> None:
-        cells = np.zeros(len(sums.total))
-        space = runner.acquire(table.model)
-        try:
-            cached = group.program(table)
-            if cached is None:
-                for row in group.rows[first:last].tolist():
-                    _count_row(table, space, row, Counting(cells, weights))
-            else:
-                _lanes.count_lanes(
-                    lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
-                    Counting(cells, weights), runner.limit, first, last,
-                )  # fmt: skip
-        finally:
-            runner.release(space)
-        sums.add(numbers[id(group), first], cells)
-
-    run_groups(table, groups, work)
-    families = [np.array(view, order="C") for view in table.model.numbers.factor_views(sums.total)]
-    return Counts(families, table.log_evidence + table.log_scale, table.impossible)
-
-
 def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     """Add one row with a program of its own."""
     case = table.case(row)
@@ -103,7 +61,7 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     except ImpossibleEvidence:
         table.log_evidence[row], table.impossible[row] = -np.inf, True
         return
-    states = with_sets(case.state, table.runner.program.n_sets)[table.runner.by_rank]
+    states = case.state[table.runner.by_rank]
     _lanes.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
 
 
@@ -152,7 +110,7 @@ class Cpu(Backend):
         mixed = self._mixed
         if mixed is None or mixed.model is not self.runner.model:
             self._mixed = mixed = MixedCases(self.runner, self.runner.model)
-        if not mixed.is_suitable or any(v >= self.plan.n_variables for v in likelihood or ()):
+        if not mixed.is_suitable:
             return self.run_batch(states, likelihood)
         return mixed.run(states, likelihood)
 
@@ -167,7 +125,35 @@ class Cpu(Backend):
     ) -> Counts:  # fmt: skip
         with self._lock:
             runner = self._families
-        return count_batch(runner, states, np.ones(len(states)) if weights is None else weights, likelihood)
+        table = Table(runner, states, likelihood or {}, None)
+        each = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
+        groups = group_rows(table)
+        numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
+        for group in sorted(groups, key=lambda g: -len(g.rows)):
+            for first, _ in group.tasks():
+                numbers[id(group), first] = len(numbers)
+        sums = _InOrder(table.model.numbers.factor_cells)
+
+        def work(group: Group, first: int, last: int) -> None:
+            cells = np.zeros(len(sums.total))
+            space = runner.acquire(table.model)
+            try:
+                cached = group.program(table)
+                if cached is None:
+                    for row in group.rows[first:last].tolist():
+                        _count_row(table, space, row, Counting(cells, each))
+                else:
+                    _lanes.count_lanes(
+                        lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
+                        Counting(cells, each), runner.limit, first, last,
+                    )  # fmt: skip
+            finally:
+                runner.release(space)
+            sums.add(numbers[id(group), first], cells)
+
+        run_groups(table, groups, work)
+        families = [np.array(view, order="C") for view in table.model.numbers.factor_views(sums.total)]
+        return Counts(families, table.log_evidence + table.log_scale, table.impossible)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         with self._lock:
@@ -236,15 +222,14 @@ class CpuSession:
                 return backend.run(evidence, targets)
             cached = model.programs.get(seen, soft, targets, layout=self._layout)
             cached.leave_out_zeros(model.numbers, runner.cards, cells=self._cells)
-            weights, weight_ptr, log_scale = scaled_weights(evidence, runner.program)
+            weights, weight_ptr, log_scale = scaled_weights(evidence, runner.program.axis_rank)
             p = cached.records
             space.fit_program(cached, self._cells)
             log_evidence = IMPOSSIBLE
             if log_scale != IMPOSSIBLE:
                 log_evidence = _sweep.run_changed(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
-                    with_sets(evidence.state, runner.program.n_sets)[runner.by_rank], weights, weight_ptr, runner.limit,
-                    space.block, *cached.hashes(p),
+                    evidence.state[runner.by_rank], weights, weight_ptr, runner.limit, space.block, *cached.hashes(p),
                     self._signature, weights.view(np.uint64), self.made,
                 )  # fmt: skip
             if log_evidence == IMPOSSIBLE:

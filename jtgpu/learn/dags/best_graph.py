@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.arrays import Bools, Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .chain_records import TABULATED
@@ -36,15 +37,14 @@ class BestGraph(NamedTuple):
     """A graph, and an order of its variables."""
 
     parents: list[list[int]]  # Ascending
-    order: NDArray[np.int64]  # (n,)
+    order: Ints  # (n,)
     weight: float  # sum of the weights of its families
     n_steps: int = 0  # steps of the search
 
 
 def exact_best(
-    log_weights: NDArray[np.float64], masks: NDArray[np.int64], *, memory_limit: int | None = None,
-    threads: int | None = None,
-) -> BestGraph:  # fmt: skip
+    log_weights: Floats, masks: Ints, *, memory_limit: int | None = None, threads: int | None = None
+) -> BestGraph:
     """The graph of the highest weight (Silander and Myllymaki, 2006); time and memory grow like n 2^n."""
     # log_weights (n, M)
     # masks: (M,) the parent sets as bits; bits above the child are squeezed down by one
@@ -66,9 +66,7 @@ def exact_best(
     return graph_of_best_order(order, rows, masks)
 
 
-def graph_of_best_order(
-    order: NDArray[np.int64], log_weights: NDArray[np.float64], masks: NDArray[np.int64]
-) -> BestGraph:
+def graph_of_best_order(order: Ints, log_weights: Floats, masks: Ints) -> BestGraph:
     """The best graph that an order of the variables allows, among all parent sets of `exact_best`."""
     n, position = len(order), np.argsort(order)
     parents, weight = [], 0.0
@@ -83,7 +81,7 @@ def graph_of_best_order(
 
 def best_by_orders(
     tables: CandidateTables, constraints: Constraints, *, seed: int = 0, restarts: int = 4, steps: int | None = None,
-    threads: int | None = None, first: NDArray[np.int64] | None = None,
+    threads: int | None = None, first: Ints | None = None,
 ) -> BestGraph:  # fmt: skip
     """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
     # constraints: Start orders satisfy the required arcs
@@ -94,7 +92,7 @@ def best_by_orders(
     steps = STEPS * n if steps is None else steps
     best_sets = tables.best(threads)
 
-    def search(chain: int) -> tuple[float, NDArray[np.int64]]:
+    def search(chain: int) -> tuple[float, Ints]:
         order = start_order(constraints, chain, seed) if chain or first is None else first.copy()
         position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
         _orders.start_order(order, tables.bit_in, best_sets, position, masks, values)
@@ -115,7 +113,7 @@ def best_by_orders(
     return best._replace(n_steps=restarts * steps)
 
 
-def graph_of_order(tables: CandidateTables, order: NDArray[np.int64]) -> BestGraph:
+def graph_of_order(tables: CandidateTables, order: Ints) -> BestGraph:
     """The best graph that an order of the variables allows, among the candidate parents."""
     parents: list[list[int]] = [[] for _ in order]
     weight, before = 0.0, np.zeros(len(order), np.bool_)
@@ -129,7 +127,7 @@ def graph_of_order(tables: CandidateTables, order: NDArray[np.int64]) -> BestGra
     return BestGraph(parents, order, weight)
 
 
-def _best_within(weights: NDArray[np.float64], masks: NDArray[np.int64], allowed: int) -> int:
+def _best_within(weights: Floats, masks: Ints, allowed: int) -> int:
     """Number of the best parent set within some parents; the first one of equal weights."""
     inside = np.flatnonzero(masks & ~np.int64(allowed) == 0)
     return int(inside[np.argmax(weights[inside])])
@@ -146,7 +144,7 @@ SEED = 0x9E3779B9  # of the numbers by which graphs are known
 
 def climb(  # noqa: PLR0913
     coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, *, tabu: bool,
-    start: NDArray[np.bool_] | None = None, restarts: int = 0, seed: int = 0,
+    start: Bools | None = None, restarts: int = 0, seed: int = 0,
 ) -> BestGraph:  # fmt: skip
     """A local optimum of the weight."""
     # tabu: Whether to go on from a local optimum, to the best graph that is not among the last 100, until 100 moves
@@ -225,7 +223,7 @@ def _leads(arcs: NDArray[np.uint8], u: int, v: int) -> bool:
     return bool(seen[v])
 
 
-def _padded(column: NDArray[np.uint8]) -> tuple[NDArray[np.int64], int]:
+def _padded(column: NDArray[np.uint8]) -> tuple[Ints, int]:
     """The parents of a variable in an array of all variables' length, and their number."""
     members = np.flatnonzero(column)
     return np.concatenate([members, np.zeros(len(column) - len(members), np.int64)]), len(members)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.arrays import Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .scores.coded import CodedTable
@@ -18,8 +19,6 @@ from .scores.set_values import MAX_CELLS, score_child, set_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from .constraints import Constraints, StructurePrior
     from .scores.score_table import ScoreTable
@@ -31,9 +30,7 @@ _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 MAX_EXCLUSIONS = 2000  # sets of variables that are tried as unavailable
 
 
-def select_candidates(
-    log_weights: NDArray[np.float64], members: NDArray[np.int64], n: int, k: int, required: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def select_candidates(log_weights: Floats, members: Ints, n: int, k: int, required: Ints) -> Ints:
     """Candidate parents of a child, by best-first search over exclusions.
 
     The members of the best parent set are candidates. What replaces a member u if it is not available? The best set
@@ -63,12 +60,13 @@ def select_candidates(
 
 # ln weight of every family: its score, its prior, and -inf if the constraints exclude it.
 
-def unsqueeze(members: NDArray[np.int64], v: int) -> NDArray[np.int64]:
+
+def unsqueeze(members: Ints, v: int) -> Ints:
     """Members of parent sets of v as numbers of variables; -1 stays."""
     return members + (members >= v)
 
 
-def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constraints) -> NDArray[np.float64]:
+def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constraints) -> Floats:
     """ln weights in the order of the table, (n, M)."""
     n = len(table.names)
     members = parent_members(n, table.max_parents)
@@ -80,7 +78,6 @@ def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constr
     return weights
 
 
-
 MAX_CANDIDATES = 16  # by default
 
 
@@ -89,27 +86,27 @@ class CandidateTables:
     """Tables over the subsets of each variable's candidate parents."""
 
     # (n, k) candidate parents, ascending; -1 where a variable has fewer. Their position is their bit.
-    candidates: NDArray[np.int64]
-    bit_in: NDArray[np.int64]  # (n, n) [u, v]: 2**i if u is candidate number i of v, else 0
-    masks: NDArray[np.int64]  # (M,) the parent sets, as bits
+    candidates: Ints
+    bit_in: Ints  # (n, n) [u, v]: 2**i if u is candidate number i of v, else 0
+    masks: Ints  # (M,) the parent sets, as bits
     # (n, M) ln weight of each parent set; -inf if a member is not a candidate, or the set is impossible
-    log_weights: NDArray[np.float64]
+    log_weights: Floats
 
-    def sums(self, threads: int | None = None) -> NDArray[np.float64]:
+    def sums(self, threads: int | None = None) -> Floats:
         """ln of the total weight of the parent sets within each set of candidates, (n, 2**k)."""
         n, k = self.candidates.shape
         log_sums = np.empty((n, 1 << k))
         _each(n, lambda v: _set_sums.log_sums_of_subsets(self.log_weights[v], self.masks, log_sums[v]), threads)
         return log_sums
 
-    def best(self, threads: int | None = None) -> NDArray[np.float64]:
+    def best(self, threads: int | None = None) -> Floats:
         """The largest weight of the parent sets within each set of candidates, (n, 2**k)."""
         n, k = self.candidates.shape
         best_weights = np.empty((n, 1 << k))
         _each(n, lambda v: _set_sums.best_of_subsets(self.log_weights[v], self.masks, best_weights[v]), threads)
         return best_weights
 
-    def hits(self, threads: int | None = None) -> NDArray[np.float64]:
+    def hits(self, threads: int | None = None) -> Floats:
         """ln of the total weight of the parent sets that contain a candidate, within each set of the others."""
         # returns (n, k, 2**(k - 1)) ndarray
         n, k = self.candidates.shape
@@ -123,9 +120,7 @@ class CandidateTables:
         return log_sums
 
 
-def choose_candidates(
-    log_weights: NDArray[np.float64], max_parents: int, k: int, constraints: Constraints
-) -> NDArray[np.int64]:
+def choose_candidates(log_weights: Floats, max_parents: int, k: int, constraints: Constraints) -> Ints:
     """Candidate parents of all variables, (n, k), from the weights of all small families."""
     # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
     n = len(log_weights)
@@ -138,7 +133,7 @@ def choose_candidates(
     return candidates
 
 
-def all_parents(log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> CandidateTables:
+def all_parents(log_weights: Floats, masks: Ints) -> CandidateTables:
     """Tables in which all other variables are candidates, from the weights of all families."""
     n = len(log_weights)
     others = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64).reshape(n, -1)
@@ -149,7 +144,7 @@ def all_parents(log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> C
 
 
 def candidate_tables(  # noqa: PLR0913
-    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, candidates: NDArray[np.int64],
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, candidates: Ints,
     max_parents: int, *, memory_limit: int | None = None, threads: int | None = None,
 ) -> CandidateTables:  # fmt: skip
     """Score every set of at most `max_parents` candidate parents."""
@@ -190,9 +185,8 @@ def candidate_tables(  # noqa: PLR0913
 
 
 def _scores_of_child(
-    coded: CodedTable, rule: ScoreRule, functions: CellFunctions, v: int, candidates: NDArray[np.int64],
-    max_parents: int,
-) -> NDArray[np.float64]:  # fmt: skip
+    coded: CodedTable, rule: ScoreRule, functions: CellFunctions, v: int, candidates: Ints, max_parents: int
+) -> Floats:
     """Scores of v with every set of at most `max_parents` candidates, by size and rank."""
     chosen = [*candidates.tolist(), v]  # the child is the last variable: sets with it have the last ranks
     names, states = tuple(coded.names[u] for u in chosen), tuple(coded.states[u] for u in chosen)

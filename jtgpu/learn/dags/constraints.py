@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from ...errors import ArgumentError, UnknownVariable, closest
 from ...model.directed import find_cycle
 from ...util.arguments import described, several, whole_number
+from ...util.arrays import Bools, Floats, Ints
 from ...util.elementary import log, logs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Arc = tuple[str, str]
 MAX_PARENTS = 4  # by default
@@ -26,20 +24,20 @@ class Constraints:
     """Limits of the parents of each variable."""
 
     # forbidden, required: (n, n) ndarray of bool: [u, v]: the arc from u to v
-    forbidden: NDArray[np.bool_]
-    required: NDArray[np.bool_]
-    max_parents: NDArray[np.int64]  # (n,)
+    forbidden: Bools
+    required: Bools
+    max_parents: Ints  # (n,)
 
     @property
     def is_empty(self) -> bool:
         """Whether no arc is forbidden or required."""
         return not (self.forbidden.any() or self.required.any())
 
-    def requiring(self, arcs: NDArray[np.bool_]) -> Constraints:
+    def requiring(self, arcs: Bools) -> Constraints:
         """The same with more required arcs, [parent, child]."""
         return replace(self, required=self.required | arcs)
 
-    def possible(self, v: int, members: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def possible(self, v: int, members: Ints) -> Bools:
         """Which parent sets of v are possible."""
         # members: (M, k) members of the sets, -1 where a set has fewer; not squeezed
         present = members >= 0
@@ -50,7 +48,7 @@ class Constraints:
         is_possible &= (self.required[members, v] & present).sum(axis=1) == self.required[:, v].sum()
         return is_possible
 
-    def first_order(self, preferred: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    def first_order(self, preferred: Ints | None = None) -> Ints:
         """An order of the variables in which required arcs point forward."""
         # preferred: (n,) the first possible variable of this order comes next. Default: the variables in order.
         n = len(self.required)
@@ -130,7 +128,7 @@ def variable_number(names: Sequence[str], name: str | int) -> int:
     raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), names)}")
 
 
-def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> NDArray[np.int64]:
+def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> Ints:
     limits = np.full(len(names), min(MAX_PARENTS, len(names) - 1), np.int64)
     given = max_parents if isinstance(max_parents, Mapping) else dict.fromkeys(names, max_parents)
     for name, limit in given.items():
@@ -138,7 +136,7 @@ def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> ND
     return limits
 
 
-def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int], within: bool) -> NDArray[np.bool_]:
+def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int], within: bool) -> Bools:
     """[u, v]: whether u is in a later tier than v, or in the same one unless arcs within tiers are possible."""
     tier = np.full(len(number), -1, np.int64)
     listed = several(tiers)
@@ -173,12 +171,13 @@ class StructurePrior:
     of parents has the same total. ``("edge", p)`` multiplies p / (1 - p) for each arc, where p is a number or an (n, n)
     matrix [parent, child]. ``"order"`` weighs a graph by the number of orders of the variables that it allows.
     """
+
     # name: One of `PRIORS`
 
-    def __init__(self, name: str, log_odds: NDArray[np.float64] | None = None):
+    def __init__(self, name: str, log_odds: Floats | None = None):
         self.name, self._log_odds = name, log_odds
 
-    def log_weights(self, v: int, members: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    def log_weights(self, v: int, members: Ints, n: int) -> Floats:
         """ln weight of parent sets of v."""
         # v, n: The child, and the number of variables
         # members: (M, k) members of the sets, -1 where a set has fewer; not squeezed
@@ -190,7 +189,7 @@ class StructurePrior:
             return np.asarray(np.where(present, self._log_odds[members, v], 0.0).sum(axis=1), np.float64)
         return np.zeros(len(members))
 
-    def parts(self, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def parts(self, n: int) -> tuple[Floats, Floats]:
         """ln weights of the number of parents, (n,), and of each arc, (n, n): a set's weight is their sum."""
         of_size = np.zeros(n)
         if self.name == "fair":

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.arrays import Floats, Ints
 from ...util.elementary import exps, logs
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .set_tables import ANY, draw_sets, set_tables, sorted_sets
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .candidate_tables import CandidateTables
     from .chain_records import SetTables
 
@@ -32,7 +31,7 @@ ZERO_EXPONENT = -(1 << 40)  # of zeros in the loops
 
 def draw_by_orders(
     tables: CandidateTables, exact: ExactPosterior, n_draws: int, seed: int, threads: int | None = None
-) -> NDArray[np.int64]:
+) -> Ints:
     """Draw graphs from the posterior that `exact_by_orders` computed."""
     # tables: All other variables are candidates, ascending
     # returns (n_draws, n) Parents of each variable as bits of its candidates.
@@ -61,9 +60,7 @@ def draw_by_orders(
     return np.ascontiguousarray(graphs.T)
 
 
-def draw_by_partitions(
-    tables: CandidateTables, n_draws: int, seed: int, threads: int | None = None
-) -> NDArray[np.int64]:
+def draw_by_partitions(tables: CandidateTables, n_draws: int, seed: int, threads: int | None = None) -> Ints:
     """Draw graphs from the modular posterior; parameters and result as for `draw_by_orders`."""
     n = len(tables.candidates)
     every, size = (1 << n) - 1, 1 << n
@@ -103,7 +100,7 @@ def draw_by_partitions(
     return np.ascontiguousarray(graphs.T)
 
 
-def meeting_totals(tables: SetTables, before: NDArray[np.int64], met: NDArray[np.int64]) -> NDArray[np.float64]:
+def meeting_totals(tables: SetTables, before: Ints, met: Ints) -> Floats:
     """ln of the total weight of the parent sets within `before` that have a member in `met`, unless that is `ANY`."""
     # before, met (n, D)
     n, k = tables.candidates.shape
@@ -118,20 +115,20 @@ def meeting_totals(tables: SetTables, before: NDArray[np.int64], met: NDArray[np
     return totals
 
 
-def _log_sums(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_sums(x: Floats, y: Floats) -> Floats:
     """ln(exp(x) + exp(y))."""
     high, low = np.maximum(x, y), np.minimum(x, y)
     gap = np.subtract(low, high, out=np.full_like(low, -np.inf), where=low > -np.inf)
     return np.asarray(high + logs(1.0 + exps(gap)))
 
 
-def _squeezed(sets: NDArray[np.int64] | np.int64, v: NDArray[np.int64] | int) -> NDArray[np.int64]:
+def _squeezed(sets: Ints | np.int64, v: Ints | int) -> Ints:
     """Sets without bit v, and the bits above it moved down by one."""
     low = (np.int64(1) << v) - 1
     return np.asarray((sets & low) | (sets >> (v + np.int64(1)) << v))
 
 
-def _choose(log_terms: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.int64]:
+def _choose(log_terms: Floats, u: Floats) -> Ints:
     """A row of each column, drawn by exp(terms)."""
     shares = exps(log_terms - log_terms.max(axis=0)).cumsum(axis=0)
     return np.asarray((shares <= u * shares[-1]).sum(axis=0).clip(0, len(shares) - 1))
@@ -146,19 +143,18 @@ class ExactPosterior(NamedTuple):
     """The posterior of every family."""
 
     # (n, M) probability of each parent set of each variable, in the order of a `ScoreTable`
-    families: NDArray[np.float64]
+    families: Floats
     # ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised
     log_evidence: float
     # of `exact_by_orders`, for `draw_by_orders`: ln of the total weight of the parent sets of each variable within each
     # set of the others, (n, 2**(n-1)), relative to the largest weight
-    set_sums: NDArray[np.float64] | None = None
-    order_sums: NDArray[np.float64] | None = None  # (2**n,) ln of that of the orders of each set of variables
+    set_sums: Floats | None = None
+    order_sums: Floats | None = None  # (2**n,) ln of that of the orders of each set of variables
 
 
 def exact_by_orders(
-    log_weights: NDArray[np.float64], masks: NDArray[np.int64], *, memory_limit: int | None = None,
-    threads: int | None = None,
-) -> ExactPosterior:  # fmt: skip
+    log_weights: Floats, masks: Ints, *, memory_limit: int | None = None, threads: int | None = None
+) -> ExactPosterior:
     """The posterior under the order-modular prior: each graph counts once for each order that it allows.
 
     The algorithm of Koivisto and Sood (2004), in n^2 2^n additions of logarithmic numbers.
@@ -187,9 +183,7 @@ def exact_by_orders(
     return ExactPosterior(posteriors, float(forward[-1] + math.fsum(top[:, 0])), sums, forward)
 
 
-def exact_by_partitions(
-    log_weights: NDArray[np.float64], masks: NDArray[np.int64], *, memory_limit: int | None = None
-) -> ExactPosterior:
+def exact_by_partitions(log_weights: Floats, masks: Ints, *, memory_limit: int | None = None) -> ExactPosterior:
     """The posterior under a modular prior: each graph counts once.
 
     Sums over the ordered partitions of all graphs, in about 2 * 4^n additions; nothing is subtracted, so no digits are
@@ -215,7 +209,7 @@ def _require_size(n: int, most: int, needed: int, limit: int | None) -> None:
         )
 
 
-def require_finite(top: NDArray[np.float64]) -> None:
+def require_finite(top: Floats) -> None:
     """Raise `NetworkError` if a variable has no possible parent set."""
     if not np.isfinite(top).all():
         raise NetworkError("the constraints leave a variable without a possible set of parents")

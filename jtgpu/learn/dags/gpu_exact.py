@@ -239,6 +239,7 @@ def _draws(w: Workspace, p: NDArray[np.void], u: NDArray[np.float64]) -> Partiti
 
 class GpuExact:
     """Exact posteriors on a GPU. Memory is taken for each call only."""
+
     # devices: "all", int, sequence of int or None: The first one is used
     # by_orders: Whether each graph counts once for each order that it allows
     # seed: Of the draws, which are those of the CPU, except where a decision depends on the last digits

@@ -30,9 +30,8 @@ LINE = 4  # lowest bits that a block reads together: 128 bytes
 CELL_BYTES = 12  # of a number in shared memory
 
 SET_SUMS = np.dtype(
-    [("tables", np.uint64)]
-    + [(name, np.uint32) for name in ("k", "first", "width", "low", "is_superset", "pad")]
-)  # fmt: skip
+    [("tables", np.uint64)] + [(name, np.uint32) for name in ("k", "first", "width", "low", "is_superset", "pad")]
+)
 WEIGHTS = np.dtype(
     [(name, np.uint64) for name in ("tables", "log_weights", "masks", "n_cells")]
     + [(name, np.uint32) for name in ("n", "k", "n_sets", "of_members")]

@@ -12,6 +12,7 @@ from ...errors import NetworkError, UnknownVariable, closest
 from ...model.directed import find_cycle
 from ...model.network import BayesianNetwork
 from ...util.arguments import number
+from ...util.arrays import Bools, Floats, Ints
 from ..columns import cpt_from_counts
 from ..parameters.families import read_structure
 from .scores.coded import NO_STATE
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import networkx
-    from numpy.typing import NDArray
 
     from .constraints import Constraints
     from .scores.coded import CodedTable
 
-def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+
+def adjacency(parents: Sequence[Sequence[int]]) -> Bools:
     """[u, v]: whether the graph has the arc u -> v."""
     arcs = np.zeros((len(parents), len(parents)), np.bool_)
     for v, members in enumerate(parents):
@@ -33,7 +34,7 @@ def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     return arcs
 
 
-def has_cycle(arcs: NDArray[np.bool_]) -> bool:
+def has_cycle(arcs: Bools) -> bool:
     """Whether a graph [parent, child] has a cycle; an arc from a variable to itself is one."""
     left = np.arange(len(arcs))
     while len(left):
@@ -44,7 +45,7 @@ def has_cycle(arcs: NDArray[np.bool_]) -> bool:
     return False
 
 
-def digraph(names: Sequence[str], arcs: NDArray[np.bool_]) -> networkx.DiGraph[str]:
+def digraph(names: Sequence[str], arcs: Bools) -> networkx.DiGraph[str]:
     """A networkx graph; nodes and arcs in the order of the variables."""
     import networkx
 
@@ -54,7 +55,7 @@ def digraph(names: Sequence[str], arcs: NDArray[np.bool_]) -> networkx.DiGraph[s
     return graph
 
 
-def compelled_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def compelled_arcs(arcs: Bools) -> Bools:
     """The arcs that have the same direction in every equivalent graph.
 
     An arc is compelled if it is part of a collider u -> v <- w without an arc between u and w, or if its reversal would
@@ -77,7 +78,7 @@ def compelled_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         directed[tuple(np.array(change).T)] = True
 
 
-def _is_compelled(u: int, v: int, directed: NDArray[np.bool_], linked: NDArray[np.bool_]) -> bool:
+def _is_compelled(u: int, v: int, directed: Bools, linked: Bools) -> bool:
     """Whether Meek's rules 1 to 3 direct u - v as u -> v."""
     if (directed[:, u] & ~linked[:, v] & (np.arange(len(linked)) != v)).any():
         return True  # w -> u - v: else a collider
@@ -88,7 +89,7 @@ def _is_compelled(u: int, v: int, directed: NDArray[np.bool_], linked: NDArray[n
     return any(not linked[a, b] for i, a in enumerate(between) for b in between[i + 1 :])
 
 
-def structural_hamming_distance(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> int:
+def structural_hamming_distance(first: Bools, second: Bools) -> int:
     """Number of pairs of variables that the equivalence classes of two graphs link differently."""
     # first, second: (n, n) of acyclic graphs
     a, b = (_pattern(arcs) for arcs in (first, second))
@@ -96,7 +97,7 @@ def structural_hamming_distance(first: NDArray[np.bool_], second: NDArray[np.boo
     return int(np.triu(differs | differs.T, 1).sum())
 
 
-def _pattern(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _pattern(arcs: Bools) -> Bools:
     """The equivalence class: both directions of an arc that is not compelled."""
     compelled = compelled_arcs(arcs)
     return np.asarray(arcs | (arcs & ~compelled).T)
@@ -104,10 +105,10 @@ def _pattern(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 # Networks of learned graphs: CPTs from the data.
 
+
 def fitted_network(
-    table: CodedTable, arcs: NDArray[np.bool_], ess: float,
-    known: dict[tuple[int, ...], NDArray[np.float64]] | None = None,
-) -> BayesianNetwork:  # fmt: skip
+    table: CodedTable, arcs: Bools, ess: float, known: dict[tuple[int, ...], Floats] | None = None
+) -> BayesianNetwork:
     """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu."""
     # arcs: (n, n) [parent, child]
     # ess: Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur
@@ -131,7 +132,8 @@ def fitted_network(
 
 # `start_graph`: the graph from which a search or a chain starts, checked.
 
-def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> NDArray[np.bool_] | None:
+
+def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> Bools | None:
     """The arcs [parent, child] of a start graph, (n, n); None if there is none."""
     # start: network, graph, mapping from child to parents, iterable of (parent, child), or None: Variables without arcs
     #     need not be named
@@ -164,7 +166,7 @@ def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> N
     return arcs
 
 
-def topological_order(arcs: NDArray[np.bool_]) -> NDArray[np.int64]:
+def topological_order(arcs: Bools) -> Ints:
     """The smallest order of the variables that a graph allows."""
     left, order = np.ones(len(arcs), np.bool_), list[int]()
     while left.any():

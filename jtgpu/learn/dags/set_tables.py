@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
+from ...util.arrays import Bools, Floats, Ints
 from ...util.elementary import exps, log
 from ...util.loops import loops
 from ...util.system import cores
@@ -40,16 +41,14 @@ class OuterSets:
 
     # (n, m) possible parents: the candidates, then others, each group ascending; -1 where there are fewer. Their
     # position is their bit.
-    parents: NDArray[np.int64]
-    masks: list[NDArray[np.int64]]  # list of n arrays: The sets of each variable, as bits
-    log_weights: list[NDArray[np.float64]]
+    parents: Ints
+    masks: list[Ints]  # list of n arrays: The sets of each variable, as bits
+    log_weights: list[Floats]
     # list of n arrays: Their numbers in the order of a `ScoreTable`; empty if they are unknown
-    numbers: list[NDArray[np.int64]] = field(default_factory=list)
+    numbers: list[Ints] = field(default_factory=list)
 
 
-def outer_sets(
-    log_weights: NDArray[np.float64], max_parents: int, candidates: NDArray[np.int64], threads: int | None = None
-) -> OuterSets:
+def outer_sets(log_weights: Floats, max_parents: int, candidates: Ints, threads: int | None = None) -> OuterSets:
     """Select the parent sets with a member outside the candidates that are not dominated by their subsets.
 
     A chain sums the sets that have a member among some variables. So a set is left out if, for each of its members, the
@@ -63,7 +62,7 @@ def outer_sets(
     m = min(n - 1, MAX_POSSIBLE)
     parents = np.full((n, m), -1, np.int64)
 
-    def select(v: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    def select(v: int) -> tuple[Ints, Floats, Ints]:
         own = candidates[v][candidates[v] >= 0]
         others = _others(log_weights[v], with_member, v, own, m - k)
         parents[v, : len(own)], parents[v, k : k + len(others)] = own, others
@@ -84,17 +83,14 @@ def outer_sets(
     return OuterSets(parents, list(masks), list(weights), list(numbers))
 
 
-def _sets_with_member(members: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sets_with_member(members: Ints, n: int) -> tuple[Ints, Ints]:
     """Numbers of the sets with each squeezed member, one after the other, and where those of each member begin."""
     order = np.argsort(members, axis=None, kind="stable")
     begin = np.searchsorted(members.reshape(-1)[order], np.arange(n - 1))
     return order[begin[0] :] // members.shape[1], begin - begin[0]
 
 
-def _others(
-    weights: NDArray[np.float64], with_member: tuple[NDArray[np.int64], NDArray[np.int64]], v: int,
-    candidates: NDArray[np.int64], most: int,
-) -> NDArray[np.int64]:  # fmt: skip
+def _others(weights: Floats, with_member: tuple[Ints, Ints], v: int, candidates: Ints, most: int) -> Ints:
     """Variables that may be parents of v besides the candidates, those of the best sets, ascending."""
     numbers, begin = with_member
     best_with = np.insert(np.maximum.reduceat(weights[numbers], begin), v, -np.inf)
@@ -103,7 +99,7 @@ def _others(
     return np.sort(most_probable[best_with[most_probable] > -np.inf])
 
 
-def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
+def _subsets(members: Ints, n: int) -> list[Ints]:
     """Number of the subset with some of the members of each set, by pattern of members; -1 if it has fewer members."""
     n_sets, size = members.shape
     binomials = binomial_table(n, size + 1)
@@ -122,9 +118,7 @@ def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
     return subsets
 
 
-def _is_clearly_dominated(
-    weights: NDArray[np.float64], members: NDArray[np.int64], subsets: list[NDArray[np.int64]], rows: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _is_clearly_dominated(weights: Floats, members: Ints, subsets: list[Ints], rows: Ints) -> Bools:
     """Whether for each member a single subset with it, of one member less, has 100,000 times the weight of a set."""
     sizes, dominated = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
     for size in range(2, members.shape[1] + 1):
@@ -137,9 +131,7 @@ def _is_clearly_dominated(
     return dominated
 
 
-def _is_undominated(
-    weights: NDArray[np.float64], members: NDArray[np.int64], subsets: list[NDArray[np.int64]], rows: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _is_undominated(weights: Floats, members: Ints, subsets: list[Ints], rows: Ints) -> Bools:
     """Whether the subsets with some member of each set have less than 100,000 times its weight."""
     own, known = weights[rows], np.append(weights, -np.inf)  # number -1: no subset
     totals = np.zeros((members.shape[1], len(rows)))
@@ -157,9 +149,9 @@ WORD = 64  # variables of a word of bits
 
 
 def covered_shares(
-    log_weights: NDArray[np.float64], max_parents: int, candidates: NDArray[np.int64], outer: OuterSets | None,
-    orders: NDArray[np.int64], threads: int | None = None,
-) -> NDArray[np.float64]:  # fmt: skip
+    log_weights: Floats, max_parents: int, candidates: Ints, outer: OuterSets | None,
+    orders: Ints, threads: int | None = None,
+) -> Floats:  # fmt: skip
     """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
     # orders (D, n)
     # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
@@ -188,9 +180,7 @@ def covered_shares(
         return np.array(list(pool.map(share, range(n))))
 
 
-def _shares(
-    log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
-) -> NDArray[np.float64]:
+def _shares(log_weights: Floats, sets: NDArray[np.uint64], before: NDArray[np.uint64]) -> Floats:
     """Posterior of each parent set of a variable, averaged over the orders."""
     # log_weights (M,)
     # sets: (M, W) bits of the squeezed numbers of their members
@@ -221,14 +211,12 @@ def padded(rows: Sequence[NDArray[Any]], filler: float) -> NDArray[Any]:
     return values
 
 
-def _log_total(logs: NDArray[np.float64]) -> float:
+def _log_total(logs: Floats) -> float:
     """ln of the sum of the exponentials of descending numbers."""
     return float(logs[0]) + log(math.fsum(exps(logs - logs[0])))
 
 
-def segments(
-    masks: Sequence[NDArray[np.int64]], log_weights: Sequence[NDArray[np.float64]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints, Ints, Ints, Floats, Floats]:
     """Sort the sets of each variable by descending weight, and divide them into segments of similar weights."""
     # masks, log_weights: n ndarrays of int64 and float64: Finite ln weights
     # returns masks, counts, ends, units, totals: See ``outer_masks`` and so on of
@@ -302,9 +290,7 @@ def set_tables(
     )  # fmt: skip
 
 
-def sorted_sets(
-    tables: CandidateTables, outer: OuterSets | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def sorted_sets(tables: CandidateTables, outer: OuterSets | None = None) -> tuple[Ints, Floats]:
     """The parent sets of each variable as bits of its possible parents, by descending weight, and the ln weights."""
     # returns masks, weights: (n, M) ndarray: -inf where a variable has fewer sets
     masks, weights = np.broadcast_to(tables.masks, tables.log_weights.shape), tables.log_weights
@@ -316,14 +302,8 @@ def sorted_sets(
 
 
 def draw_sets(
-    masks: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    before: NDArray[np.int64],
-    met: NDArray[np.int64],
-    log_totals: NDArray[np.float64],
-    u: NDArray[np.float64],
-    threads: int | None = None,
-) -> NDArray[np.int64]:
+    masks: Ints, weights: Floats, before: Ints, met: Ints, log_totals: Floats, u: Floats, threads: int | None = None
+) -> Ints:
     """Draw parent sets of all variables."""
     # masks, weights: (n, M) ndarray: See `sorted_sets`
     # before, met: (n, D) ndarray of int64: Each set is within the candidates `before` of its variable and has a member

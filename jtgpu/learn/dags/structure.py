@@ -12,8 +12,8 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
-from ...util import late_imports
 from ...util.arguments import choice, whole_number
+from ...util.arrays import Bools, Ints
 from ...util.missing import MissingReport
 from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
 from ...util.text_table import counted
@@ -26,13 +26,11 @@ from .task import learning_task
 
 if TYPE_CHECKING:
     import networkx
-    from numpy.typing import NDArray
 
     from .constraints import StructurePrior
     from .scores.rules import ScoreRule
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
-MAX_PRINTED = 60  # families
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
 
 
@@ -68,28 +66,15 @@ class Structure:
     method: str
     order: list[str]
     candidates: dict[str, list[str]] | None
-    _arcs: NDArray[np.bool_] = field(repr=False)
+    _arcs: Bools = field(repr=False)
     _table: CodedTable = field(repr=False)
     _ess: float = field(repr=False)
     steps: int = 0
 
     def __repr__(self) -> str:
-        return f"<Structure: {self._title()}>"
-
-    def __str__(self) -> str:
-        parents: dict[str, list[str]] = {}
-        for parent, child in self.arcs:
-            parents.setdefault(child, []).append(parent)
-        lines = [f"{', '.join(sorted(parents[v]))} -> {v}" for v in self.order if v in parents]
-        more = [f"and {len(lines) - MAX_PRINTED:,} more families"] if len(lines) > MAX_PRINTED else []
-        return "\n".join([self._title(), *lines[:MAX_PRINTED], *more])
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
-
-    def _title(self) -> str:
         sizes = f"{counted(len(self.names), 'variable')}, {counted(len(self.arcs), 'arc')}"
-        return "; ".join([f"{sizes}, score {self.score:.2f}, {self.method}", *self._table.missing_lines()])
+        text = f"{sizes}, score {self.score:.2f}, {self.method}"
+        return f"<Structure: {'; '.join([text, *self._table.missing_lines()])}>"
 
     @property
     def missing(self) -> MissingReport:
@@ -276,7 +261,7 @@ def structure(  # noqa: PLR0913
     return structure_of(best, task.coded, task.rule, task.prior, "order", named_candidates(task.coded.names, chosen))
 
 
-def named_candidates(names: Sequence[str], candidates: NDArray[np.int64]) -> dict[str, list[str]]:
+def named_candidates(names: Sequence[str], candidates: Ints) -> dict[str, list[str]]:
     """Names of the candidate parents of each variable."""
     return {v: [names[u] for u in row if u >= 0] for v, row in zip(names, candidates, strict=True)}
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError
 from ...util.arguments import choice, described, flag, having, several, whole_number
+from ...util.arrays import Bools, Floats, Ints
 from ...util.system import free_memory, parse_bytes
 from .best_graph import BestGraph, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
@@ -22,8 +23,6 @@ from .scores.rules import ScoreRule, n_parent_sets
 from .scores.score_table import ScoreTable, score_families
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ...util.options import Devices, LearnBackend
 
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
@@ -44,7 +43,7 @@ class LearningTask:
     threads: int | None
     backend: LearnBackend = "cpu"
     devices: Devices = None
-    start: NDArray[np.bool_] | None = None  # (n, n) graph to start from, [parent, child]
+    start: Bools | None = None  # (n, n) graph to start from, [parent, child]
     notes: tuple[str, ...] = ()  # what users should know about the data
     say: Callable[[str], None] = lambda _: None  # takes a line about each stage
 
@@ -54,7 +53,7 @@ class LearningTask:
         return len(self.coded.names)
 
     @property
-    def first(self) -> NDArray[np.int64] | None:
+    def first(self) -> Ints | None:
         """The order from which the first chain starts."""
         return None if self.start is None else topological_order(self.start)
 
@@ -103,7 +102,7 @@ class LearningTask:
             k -= 1
         return k
 
-    def listed_candidates(self, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
+    def listed_candidates(self, given: Mapping[str, Iterable[str]]) -> Ints:
         """Candidate parents from lists by name, (n, k)."""
         names, required, n = self.coded.names, self.constraints.required, self.n
         sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
@@ -133,7 +132,7 @@ class LearningTask:
         constraints = replace(self.constraints, forbidden=self.constraints.forbidden | ~possible)
         return replace(self, constraints=constraints)
 
-    def all_others(self) -> NDArray[np.int64]:
+    def all_others(self) -> Ints:
         """All other variables of each as its candidates, (n, n - 1)."""
         return np.array([[u for u in range(self.n) if u != v] for v in range(self.n)], np.int64)
 
@@ -159,17 +158,17 @@ class LearningTask:
             devices=self.devices,
         )  # fmt: skip
 
-    def family_weights(self, scores: ScoreTable) -> NDArray[np.float64]:
+    def family_weights(self, scores: ScoreTable) -> Floats:
         """Scores with the prior and the constraints."""
         return family_weights(scores, self.prior, self.constraints)
 
-    def screened_candidates(self, scores: ScoreTable, constraints: Constraints, k: int) -> NDArray[np.int64]:
+    def screened_candidates(self, scores: ScoreTable, constraints: Constraints, k: int) -> Ints:
         """Candidate parents by the scores of all small families."""
         # required arcs do not restrict the screening: a child may need more parents than are screened
         free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
         return choose_candidates(family_weights(scores, self.prior, free), scores.max_parents, k, constraints)
 
-    def tables(self, candidates: NDArray[np.int64]) -> CandidateTables:
+    def tables(self, candidates: Ints) -> CandidateTables:
         """The weights of all parent sets within candidates."""
         return candidate_tables(
             self.coded, self.rule, self.prior, self.constraints, candidates, self.most, memory_limit=self.limit,

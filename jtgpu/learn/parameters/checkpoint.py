@@ -57,6 +57,7 @@ def _digest(*parts: str | NDArray[Any]) -> str:
 
 class Checkpoint:
     """A file with the state of a run."""
+
     # resume: Whether to continue from the file if it exists. Without it the file is replaced.
     # objectives: Of the starts that are done
     # best: The best of these, without counts
@@ -90,8 +91,10 @@ class Checkpoint:
             return
         arrays: dict[str, NDArray[Any]] = {}
         meta = {
-            "objectives": list(objectives), "best": _stored(best, arrays, "b"), "present": _stored(state, arrays, "s"),
-        }  # fmt: skip
+            "objectives": list(objectives),
+            "best": _stored(best, arrays, "b"),
+            "present": _stored(state, arrays, "s"),
+        }
         self._file.write(meta, arrays, durable=now)
 
     def finish(self) -> None:

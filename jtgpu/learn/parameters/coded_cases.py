@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import DataError, closest
 from ...inference.tables.columns import evidence_columns
 from ...model.directed import DirectedModel
+from ...util.arrays import Bools, Floats, Ints
 from ...util.missing import MissingReport
 from ...util.rows import find_equal_rows
 from ...util.system import free_memory
@@ -30,8 +31,8 @@ class Block(NamedTuple):
 
     # (n, V) integers: State of every variable, -1 if missing, -2 and below for a likelihood; see `LikelihoodCells`
     states: NDArray[Any]
-    weights: NDArray[np.float64]  # (n,) float64
-    rows: NDArray[np.int64]  # (n,) int64: Number of each row in the table; of equal rows that were merged, the first
+    weights: Floats  # (n,) float64
+    rows: Ints  # (n,) int64: Number of each row in the table; of equal rows that were merged, the first
 
     def parts(self, cells: int = 0) -> Iterator[Block]:
         """The block in pieces of at most so many cells; default: `BLOCK_CELLS`."""
@@ -43,6 +44,7 @@ class Block(NamedTuple):
 
 class CodedCases:
     """Rows of one model, coded."""
+
     # model: Variables, states and parents
     # n_rows: Rows that were read, without those that were dropped
     # n_missing: (V,) int64: Missing cells of each variable, likelihoods included
@@ -118,7 +120,7 @@ class CodedCases:
             self.blocks = [joined]
         self.blocks = [_merged(b) for b in self.blocks]
 
-    def drop_rows(self, impossible: Sequence[NDArray[np.bool_]]) -> int:
+    def drop_rows(self, impossible: Sequence[Bools]) -> int:
         """Leave out rows, marked block by block; how many different ones were left out."""
         n = 0
         for i, (block, out) in enumerate(zip(self.blocks, impossible, strict=True)):
@@ -202,7 +204,7 @@ def weighted_chunks(
         raise DataError(f"weights has {len(given):,} numbers, but the table has {first:,} rows")
 
 
-def _as_weights(weights: ArrayLike) -> NDArray[np.float64]:
+def _as_weights(weights: ArrayLike) -> Floats:
     try:
         vector = np.asarray(weights, np.float64)
     except (TypeError, ValueError):

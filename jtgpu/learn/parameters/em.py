@@ -10,24 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import DataError, ImpossibleEvidence, JtgpuError
+from ...util.arrays import Floats
 from .coded_cases import Block
 from .expectation import Evaluation
 from .families import Sharing, log_score, maximise
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
 FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it
 LARGER = 4.0  # factor of the longest extrapolation, after one that reached it
 
-Tables = list["NDArray[np.float64]"]
+Tables = list[Floats]
 
 
 class Iteration(NamedTuple):
@@ -146,7 +144,7 @@ def _next(
     calm = state.calm + 1 if change <= rule.tolerance * max(abs(objective), CALM * _weight(evaluation)) else 0
     entry = Iteration(
         state.passes, objective, evaluation.log_likelihood, change, time.perf_counter() - begun, accelerated
-    )  # fmt: skip
+    )
     return replace(
         state, tables=tables, evaluation=evaluation, objective=objective, history=(*state.history, entry),
         before=None if accelerated else state.tables, calm=calm, converged=calm >= 2,
@@ -248,9 +246,7 @@ def run_stepwise(  # noqa: PLR0913
                 continue
             share = 1.0 if not average else (k + DELAY) ** -power
             each = [c / possible for c in evaluation.counts]
-            average = each if not average else [
-                (1 - share) * a + share * e for a, e in zip(average, each, strict=True)
-            ]  # fmt: skip
+            average = each if not average else [(1 - share) * a + share * e for a, e in zip(average, each, strict=True)]
             weight += possible
             tables = maximise([weight * a for a in average], prior, sharing, tables)
             log_likelihood += evaluation.log_likelihood

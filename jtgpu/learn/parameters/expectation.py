@@ -11,6 +11,7 @@ from ...errors import ImpossibleEvidence
 from ...inference.queries.counts import counting_backend
 from ...util import late_imports
 from ...util.arguments import choice
+from ...util.arrays import Bools, Floats, Ints
 from .coded_cases import Block, CodedCases
 from .families import network_of
 from .likelihood_cells import FIRST
@@ -25,7 +26,7 @@ BACKENDS = ("auto", "cpu", "gpu", "reference")
 HELD_CELLS = 1 << 28  # cells of rows that are held together
 MAX_LISTED = 20  # findings in a message
 
-Tables = list["NDArray[np.float64]"]
+Tables = list[Floats]
 
 
 class Evaluation(NamedTuple):
@@ -33,11 +34,12 @@ class Evaluation(NamedTuple):
 
     counts: Tables
     log_likelihood: float
-    impossible: list[NDArray[np.bool_]]  # rows of probability zero, block by block
+    impossible: list[Bools]  # rows of probability zero, block by block
 
 
 class Expectation:
     """Makes expected counts of rows. The plan and the programs are made once; every pass has other CPTs."""
+
     # tables: list of arrays: The first CPTs
     # backend: {"auto", "cpu", "gpu", "reference"}
     # order: See `jtgpu.BayesianNetwork.plan`
@@ -54,7 +56,7 @@ class Expectation:
         self._name = "cpu" if name == "auto" else name
         self._backend = counting_backend(self._name, self._plan, tables, threads, devices)
         self._held: list[list[list[HeldCases]]] | None = None  # of each block and part; see `_hold`
-        self._none_impossible: dict[int, NDArray[np.bool_]] = {}
+        self._none_impossible: dict[int, Bools] = {}
         self._remote: Any = None
 
     def evaluate(self, tables: Tables) -> Evaluation:
@@ -64,7 +66,12 @@ class Expectation:
         total: Tables | None = None
         log_likelihood, impossible = 0.0, []
         parts = [[*block.parts()] for block in self._cases.blocks]
-        parts_done = self._remotely(tables, parts) if self._cluster is not None else self._here(tables, parts)
+        if self._cluster is not None:
+            parts_done = self._remotely(tables, parts)
+        else:
+            self._reload(tables)
+            run_counts = self._backend.run_counts
+            parts_done = ([run_counts(*piece) for piece in self._pieces(p)] for block in parts for p in block)
         for block in parts:
             flags = [np.zeros(0, np.bool_)]
             for part in block:
@@ -85,7 +92,7 @@ class Expectation:
         counts = [np.zeros(t.shape) for t in tables[:n]]
         log_likelihood, impossible = 0.0, []
         for i, (block, parts) in enumerate(zip(self._cases.blocks, self._held, strict=True)):
-            flags: list[NDArray[np.bool_]] = []
+            flags: list[Bools] = []
             for part, held in zip(block.parts(HELD_CELLS), parts, strict=True):
                 sums = [h.sums() for h in held]
                 for one in sums:
@@ -100,7 +107,7 @@ class Expectation:
             impossible.append(self._joined(i, flags))
         return Evaluation(counts, log_likelihood, impossible)
 
-    def _joined(self, block: int, flags: list[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    def _joined(self, block: int, flags: list[Bools]) -> Bools:
         """The flags of a block; where none is set, always the same array."""
         if any(f.strides != (0,) for f in flags):
             return np.concatenate(flags)
@@ -133,7 +140,8 @@ class Expectation:
 
     def evaluate_block(self, block: Block, tables: Tables) -> Evaluation:
         """Expected counts of some rows."""
-        return self._combined(block, next(self._here(tables, [[block]])))
+        self._reload(tables)
+        return self._combined(block, [self._backend.run_counts(*piece) for piece in self._pieces(block)])
 
     def rows_changed(self) -> None:
         """Tell that rows were left out, so that devices and the workers of a cluster need them again."""
@@ -142,21 +150,15 @@ class Expectation:
             self._remote.close()
             self._remote = None
 
-    def _here(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[Counts]]:
-        """Counts of the pieces of each part, in this process."""
-        self._reload(tables)
-        for part in (p for block in parts for p in block):
-            yield [self._backend.run_counts(*piece) for piece in self._pieces(part)]
-
     def _remotely(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[Counts]]:
-        """The same on a cluster."""
+        """Counts of the pieces of each part, on a cluster."""
         if self._remote is None:
             pieces = ([*self._pieces(p)] for block in parts for p in block)
             self._remote = late_imports.cluster().ClusterCounts(self._cluster, self._plan, tables, self._name, pieces)
         coming: Iterator[list[Counts]] = self._remote.count(tables)
         return coming
 
-    def _split(self, part: Block) -> list[NDArray[np.int64] | slice]:
+    def _split(self, part: Block) -> list[Ints | slice]:
         """The rows without and with likelihoods, each of which is counted in one call."""
         cells = self._cases.source.cells
         if cells:
@@ -169,7 +171,7 @@ class Expectation:
         """States, weights and likelihoods of each call; `narrow`: states in the type in which they are stored."""
         for rows in self._split(part):
             states: NDArray[Any] = part.states[rows]
-            likelihood: dict[int, NDArray[np.float64]] = {}
+            likelihood: dict[int, Floats] = {}
             if not isinstance(rows, slice):
                 assert self._cases.source.cells is not None
                 states, likelihood = self._cases.source.cells.decode(states)

@@ -15,6 +15,7 @@ from ...interop import from_pgmpy, from_pyagrum
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
+from ...util.arrays import Floats
 from ...util.elementary import logs
 from .coded_cases import Block, CodedCases
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 100_000_000  # of a CPT
 PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
 
-Tables = list["NDArray[np.float64]"]
+Tables = list[Floats]
 
 
 class Sharing(NamedTuple):
@@ -137,6 +138,7 @@ def expected_prior_counts(network: BayesianNetwork, sample_size: float) -> Table
 
 
 # The structure to fit: a network, a mapping, a graph, or an object of another library.
+
 
 class GivenStructure(NamedTuple):
     """The parents of every variable, and the network if the structure has numbers."""

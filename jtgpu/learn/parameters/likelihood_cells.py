@@ -23,6 +23,7 @@ from ...inference.tables.states import REJECTED
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, mapping, names, several
+from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ...util.text_table import interval_labels, intervals_of
 from ..discretisation import quantile_cuts
@@ -44,20 +45,20 @@ class LikelihoodCells:
 
     def __init__(self, model: DiscreteModel):
         self._model = model
-        self._parts: dict[int, list[NDArray[np.float64]]] = {}  # distinct likelihoods by variable
+        self._parts: dict[int, list[Floats]] = {}  # distinct likelihoods by variable
         self._codes: dict[tuple[int, str], int] = {}  # of texts
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def vectors(self, v: int) -> NDArray[np.float64]:
+    def vectors(self, v: int) -> Floats:
         """The likelihoods of a variable by their numbers, (K, card)."""
         parts = self._parts[v]
         if len(parts) > 1:
             parts[:] = [np.concatenate(parts)]
         return parts[0]
 
-    def _add(self, v: int, vectors: NDArray[np.float64]) -> int:
+    def _add(self, v: int, vectors: Floats) -> int:
         """Add likelihoods; the number of the first."""
         parts = self._parts.setdefault(v, [])
         first = sum(map(len, parts))
@@ -84,7 +85,7 @@ class LikelihoodCells:
                 encoded.codes[j] = np.where(codes < 0, codes, encoded.codes[j])
         return encoded
 
-    def _split(self, column: Any, lookup: Any, v: int) -> tuple[Any, NDArray[np.int64] | None]:
+    def _split(self, column: Any, lookup: Any, v: int) -> tuple[Any, Ints | None]:
         """A column without its likelihoods, and their codes, 0 in other cells; None if there are none."""
         try:
             indices, values = distinct_values(column)
@@ -107,9 +108,7 @@ class LikelihoodCells:
             self._codes[v, text] = code
         return code
 
-    def enter(
-        self, states: NDArray[Any], v: int, value: Any, rows: slice, n: int
-    ) -> NDArray[Any]:
+    def enter(self, states: NDArray[Any], v: int, value: Any, rows: slice, n: int) -> NDArray[Any]:
         """Enter likelihoods that are given as an array into the codes of some rows."""
         # states: (k, V) integers: Codes of rows `rows` of the table
         # value: (n, card), or (card,) for all rows
@@ -136,7 +135,7 @@ class LikelihoodCells:
         states[:, v] = present
         return states
 
-    def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.int32], dict[int, NDArray[np.float64]]]:
+    def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.int32], dict[int, Floats]]:
         """States, (n, V), and likelihoods by variable, (n, card): ones in rows without one."""
         states = np.array(codes, np.int32, order="C")
         decoded = {}
@@ -158,7 +157,7 @@ class LikelihoodCells:
         return digest.hexdigest()
 
 
-def _parsed(model: DiscreteModel, v: int, text: str) -> NDArray[np.float64]:
+def _parsed(model: DiscreteModel, v: int, text: str) -> Floats:
     """The weights of a cell."""
     match = _CELL.fullmatch(text)
     assert match is not None

@@ -14,14 +14,16 @@ from ...inference.tree import JunctionTree
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, names, number
 from ...util.arguments import names as given_names
+from ...util.arrays import Floats
 from ...util.elementary import exp, exps, log
 from .coded_cases import weighted_chunks
 from .sources import open_source
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from ...util.options import Data, OnProblem, TableLike
+
 
 class Online:
     """Sequential learning: counts are stored, and each table of cases adds its expected counts.
@@ -75,7 +77,7 @@ class Online:
         assert isinstance(self._tree.model, BayesianNetwork)
         return self._tree.model
 
-    def experience(self, variable: str | int) -> NDArray[np.float64]:
+    def experience(self, variable: str | int) -> Floats:
         """Number of cases that each row of a CPT is worth now, by the configuration of the parents."""
         return np.asarray(self._counts[self.network.index(variable)].sum(axis=-1))
 
@@ -114,7 +116,7 @@ class Online:
         self.n_cases += n
         self._tree.reload(net.replace(cpt={net.variables[v]: self._cpt(v) for v in self._free}))
 
-    def _cpt(self, v: int) -> NDArray[np.float64]:
+    def _cpt(self, v: int) -> Floats:
         """The CPT of the counts; rows without counts stay as they are."""
         counts = self._counts[v]
         sums = counts.sum(axis=-1, keepdims=True)
@@ -130,7 +132,7 @@ def _tree_of(given: Any) -> JunctionTree:
     raise NetworkError(f"Online needs a Bayesian network, or a tree of one, not {given!r}")
 
 
-def _weights(weights: ArrayLike, n: int) -> NDArray[np.float64]:
+def _weights(weights: ArrayLike, n: int) -> Floats:
     """Finite weights of n cases."""
     try:
         vector = np.asarray(weights, np.float64)
@@ -141,7 +143,7 @@ def _weights(weights: ArrayLike, n: int) -> NDArray[np.float64]:
     return vector
 
 
-def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:
+def _experience(net: BayesianNetwork, given: Any) -> list[Floats]:
     """Numbers of cases by variable and configuration of the parents."""
     if isinstance(given, Mapping):
         for v in given:
@@ -189,11 +191,7 @@ class PredictiveCheck(Printed):
     """
 
     def __init__(
-        self,
-        variables: tuple[str, ...],
-        states: tuple[tuple[str, ...], ...],
-        observed: NDArray[np.float64],
-        probability: NDArray[np.float64],
+        self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], observed: Floats, probability: Floats
     ):
         self.variables, self.states, self.observed = variables, states, observed
         self.rows = float(observed.sum())
@@ -251,7 +249,11 @@ class PredictiveCheck(Printed):
 
 
 def check(
-    network: BayesianNetwork, cases: Data, variables: str | Iterable[str], *, weights: ArrayLike | str | None = None,
+    network: BayesianNetwork,
+    cases: Data,
+    variables: str | Iterable[str],
+    *,
+    weights: ArrayLike | str | None = None,
     na_values: str | Iterable[str] | None = None,
 ) -> PredictiveCheck:
     """Compare the counts of some variables in a table with those that a network predicts.

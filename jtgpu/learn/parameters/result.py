@@ -12,14 +12,13 @@ import numpy as np
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
 from ...util import late_imports
+from ...util.arrays import Floats
 from ...util.missing import MissingReport
 from .coded_cases import Block, CodedCases
 from .em import Iteration
 from .families import Sharing
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .expectation import Evaluation
 
 MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
@@ -68,7 +67,7 @@ class Fit:
     converged: bool
     interrupted: bool
     method: str
-    counts: Mapping[str, NDArray[np.float64]]
+    counts: Mapping[str, Floats]
     n_rows: int
     n_dropped: int = 0
     n_impossible: int = 0
@@ -79,9 +78,9 @@ class Fit:
     fixed: tuple[str, ...] = ()
     missing: MissingReport = field(default_factory=MissingReport)
     n_weightless: int = 0
-    _errors: Mapping[str, NDArray[np.float64]] | None = field(default=None, repr=False)
+    _errors: Mapping[str, Floats] | None = field(default=None, repr=False)
 
-    def standard_errors(self, variable: str) -> NDArray[np.float64]:
+    def standard_errors(self, variable: str) -> Floats:
         """Standard errors of the entries of a CPT; infinite where the data do not determine an entry.
 
         Raises
@@ -179,7 +178,7 @@ class Fit:
         return "\n".join(lines)
 
 
-def _plain(errors: NDArray[np.float64]) -> Any:
+def _plain(errors: Floats) -> Any:
     """Nested lists, with None for infinities."""
     cells = errors.astype(object)
     cells[np.isinf(errors)] = None
@@ -199,7 +198,7 @@ def _finite(x: float) -> float | None:
 
 SINGULAR = 1e-9  # relative: information below this says nothing about a direction
 
-Tables = list["NDArray[np.float64]"]
+Tables = list[Floats]
 
 
 def standard_errors(
@@ -229,7 +228,7 @@ def _add(
     evaluate: Callable[[Block, Tables], Evaluation],
     tables: Tables,
     sharing: Sharing,
-    information: dict[int, NDArray[np.float64]],
+    information: dict[int, Floats],
 ) -> None:
     """Add the outer products of the rows of a block."""
     for i in range(len(block.states)):
@@ -252,7 +251,7 @@ def _add(
             information[group[0]][used] += weight * score[:, :, None] * score[:, None, :]
 
 
-def _row_errors(theta: NDArray[np.float64], information: NDArray[np.float64]) -> NDArray[np.float64]:
+def _row_errors(theta: Floats, information: Floats) -> Floats:
     """Standard errors of the entries of one row, from the sum of the outer products of N / theta."""
     errors = np.zeros(len(theta))
     free = np.flatnonzero(theta > 0)

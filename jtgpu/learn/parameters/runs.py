@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...util.arrays import Floats
 from .checkpoint import Checkpoint
 from .coded_cases import Block, CodedCases
 from .em import EMState, Iteration, Problem, Rule, first_state, run_em, run_stepwise
@@ -18,11 +19,9 @@ from .result import Fit, standard_errors
 from .setup import Setup
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ...util.options import Order
 
-Tables = list["NDArray[np.float64]"]
+Tables = list[Floats]
 Listener = Callable[[Iteration], None]
 
 
@@ -78,9 +77,7 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
     )  # fmt: skip
 
 
-def _named_errors(
-    setup: Setup, cases: CodedCases, engine: Expectation, tables: Tables
-) -> dict[str, NDArray[np.float64]]:
+def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, tables: Tables) -> dict[str, Floats]:
     errors = standard_errors(cases, engine.evaluate_block, tables, setup.sharing)
     return dict(zip(setup.model, errors, strict=True))
 
@@ -173,12 +170,7 @@ def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
 
 
 def fit_stepwise(
-    setup: Setup,
-    blocks: Iterator[Block],
-    chunk: tuple[int, float],
-    seed: int,
-    running: Running,
-    listen: Listener,
+    setup: Setup, blocks: Iterator[Block], chunk: tuple[int, float], seed: int, running: Running, listen: Listener
 ) -> Fit:
     """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
     # chunk: (int, float): Rows of a chunk, and the power of the shares

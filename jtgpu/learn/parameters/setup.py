@@ -13,19 +13,19 @@ from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
+from ...util.arrays import Floats
 from .coded_cases import CodedCases, table_columns
 from .families import Sharing, available_counts, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .likelihood_cells import hidden_states, states_given
 from .sources import CaseSource
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .families import GivenStructure
 
 # Priors of CPTs: what is added to the counts of each entry.
 
-def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None) -> list[NDArray[np.float64]]:
+
+def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None) -> list[Floats]:
     """The numbers that are added to the counts of each CPT.
 
     A Dirichlet prior with parameters alpha has its posterior mode at counts + alpha - 1, so these are alpha - 1.
@@ -56,8 +56,8 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
 
 
 def tied_prior(
-    counts: list[NDArray[np.float64]], prior: Any, model: DirectedModel, groups: Sequence[tuple[int, ...]]
-) -> list[NDArray[np.float64]]:
+    counts: list[Floats], prior: Any, model: DirectedModel, groups: Sequence[tuple[int, ...]]
+) -> list[Floats]:
     """The prior of each CPT that several variables share, at the first variable of its group.
 
     A mapping may name any one of them; those that it names must agree. A prior from the network, as many cases as its
@@ -86,7 +86,7 @@ def _sample_size(prior: str, text: str) -> float:
     return size
 
 
-def _entries(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _entries(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
     """Finite numbers >= 0 of the shape of a CPT."""
     where = f"the prior of {name!r}" if name else "prior"
     try:
@@ -104,7 +104,7 @@ def _entries(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.float6
 STARTS = ("auto", "given", "counts", "uniform", "random")
 SMALL = 1e-3  # share of a row that fills its zeros where they are free
 
-Tables = list["NDArray[np.float64]"]
+Tables = list[Floats]
 
 
 def make_start(
@@ -152,15 +152,15 @@ def make_start(
     ]
 
 
-def _random(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+def _random(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     return _normalised(rng.standard_exponential(shape) + 1e-9)
 
 
-def _normalised(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalised(table: Floats) -> Floats:
     return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
 
-def _filled(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _filled(table: Floats) -> Floats:
     """The table with a small share of each row that has zeros spread evenly."""
     zero = (table == 0).any(axis=-1, keepdims=True)
     return np.where(zero, (1 - SMALL) * table + SMALL / table.shape[-1], table)
@@ -191,9 +191,12 @@ class Setup:
         if self.sharing.fixed:
             return True
         network = self.network
-        return self.keep_zeros and self.start == "given" and network is not None and any(
-            (network.cpt(v) == 0).any() for v in network
-        )  # fmt: skip
+        return (
+            self.keep_zeros
+            and self.start == "given"
+            and network is not None
+            and any((network.cpt(v) == 0).any() for v in network)
+        )
 
     def start_tables(self, cases: CodedCases, seed: int, n: int) -> Tables:
         """The n-th start: the first by `start`, the others random where that alone would repeat it."""

@@ -18,6 +18,7 @@ from ...inference.tables import Table, as_array, at_row, column_values, distinct
 from ...inference.tables.columns import Encoder
 from ...inference.tables.plain_cells import CategoricalColumn
 from ...model.discrete import DiscreteModel
+from ...util.arrays import Floats
 from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes
 from .likelihood_cells import LikelihoodCells, labels_of
@@ -33,7 +34,7 @@ class CodedChunk:
     """Some rows as state numbers."""
 
     codes: NDArray[Any]  # (E, n) int8, int16 or int32: State of each column's variable, -1 if missing
-    weights: NDArray[np.float64] | None  # (n,) float64: The cells of the column of weights; None without one
+    weights: Floats | None  # (n,) float64: The cells of the column of weights; None without one
     # done, size: How much of the data has been read, of how much
     done: int
     size: int
@@ -98,6 +99,7 @@ def _files(path: Path) -> list[Path]:
 
 class TableSource:
     """A table in memory."""
+
     # words: frozenset of str: Those that mean a missing cell unless they are states
     # array: (n, V) ndarray of integers: The table itself, if it is one
     # likelihood: See `open_source`
@@ -229,7 +231,7 @@ def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
             source.na_found.setdefault(lookup.name, set()).update(lookup.na_found)
 
 
-def _numbers(source: CaseSource, name: str, column: Any, first: int) -> NDArray[np.float64]:
+def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
     """Cells of a column as numbers."""
     codes, values = distinct_values(column)
     as_numbers = np.full(len(values) + 1, np.nan)

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ from jtgpu.learn.dags.chains.partitions import (
     PartitionSampler,
     ReplicaStates,
     TemperedChains,
-    advance,
     even_ladder,
     run_chains,
     start_chains,
@@ -46,6 +45,17 @@ from tests.support.partitions_reference import (
 from tests.support.structures_reference import Weights, all_families
 
 BETAS = (1.0, 0.6, 0.25)
+
+
+class Alone(NamedTuple):
+    """The state of chains that share nothing but the number of their steps."""
+
+    chains: list[ReplicaStates]
+    n_steps: int
+    n_samples: int = 0
+
+    def replicas(self) -> list[ReplicaStates]:
+        return self.chains
 
 
 def weights_of_three(seed: int) -> Weights:
@@ -128,7 +138,7 @@ def test_compiled_replicas_and_exchanges_are_those_of_the_reference(k: int | Non
             for c in range(n_chains)
             for r in range(n_replicas)
         ]  # fmt: skip
-        advance(sampler, alone, state.n_steps, SWAP_STEPS, 10**6, 1)
+        run_chains(sampler, Alone(alone, state.n_steps), SWAP_STEPS, 10**6, threads=1)  # type: ignore[type-var]
         new, _ = run_chains(sampler, state, SWAP_STEPS, 10**6, threads=1)
         assert (new.part.reshape(-1, n) == np.concatenate([one.part for one in alone])).all()
         for c in range(n_chains):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ....util.arrays import Floats, Ints
 from ....util.elementary import logs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NO_GRAPHS = np.empty((0, 0), np.int64)
 MAX_R_HAT = 1.05
@@ -19,17 +17,17 @@ MAX_R_HAT = 1.05
 class Block(NamedTuple):
     """Graphs and weights that C chains over orders or partitions visited in some steps."""
 
-    trace: NDArray[np.float64]  # (C, samples) ln weight at each sample; in a history (C,), that of the last one
+    trace: Floats  # (C, samples) ln weight at each sample; in a history (C,), that of the last one
     # (..., n) the order of the highest weight of all steps; or graphs of high weight of the samples, as parents by bits
-    best: NDArray[np.int64]
-    best_weight: NDArray[np.float64]  # (...,) -inf if there was none
-    graphs: NDArray[np.int64] = NO_GRAPHS  # (C, n) the graph of each chain at the end, as parents by bits
+    best: Ints
+    best_weight: Floats  # (...,) -inf if there was none
+    graphs: Ints = NO_GRAPHS  # (C, n) the graph of each chain at the end, as parents by bits
 
 
 RARE = 0.01  # arcs with a probability below this, or above 1 minus this, have no R-hat
 
 
-def standard_errors(means: NDArray[np.float64]) -> NDArray[np.float64]:
+def standard_errors(means: Floats) -> Floats:
     """Standard error of the mean over chains, from the means of C chains, (C, ...); infinite for a single chain."""
     n_chains = len(means)
     if n_chains < 2:
@@ -37,7 +35,7 @@ def standard_errors(means: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(means.std(axis=0, ddof=1) / math.sqrt(n_chains))
 
 
-def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.float64]:
+def r_hat_of_arcs(means: Floats, n_samples: int) -> Floats:
     """R-hat of the indicators of arcs."""
     # means: (C, n, n) Probability of each arc in each chain
     # n_samples: Of each chain
@@ -56,7 +54,7 @@ def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.floa
     return r_hats
 
 
-def r_hat(traces: NDArray[np.float64]) -> float:
+def r_hat(traces: Floats) -> float:
     """Split R-hat of rank-normalised values (Vehtari et al. 2021)."""
     # traces: (C, T)
     # returns NaN never occurs: 1 if all values are equal or there are fewer than four, infinite if chains are constant
@@ -74,7 +72,7 @@ def r_hat(traces: NDArray[np.float64]) -> float:
     return math.sqrt((half - 1) / half + between / within)
 
 
-def nested_r_hat(values: NDArray[np.float64]) -> float:
+def nested_r_hat(values: Floats) -> float:
     """Nested R-hat of rank-normalised values (Margossian et al., 2024), for superchains: chains with a common start."""
     # values: (K, M, T) T values of each of M chains in K superchains
     # returns 1 if all values are equal or there are fewer than two superchains or values of a chain, infinite if chains
@@ -86,7 +84,7 @@ def nested_r_hat(values: NDArray[np.float64]) -> float:
     return _nested(z.mean(axis=2), _variances(z))
 
 
-def nested_r_hat_of_arcs(means: NDArray[np.float64]) -> float:
+def nested_r_hat_of_arcs(means: Floats) -> float:
     """The largest nested R-hat of the indicators of arcs, from the probability of each in each chain, (K, M, n, n)."""
     p = means.mean(axis=(0, 1))
     if len(means) < 2:
@@ -96,7 +94,7 @@ def nested_r_hat_of_arcs(means: NDArray[np.float64]) -> float:
     return max(r_hats, default=1.0)
 
 
-def _nested(means: NDArray[np.float64], variances: NDArray[np.float64]) -> float:
+def _nested(means: Floats, variances: Floats) -> float:
     """Nested R-hat from the mean and the variance of each chain, (K, M)."""
     between = float(means.mean(axis=1).var(ddof=1))
     of_means = means.var(axis=1, ddof=1) if means.shape[1] > 1 else np.zeros(len(means))
@@ -106,12 +104,12 @@ def _nested(means: NDArray[np.float64], variances: NDArray[np.float64]) -> float
     return math.sqrt(1.0 + between / within)
 
 
-def _variances(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _variances(values: Floats) -> Floats:
     """Variance along the last axis, exactly 0 where all values are equal."""
     return np.where(np.ptp(values, axis=-1) == 0.0, 0.0, values.var(axis=-1, ddof=1))
 
 
-def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normal_scores(values: Floats) -> Floats:
     """Quantiles of the normal distribution at the ranks of the values; equal values have their mean rank."""
     _, number, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2.0
@@ -119,7 +117,7 @@ def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(_normal_quantiles(p)[number].reshape(values.shape))
 
 
-def _normal_quantiles(p: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normal_quantiles(p: Floats) -> Floats:
     """Quantiles of the normal distribution, to 4.5e-4 (Abramowitz and Stegun 26.2.23): enough for ranks."""
     tail = np.minimum(p, 1.0 - p)
     t = np.sqrt(-2.0 * logs(tail))
@@ -127,7 +125,7 @@ def _normal_quantiles(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(p < 0.5, -x, x))
 
 
-def effective_samples(traces: NDArray[np.float64]) -> float:
+def effective_samples(traces: Floats) -> float:
     """Effective sample size of C chains, by Geyer's initial monotone sequence of autocorrelations."""
     # traces: (C, T)
     n_chains, length = traces.shape
@@ -150,15 +148,15 @@ def effective_samples(traces: NDArray[np.float64]) -> float:
 class Estimate(NamedTuple):
     """Probabilities of arcs after the burn-in, and how precise they are."""
 
-    arcs: NDArray[np.float64]  # (n, n) Probability of each arc [parent, child]
-    errors: NDArray[np.float64]  # (n, n) Their standard errors
+    arcs: Floats  # (n, n) Probability of each arc [parent, child]
+    errors: Floats  # (n, n) Their standard errors
     r_hat: float  # the largest: of the weights, and of the arcs
-    r_hats: NDArray[np.float64]  # (n, n) Of the arcs
+    r_hats: Floats  # (n, n) Of the arcs
     max_difference: float  # largest difference of a probability between the two halves of the chains
     n_samples: int  # of all chains
 
 
-def estimate_of(means: NDArray[np.float64], n_samples: int, traces: NDArray[np.float64]) -> Estimate:
+def estimate_of(means: Floats, n_samples: int, traces: Floats) -> Estimate:
     """The estimate of C chains."""
     # means: (C, n, n) Probability of each arc in each chain
     # n_samples: Of each chain
@@ -172,6 +170,6 @@ def estimate_of(means: NDArray[np.float64], n_samples: int, traces: NDArray[np.f
     )  # fmt: skip
 
 
-def largest_nested_r_hat(means: NDArray[np.float64], traces: NDArray[np.float64]) -> float:
+def largest_nested_r_hat(means: Floats, traces: Floats) -> float:
     """The largest nested R-hat of the weights and the arcs of chains from different starts; see `estimate_of`."""
     return max(nested_r_hat(traces[:, None]), nested_r_hat_of_arcs(means[:, None]))

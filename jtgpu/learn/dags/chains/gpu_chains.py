@@ -43,6 +43,7 @@ class Loaded(NamedTuple):
 
 class GpuChains:
     """Chains of one kind on GPUs; `close` frees their memory."""
+
     # arrays, numbers: Fields of the kernel's record, besides those that both kinds of chains have
     # devices: "all" or sequence of int: Default: one GPU
     # replicas: Of each chain. Default: `REPLICAS`.
@@ -183,6 +184,7 @@ ORDERS = np.dtype(
 
 class GpuOrderChains(GpuChains):
     """Chains over orders on GPUs; `close` frees their memory."""
+
     # tables: With outer sets, the number of steps of a call must be a multiple of `thin`
     # share_of_swaps: That of `OrderSampler`
 
@@ -256,6 +258,7 @@ PARTITIONS = np.dtype(
 
 class GpuPartitionChains(GpuChains):
     """Chains over partitions on GPUs; `close` frees their memory."""
+
     # shares: Those of `PartitionSampler`
 
     file = "partitions"

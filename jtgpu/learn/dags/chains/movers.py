@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....util import late_imports
+from ....util.arrays import Ints
 from . import orders, partitions
 from .diagnostics import Block
 
@@ -73,7 +74,7 @@ class Mover:
         """Continue by one block, whose graphs `sample` adds."""
         raise NotImplementedError
 
-    def graphs(self, state: Any) -> NDArray[np.int64]:
+    def graphs(self, state: Any) -> Ints:
         """The present graph of each chain, (C, n) bits of the possible parents."""
         return np.asarray(state.parents, np.int64)
 
@@ -112,9 +113,7 @@ class TemperedMover(PartitionMover):
     block_steps = TEMPERED_BLOCK_STEPS
     tuning_rounds = 4
 
-    def __init__(
-        self, tables: SetTables, seed: int, threads: int | None = None, replicas: int = partitions.REPLICAS
-    ):  # fmt: skip
+    def __init__(self, tables: SetTables, seed: int, threads: int | None = None, replicas: int = partitions.REPLICAS):
         super().__init__(tables, seed, threads)
         self.replicas, self.first_rounds = replicas, first_rounds(len(tables.candidates), 4 * self.tuning_rounds)
 
@@ -122,7 +121,7 @@ class TemperedMover(PartitionMover):
         """The first state, from the present state of chains over partitions."""
         return partitions.start_tempered(first, self.replicas)
 
-    def graphs(self, state: Any) -> NDArray[np.int64]:
+    def graphs(self, state: Any) -> Ints:
         """The present graph of the first level of each chain."""
         return np.asarray(state.parents[np.arange(len(state.levels)), state.levels.argmin(axis=1)], np.int64)
 
@@ -138,7 +137,7 @@ class OrderMover(Mover):
 
     def __init__(
         self, candidates: CandidateTables, tables: SetTables, seed: int, n_chains: int, threads: int | None = None
-    ):  # fmt: skip
+    ):
         super().__init__(tables, seed, threads)
         self._candidates, self._n_chains = candidates, n_chains
         self.thin = orders.steps_between_samples(tables)
@@ -147,17 +146,17 @@ class OrderMover(Mover):
         tables = self._tables
         sampler = orders.OrderSampler(
             self._candidates, tables.sums, tables.hits, self._seed, first_chain=self._first_chain
-        )  # fmt: skip
+        )
         if tables.outer_units.shape[1]:
             state, trace = orders.run_corrected_chains(
                 sampler, tables, state, n_steps, self.thin, threads=self._threads
-            )  # fmt: skip
+            )
         else:
             state, block = orders.run_chains(sampler, state, n_steps, self.thin, threads=self._threads)
             trace = block.trace
         return state, orders.block_of(trace, len(tables.candidates))
 
-    def graphs(self, state: Any) -> NDArray[np.int64]:
+    def graphs(self, state: Any) -> Ints:
         """A graph that the present order of each chain allows, drawn by its weight."""
         among = self._first_chain, self._n_chains
         return orders.graphs_of_orders(self._tables, state.order, self._seed, state.n_steps, self._threads, among)
@@ -171,9 +170,7 @@ COMMON = ("betas",)  # arrays of states that all chains share
 _of_worker: dict[str, Mover] = {}  # the mover of the present run, in a worker
 
 
-def _run_task(
-    shared: tuple[str, Mover], task: tuple[int, Any, int, int], threads: int
-) -> tuple[Any, list[Block]]:  # fmt: skip
+def _run_task(shared: tuple[str, Mover], task: tuple[int, Any, int, int], threads: int) -> tuple[Any, list[Block]]:
     (key, mover), (first_chain, state, n_steps, n_blocks) = shared, task
     if key not in _of_worker:
         _of_worker.clear()
@@ -207,7 +204,7 @@ class ClusterMover(Mover):
     def init(self, first: Any) -> Any:
         return self._here.init(first)
 
-    def graphs(self, state: Any) -> NDArray[np.int64]:
+    def graphs(self, state: Any) -> Ints:
         return self._here.graphs(state)
 
     def after_round(self, state: Any, n_rounds: int) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ....util.arrays import Floats, Ints
 from ....util.loops import loops
 from ....util.system import cores
 from ..set_tables import ANY, draw_sets
@@ -35,8 +36,8 @@ class OrderSampler(NamedTuple):
     """Tables, seed and shares of the moves, which all chains share."""
 
     tables: CandidateTables
-    sums: NDArray[np.float64]  # (n, 2**k) ``tables.sums()``
-    hits: NDArray[np.float64]  # (n, k, 2**(k - 1)) ``tables.hits()``; with an empty last axis, no arcs are counted
+    sums: Floats  # (n, 2**k) ``tables.sums()``
+    hits: Floats  # (n, k, 2**(k - 1)) ``tables.hits()``; with an empty last axis, no arcs are counted
     seed: int = 0
     share_of_swaps: float = 0.5  # share of the steps that swap neighbours; the others relocate a variable
     first_chain: int = 0  # number of the first chain, where others run elsewhere
@@ -45,7 +46,7 @@ class OrderSampler(NamedTuple):
 class OrderChains(NamedTuple):
     """The state of C chains."""
 
-    order: NDArray[np.int64]  # (C, n)
+    order: Ints  # (C, n)
     # (C, n, n) sums over the samples of the probability of each arc [parent, child], in units of 2**-32
     arcs: NDArray[np.uint64]
     # n_steps, n_samples: Of each chain
@@ -53,7 +54,7 @@ class OrderChains(NamedTuple):
     n_samples: int
 
 
-def start_order(constraints: Constraints, chain: int, seed: int) -> NDArray[np.int64]:
+def start_order(constraints: Constraints, chain: int, seed: int) -> Ints:
     """The start order of a chain; required arcs point forward. Chain 0 starts from the order of the variables."""
     if not chain:
         return constraints.first_order()
@@ -103,7 +104,7 @@ def run_chains(
 
 def run_corrected_chains(
     sampler: OrderSampler, tables: SetTables, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
-) -> tuple[OrderChains, NDArray[np.float64]]:
+) -> tuple[OrderChains, Floats]:
     """Continue chains whose weights include outer sets; the trace is (C, samples)."""
     # the arguments are those of `run_chains`; here `thin` must divide the number of steps
     n_chains, n_samples = len(state.order), n_steps // thin
@@ -121,7 +122,7 @@ def run_corrected_chains(
     return OrderChains(order, arcs, state.n_steps + n_samples * thin, state.n_samples + n_samples), trace
 
 
-def block_of(trace: NDArray[np.float64], n: int) -> Block:
+def block_of(trace: Floats, n: int) -> Block:
     """The record of steps of chains over orders, which draw no graphs."""
     return Block(trace, np.full((len(trace), n), ANY, np.int64), np.full(len(trace), -np.inf))
 
@@ -138,12 +139,12 @@ def n_full(n: int) -> int:
 
 def graphs_of_orders(
     tables: SetTables,
-    order: NDArray[np.int64],
+    order: Ints,
     seed: int,
     number: int,
     threads: int | None = None,
     among: tuple[int, int] | None = None,
-) -> NDArray[np.int64]:
+) -> Ints:
     """A graph that each order allows, drawn by its weight."""
     # order: (C, n)
     # seed, number: The random numbers are a function of both

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from ....util.arrays import Floats, Ints
 from ....util.elementary import exps, log, logs
 from ....util.loops import loops
 from ....util.system import cores
@@ -18,8 +19,6 @@ from ..chain_records import Ladder
 from .diagnostics import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from ..chain_records import SetTables
@@ -43,20 +42,20 @@ class ReplicaStates(NamedTuple):
     """Arrays of one chain with R replicas, which compiled loops update."""
 
     ladder: Ladder
-    part: NDArray[np.int64]  # (R, n)
-    parents: NDArray[np.int64]  # (R, n)
+    part: Ints  # (R, n)
+    parents: Ints  # (R, n)
     arcs: NDArray[np.uint64]  # (n, n)
-    moves: NDArray[np.int64]  # (4, 2)
+    moves: Ints  # (4, 2)
 
 
 class PartitionChains(NamedTuple):
     """The state of C chains."""
 
-    part: NDArray[np.int64]  # (C, n) part of each variable
-    parents: NDArray[np.int64]  # (C, n) parents of each variable in the present graph, as bits; -1: not drawn
+    part: Ints  # (C, n) part of each variable
+    parents: Ints  # (C, n) parents of each variable in the present graph, as bits; -1: not drawn
     # (C, n, n) sums over the samples of the probability of each arc [parent, child], in units of 2**-32
     arcs: NDArray[np.uint64]
-    moves: NDArray[np.int64]  # (C, 4, 2) proposals and acceptances of each kind of move
+    moves: Ints  # (C, 4, 2) proposals and acceptances of each kind of move
     n_steps: int  # of each chain
     n_samples: int  # of each chain
 
@@ -69,7 +68,7 @@ class PartitionChains(NamedTuple):
         ]
 
 
-def parts_of(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+def parts_of(parents: Ints, candidates: Ints) -> Ints:
     """The part of each variable in each graph: the length of the longest path from a root."""
     # parents: (..., n) bits of the candidates
     # candidates: (n, k)
@@ -86,7 +85,7 @@ def parts_of(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArr
     return part
 
 
-def start_chains(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> PartitionChains:
+def start_chains(parents: Ints, candidates: Ints) -> PartitionChains:
     """The first state of chains that start from some graphs, (C, n) parents as bits of the candidates."""
     n_chains, n = parents.shape
     arcs, moves = np.zeros((n_chains, n, n), np.uint64), np.zeros((n_chains, 4, 2), np.int64)
@@ -110,18 +109,7 @@ def run_chains(
     # threads: The result does not depend on it
     own = {name: value.copy() for name, value in state._asdict().items() if isinstance(value, np.ndarray)}
     new = state._replace(**own, n_steps=state.n_steps + n_steps, n_samples=state.n_samples + n_steps // thin)
-    return new, advance(sampler, new.replicas(), state.n_steps, n_steps, thin, threads)
-
-
-def advance(
-    sampler: PartitionSampler,
-    chains: Sequence[ReplicaStates],
-    first: int,
-    n_steps: int,
-    thin: int,
-    threads: int | None,
-) -> Block:
-    """Run some steps of all chains in place; `first`: the number of the first step."""
+    chains, first = new.replicas(), state.n_steps
     n = chains[0].part.shape[1]
     trace, best = np.empty((len(chains), n_steps // thin)), np.full((len(chains), n), NOT_DRAWN)
     shares, script, ratios = np.array(sampler.shares), np.empty((0, 0), np.uint64), np.empty(0)
@@ -136,7 +124,7 @@ def advance(
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         weights = np.array(list(pool.map(run, range(len(chains)))))
-    return Block(trace, best, weights)
+    return new, Block(trace, best, weights)
 
 
 # Parallel tempering (MC3) of chains over partitions: replicas of each chain at levels of a ladder.
@@ -157,15 +145,15 @@ MAX_EXTENSION = log(2.0)  # of the ladder's logarithms by one tuning
 class TemperedChains(NamedTuple):
     """The state of C chains of R replicas, of which arcs, moves and graphs are those of the first level."""
 
-    part: NDArray[np.int64]  # (C, R, n)
-    parents: NDArray[np.int64]  # (C, R, n)
-    levels: NDArray[np.int64]  # (C, R) level of each replica
-    betas: NDArray[np.float64]  # (R,) the ladder
+    part: Ints  # (C, R, n)
+    parents: Ints  # (C, R, n)
+    levels: Ints  # (C, R) level of each replica
+    betas: Floats  # (R,) the ladder
     # (C, R - 1, 2) attempts to exchange each pair of levels since the ladder was tuned, and the sum of their
     # probabilities
-    swaps: NDArray[np.float64]
+    swaps: Floats
     arcs: NDArray[np.uint64]  # (C, n, n)
-    moves: NDArray[np.int64]  # (C, 4, 2)
+    moves: Ints  # (C, 4, 2)
     n_steps: int  # of each replica
     n_samples: int
 
@@ -179,7 +167,7 @@ class TemperedChains(NamedTuple):
             for c in range(len(self.part))
         ]  # fmt: skip
 
-    def swap_rates(self) -> NDArray[np.float64]:
+    def swap_rates(self) -> Floats:
         """Share of accepted exchanges of each pair of levels, (R - 1,); 0 where there was no attempt."""
         tried, accepted = self.swaps.sum(axis=0).T
         return np.asarray(accepted / np.maximum(tried, 1.0))
@@ -202,7 +190,7 @@ def tuned(state: TemperedChains) -> TemperedChains:
     return state._replace(betas=betas, swaps=np.zeros_like(state.swaps))
 
 
-def even_ladder(betas: NDArray[np.float64], rejected: NDArray[np.float64]) -> NDArray[np.float64]:
+def even_ladder(betas: Floats, rejected: Floats) -> Floats:
     """A ladder of as many levels whose pairs are rejected equally often: 65 % of the attempts, if that is possible.
 
     The cumulative rejection along the ladder is interpolated linearly in ln beta, and divided into equal parts.

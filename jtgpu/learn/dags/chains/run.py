@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ....util.arrays import Floats, Ints
 from ..set_tables import ANY
 from .diagnostics import MAX_R_HAT, Estimate, estimate_of, largest_nested_r_hat
 
@@ -36,14 +37,14 @@ class ChainHistory(NamedTuple):
 
     state: Any
     n_rounds: int
-    best: NDArray[np.int64]  # (n,) the best graph that was drawn
+    best: Ints  # (n,) the best graph that was drawn
     best_weight: float  # -inf if there is none
     # sums of arcs and number of samples after 1, 2, 4, 8, ... rounds
     snapshots: dict[int, tuple[NDArray[np.uint64], int]]
     numbers: tuple[int, ...] = ()  # of the blocks whose graphs and weights are kept
     stride: int = 1  # number of blocks for each that is kept
-    of_graphs: tuple[NDArray[np.int64], ...] = ()  # (C, n) each
-    of_traces: tuple[NDArray[np.float64], ...] = ()  # (C,) each
+    of_graphs: tuple[Ints, ...] = ()  # (C, n) each
+    of_traces: tuple[Floats, ...] = ()  # (C,) each
 
     @staticmethod
     def of_start(state: Any) -> ChainHistory:
@@ -55,19 +56,19 @@ class ChainHistory(NamedTuple):
         """Number of rounds at the beginning that are not used: 1/8 to 1/4 of them."""
         return max((r for r in self.snapshots if 4 * r <= self.n_rounds), default=0)
 
-    def graphs(self) -> NDArray[np.int64]:
+    def graphs(self) -> Ints:
         """Graphs after the burn-in, (T, C, n); T may be 0."""
         first, shape = self.burned * BLOCKS, self.state.arcs.shape[:2]
         graphs = [graphs for i, graphs in zip(self.numbers, self.of_graphs, strict=True) if i >= first]
         return np.array(graphs, np.int64).reshape(-1, *shape)
 
-    def traces(self, burned: bool = True) -> NDArray[np.float64]:
+    def traces(self, burned: bool = True) -> Floats:
         """ln weight of the states at the ends of blocks, (C, T)."""
         first = self.burned * BLOCKS if burned else 0
         traces = [trace for i, trace in zip(self.numbers, self.of_traces, strict=True) if i >= first]
         return np.array(traces, np.float64).reshape(-1, len(self.state.arcs)).T
 
-    def means(self) -> tuple[NDArray[np.float64], int]:
+    def means(self) -> tuple[Floats, int]:
         """Probability of each arc in each chain after the burn-in, (C, n, n), and the number of samples of a chain."""
         sums, n_burned = self.snapshots.get(self.burned, (np.zeros_like(self.state.arcs), 0))
         n_samples = max(self.state.n_samples - n_burned, 1)
@@ -166,6 +167,7 @@ class Stop(NamedTuple):
 
 class ChainRun:
     """Chains, and their history."""
+
     # tempered: Takes the chains over if they do not mix: if nested R-hat exceeds 1.05 after a quarter of the run
     # notes: What users should know about the run
 
@@ -185,7 +187,7 @@ class ChainRun:
         """Number of rounds."""
         return self.history.n_rounds
 
-    def graphs(self) -> NDArray[np.int64]:
+    def graphs(self) -> Ints:
         """Graphs after the burn-in, (T, C, n); at least the present ones."""
         graphs = self.history.graphs()
         return graphs if len(graphs) else self.mover.graphs(self.state)[None]

@@ -200,9 +200,7 @@ def _enter_prefix(prefix, top, codes, card, planes, plane_ptr, binomials):  # ty
             if i != t:
                 prefix.shifts[t] += binomials[members[i], i + 2 if i < t else i + 1]
     if len(planes):
-        _refresh_ands(
-            top, n_prefix, members, card, planes, plane_ptr, prefix.ands, prefix.n_ands, prefix.place, stride
-        )
+        _refresh_ands(top, n_prefix, members, card, planes, plane_ptr, prefix.ands, prefix.n_ands, prefix.place, stride)
     else:
         prefix.n_ands[0] = 0
     if prefix.n_ands[0]:

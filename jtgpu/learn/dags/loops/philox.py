@@ -12,12 +12,7 @@ from numba import types
 from ....util.elementary.loops.functions import as_float
 from ....util.jit import compiled
 
-__all__ = [
-    "below",
-    "exponential",
-    "philox",
-    "uniform",
-]
+__all__ = ["below", "exponential", "philox", "uniform"]
 
 # The exponential function by plain arithmetic: the same bits on every machine, and in vector registers.
 

@@ -101,6 +101,7 @@ def superset_sums(mantissas, exponents):  # type: ignore[no-untyped-def]
 
 # Compiled loop that selects the candidate parents of a child.
 
+
 @compiled(allocates=False)
 def _first_disjoint(sets, excluded, first):  # type: ignore[no-untyped-def]
     """The first set from a position on without an excluded member; -1 if there is none."""
@@ -219,6 +220,7 @@ def best_of_subsets(log_weights, masks, best):  # type: ignore[no-untyped-def]
 
 # Compiled loop that finds the graph of the highest weight (Silander and Myllymaki, 2006).
 
+
 @compiled("f8[:, :], f8[:], i8[:]")
 def best_order(best_sets, highest, order):  # type: ignore[no-untyped-def]
     """The order of the variables whose best graph has the highest weight."""
@@ -247,6 +249,7 @@ def best_order(best_sets, highest, order):  # type: ignore[no-untyped-def]
 
 
 # Compiled loops of the exact posterior under the order-modular prior (Koivisto and Sood, 2004).
+
 
 @compiled(allocates=False, inline="always")
 def squeeze(mask, v):  # type: ignore[no-untyped-def]

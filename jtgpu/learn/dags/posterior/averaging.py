@@ -14,18 +14,18 @@ from ....errors import ImpossibleEvidence, TableTooLarge
 from ....inference.results.marginals import Posteriors
 from ....model.network import BayesianNetwork
 from ....util import elementary
+from ....util.arrays import Bools, Floats, Ints
 from ....util.system import cores
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
 from ..graphs import compelled_arcs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ....inference.evidence import Findings
     from ....inference.tree import JunctionTree
     from ....util.options import BackendName
     from ..candidate_tables import CandidateTables
+
 
 def clique_entries(net: BayesianNetwork) -> int:
     """Entries of the clique tables of a network's junction tree: what inference in it costs."""
@@ -45,7 +45,7 @@ class AveragedPosteriors(Posteriors):
         Number of distinct graphs.
     """
 
-    spread: Mapping[str, NDArray[np.float64]]
+    spread: Mapping[str, Floats]
     n_graphs: int
 
     def _title(self) -> str:
@@ -70,7 +70,7 @@ class AveragedNetworks:
     def __init__(
         self,
         networks: Sequence[BayesianNetwork],
-        weights: NDArray[np.float64],
+        weights: Floats,
         *,
         max_entries: int | None = None,
         backend: BackendName = "auto",
@@ -135,7 +135,7 @@ class AveragedNetworks:
         targets = None if first._targets is None else [*first._targets]
         averaged = AveragedPosteriors(
             first._model, mean, first._ptr, top + elementary.log(total), targets, first._known
-        )  # fmt: skip
+        )
         averaged.n_graphs = len(parts)
         averaged.spread = {v: spread[first._ptr[i] : first._ptr[i + 1]] for i, v in enumerate(first._model.variables)}
         return averaged
@@ -153,7 +153,7 @@ def _posteriors(tree: JunctionTree, evidence: Any, more: Mapping[str, Any]) -> P
 MAX_EXACT = 14  # variables on cycles of probable arcs, whose orders are compared by dynamic programming
 
 
-def most_probable_first(p: NDArray[np.float64], threshold: float) -> NDArray[np.bool_]:
+def most_probable_first(p: Floats, threshold: float) -> Bools:
     """The arcs above a probability, the most probable first, each unless it closes a cycle."""
     # p: (n, n) [parent, child]
     n = len(p)
@@ -166,7 +166,7 @@ def most_probable_first(p: NDArray[np.float64], threshold: float) -> NDArray[np.
     return arcs
 
 
-def fewest_errors(p: NDArray[np.float64]) -> NDArray[np.bool_]:
+def fewest_errors(p: Floats) -> Bools:
     """The acyclic graph that maximises the sum of p - 1/2 over its arcs: it has the fewest expected errors.
 
     Only arcs with p > 1/2 add to the sum, and all of them are in the graph unless they form cycles. The variables of
@@ -190,7 +190,7 @@ def fewest_errors(p: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(arcs)
 
 
-def _best_order(gain: NDArray[np.float64]) -> list[int]:
+def _best_order(gain: Floats) -> list[int]:
     """The order with the largest sum of the gains that point forward."""
     n = len(gain)
     best, last = np.zeros(1 << n), np.zeros(1 << n, np.int64)
@@ -213,7 +213,7 @@ MAX_ENUMERATED = 5  # variables whose graphs are all enumerated, 29,281 of them
 DIGITS = 12  # of shares of graphs: 0.9685, not 0.9684999999999999
 
 
-def arcs_of(graphs: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.bool_]:
+def arcs_of(graphs: Ints, candidates: Ints) -> Bools:
     """Adjacency matrices [..., parent, child] of graphs."""
     # graphs: (..., n) Parents as bits of the candidates
     # candidates: (n, k) -1 where there are fewer
@@ -226,12 +226,12 @@ def arcs_of(graphs: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray
     return arcs
 
 
-def evenly(n: int, most: int) -> NDArray[np.int64]:
+def evenly(n: int, most: int) -> Ints:
     """At most so many of the numbers 0 to n - 1, evenly spaced."""
     return np.unique(np.linspace(0, n - 1, min(n, max(most, 1))).round().astype(np.int64))
 
 
-def reachable(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def reachable(arcs: Bools) -> Bools:
     """[..., u, v]: whether a path of one arc or more leads from u to v."""
     reach, length = arcs.astype(np.float32), 1
     while length < arcs.shape[-1]:
@@ -240,9 +240,7 @@ def reachable(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(reach > 0.5)
 
 
-def path_probabilities(
-    graphs: NDArray[np.int64], candidates: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def path_probabilities(graphs: Ints, candidates: Ints) -> tuple[Floats, Floats]:
     """Probability that a path leads from one variable to another, and its standard error, (n, n) each."""
     # graphs: (T, C, n) T graphs of each of C chains
     # candidates: (n, k)
@@ -255,14 +253,12 @@ def path_probabilities(
     return means.mean(axis=0).round(DIGITS), standard_errors(means)
 
 
-def compelled_probabilities(
-    graphs: NDArray[np.int64], candidates: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def compelled_probabilities(graphs: Ints, candidates: Ints) -> tuple[Floats, Floats]:
     """Probability that an arc is present, and directed alike in all equivalent graphs; see `path_probabilities`."""
     length, n_chains, n = graphs.shape
     rows = evenly(length, MAX_COMPELLED // n_chains)
     means = np.zeros((n_chains, n, n))
-    known: dict[bytes, NDArray[np.bool_]] = {}
+    known: dict[bytes, Bools] = {}
     for row in rows:
         for chain in range(n_chains):
             graph = graphs[row, chain]
@@ -278,7 +274,7 @@ def compelled_probabilities(
 PROPERTIES = {"path": path_probabilities, "compelled": compelled_probabilities}
 
 
-def exact_properties(tables: CandidateTables, by_orders: bool) -> dict[str, NDArray[np.float64]]:
+def exact_properties(tables: CandidateTables, by_orders: bool) -> dict[str, Floats]:
     """Exact probabilities of `PROPERTIES`, (n, n) each, by enumeration of all graphs."""
     n = len(tables.candidates)
     parents, weights = _all_graphs(n)
@@ -299,7 +295,7 @@ def exact_properties(tables: CandidateTables, by_orders: bool) -> dict[str, NDAr
     }
 
 
-def _all_graphs(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _all_graphs(n: int) -> tuple[Ints, Ints]:
     """Parents of all acyclic graphs as bits, (G, n), and the number of orders that each allows."""
     rows = np.zeros((1, 0), np.int64)
     for v in range(n):
@@ -317,7 +313,7 @@ def _all_graphs(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return rows[orders > 0], orders[orders > 0]
 
 
-def _common_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _common_arcs(arcs: Bools) -> Bools:
     """The arcs of each graph that all equivalent ones have, given all graphs: same links, same v-structures."""
     n = arcs.shape[-1]
     linked = arcs | arcs.transpose(0, 2, 1)
@@ -332,7 +328,7 @@ def _common_arcs(arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return common[classes]
 
 
-def distinct(graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def distinct(graphs: Ints) -> tuple[Ints, Floats]:
     """Distinct graphs, the most frequent first, and their shares."""
     # graphs: (D, n)
     some, counts = np.unique(graphs, axis=0, return_counts=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import whole_number
+from ....util.arrays import Floats, Ints
 from ....util.elementary import log
 from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
@@ -48,7 +49,7 @@ class ChainSets:
     best: BestGraph
     chain_tables: SetTables
     # shares of the posterior of each variable's parents that are summed, (n,), given some orders; None: all sets are
-    coverage: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None
+    coverage: Callable[[Ints], Floats] | None
     by_lists: bool  # whether the candidates were given by name, so that other parents are impossible
     notes: tuple[str, ...]
 
@@ -83,7 +84,7 @@ def chain_sets(task: LearningTask, candidates: Any) -> ChainSets:
         tables = task.tables(chosen)
     chain_tables = set_tables(tables, outer, memory_limit=limit, threads=threads)
 
-    def coverage(some: NDArray[np.int64]) -> NDArray[np.float64]:
+    def coverage(some: Ints) -> Floats:
         return covered_shares(rows, scores.max_parents, chosen, outer, some)
 
     return ChainSets(tables, best, chain_tables, coverage, by_lists, notes)
@@ -260,10 +261,10 @@ class ChainSource:
         self._summary, self._coverage, self._run, self._tolerance = summary, coverage, run, tolerance
         self._after_round = after_round
 
-    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+    def graphs(self, n: int | None = None) -> Ints:
         return self._run.graphs()
 
-    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def property_of_graphs(self, name: str) -> tuple[Floats, Floats]:
         return PROPERTIES[name](self.graphs(), self._coverage.parents)
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:

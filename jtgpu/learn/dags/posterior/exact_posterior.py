@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....util.arrays import Floats, Ints
 from ..best_graph import exact_best
 from ..candidate_tables import CandidateTables, all_parents
 from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
@@ -18,8 +19,6 @@ from .records import DataSummary, Diagnostics, PosteriorRecord, data_summary
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..exact import ExactPosterior
     from ..task import LearningTask
 
@@ -32,25 +31,26 @@ MAX_SETS = 1000  # parent sets of a variable that are listed
 
 class ExactSource:
     """Graphs are drawn independently when they are needed; parent sets are exact."""
+
     # draw: Draws a number of graphs, (D, n) bits of the candidates
     # by_orders: Whether graphs weigh more, the more orders they allow
     # drawn: (DRAWS, n) graphs that it returned for `DRAWS`
 
     def __init__(
-        self, summary: DataSummary, exact: ExactPosterior, draw: Callable[[int], NDArray[np.int64]], by_orders: bool,
-        drawn: NDArray[np.int64] | None = None,
+        self, summary: DataSummary, exact: ExactPosterior, draw: Callable[[int], Ints], by_orders: bool,
+        drawn: Ints | None = None,
     ):  # fmt: skip
         self._summary, self._exact, self._draw, self._by_orders = summary, exact, draw, by_orders
         n = len(summary.table.names)
         self._drawn = (np.empty((0, n), np.int64) if drawn is None else drawn).reshape(-1, GROUPS, n)
 
-    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+    def graphs(self, n: int | None = None) -> Ints:
         wanted = -(-max(n or 0, DRAWS) // GROUPS)
         if len(self._drawn) != wanted:
             self._drawn = self._draw(wanted * GROUPS).reshape(wanted, GROUPS, -1)
         return self._drawn
 
-    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def property_of_graphs(self, name: str) -> tuple[Floats, Floats]:
         """Exact for few variables, else of many draws."""
         tables = self._summary.tables
         if len(tables.candidates) <= MAX_ENUMERATED:
@@ -113,14 +113,12 @@ def exact_posterior(task: LearningTask, by_orders: bool) -> StructurePosterior:
     return ExactSource(data_summary(task, tables, best, "exact"), exact, draw, by_orders).posterior()
 
 
-def _draw(
-    tables: CandidateTables, by_orders: ExactPosterior | None, seed: int, threads: int | None, n: int
-) -> NDArray[np.int64]:
+def _draw(tables: CandidateTables, by_orders: ExactPosterior | None, seed: int, threads: int | None, n: int) -> Ints:
     """n graphs; a function of the module, because posteriors are pickled."""
     if by_orders is not None:
         return draw_by_orders(tables, by_orders, n, seed, threads)
     return draw_by_partitions(tables, n, seed, threads)
 
 
-def _draw_on_gpu(options: tuple[Any, bool, int, int | None], tables: CandidateTables, n: int) -> NDArray[np.int64]:
+def _draw_on_gpu(options: tuple[Any, bool, int, int | None], tables: CandidateTables, n: int) -> Ints:
     return GpuExact(*options).posterior(tables, n)[1]

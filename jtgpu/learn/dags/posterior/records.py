@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-
+from ....util.arrays import Floats, Ints
 from ..structure import named_candidates, structure_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..best_graph import BestGraph
     from ..candidate_tables import CandidateTables
     from ..scores.coded import CodedTable
@@ -26,10 +23,10 @@ MIN_COVERAGE = 0.99
 class Source(Protocol):
     """Where graphs come from: an exact posterior, chains, or a file."""
 
-    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+    def graphs(self, n: int | None = None) -> Ints:
         """Graphs as bits of the candidates, (T, C, n): T graphs of C chains, or of C groups of independent draws."""
 
-    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def property_of_graphs(self, name: str) -> tuple[Floats, Floats]:
         """Probabilities of ``"path"`` or ``"compelled"`` for each pair, and standard errors: 0 where they are exact."""
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
@@ -103,12 +100,12 @@ class PosteriorRecord(NamedTuple):
     """Everything that a posterior shows and saves, apart from graphs, which its source has."""
 
     table: CodedTable
-    arcs: NDArray[np.float64]  # (n, n) probability of each arc [parent, child]
-    errors: NDArray[np.float64]  # (n, n) their standard errors
+    arcs: Floats  # (n, n) probability of each arc [parent, child]
+    errors: Floats  # (n, n) their standard errors
     structure: Structure
     diagnostics: Diagnostics
-    parents: NDArray[np.int64]  # (n, m) variables whose bits graphs have; -1 where there are fewer
-    trace: NDArray[np.float64]  # (C, T) ln weight of the states of the chains
+    parents: Ints  # (n, m) variables whose bits graphs have; -1 where there are fewer
+    trace: Floats  # (C, T) ln weight of the states of the chains
     ess: float  # equivalent sample size of CPTs
     seed: int
 
@@ -145,9 +142,9 @@ def data_summary(
 class CandidateCoverage(NamedTuple):
     """Parent sets that chains sum."""
 
-    parents: NDArray[np.int64]  # (n, m) possible parents; -1 where there are fewer
+    parents: Ints  # (n, m) possible parents; -1 where there are fewer
     # (n,) shares of the posterior of each variable's parents that are summed; None: 1
-    shares: NDArray[np.float64] | None
+    shares: Floats | None
     by_lists: bool  # whether other parents are impossible
 
     def summary(self, names: Sequence[str]) -> tuple[float | None, str]:

@@ -13,20 +13,13 @@ from ....formats.files import write_bytes
 from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import file_path, number, whole_number
+from ....util.arrays import Bools, Ints
 from ....util.text_table import counted
 from ...state_file import file_contents
 from ..graphs import digraph, fitted_network
 from ..scores.coded import cases_like
 from .arcs import ArcProbabilities, ArcTable
-from .averaging import (
-    AveragedNetworks,
-    arcs_of,
-    clique_entries,
-    distinct,
-    evenly,
-    fewest_errors,
-    most_probable_first,
-)
+from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
 from .records import PosteriorRecord, Source
 
 if TYPE_CHECKING:
@@ -123,7 +116,7 @@ class StructurePosterior(ArcProbabilities):
         """
         return digraph(self.names, self._consensus(threshold))
 
-    def _consensus(self, threshold: float | None) -> NDArray[np.bool_]:
+    def _consensus(self, threshold: float | None) -> Bools:
         p = self.edge_probabilities.values
         return fewest_errors(p) if threshold is None else most_probable_first(p, number("threshold", threshold))
 
@@ -154,7 +147,7 @@ class StructurePosterior(ArcProbabilities):
             arcs = arcs[[clique_entries(net) <= limit for net in nets]]
         return [digraph(self.names, a) for a in arcs]
 
-    def _some_graphs(self, n: int, seed: int | None = None) -> NDArray[np.int64]:
+    def _some_graphs(self, n: int, seed: int | None = None) -> Ints:
         """n graphs, (n, variables)."""
         graphs = self._source.graphs(n)
         graphs = graphs.reshape(-1, graphs.shape[-1])
@@ -319,6 +312,4 @@ class StructurePosterior(ArcProbabilities):
         n = len(self.edges(0.5))
         state = "exact" if not self.n_chains else self.method if self.converged else f"{self.method}, NOT converged"
         text = f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
-        parts = [text, *self._record.table.missing_lines()]
-        return "\n".join(filter(None, ["; ".join(parts), self.printed_arcs()[0]]))
-
+        return "; ".join([text, *self._record.table.missing_lines()])

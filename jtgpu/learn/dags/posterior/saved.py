@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, FormatError
+from ....util.arrays import Floats, Ints
 from ...state_file import DAMAGED, read_file
 from ..graphs import has_cycle
 from ..scores.coded import NO_STATE, CodedTable
@@ -76,8 +77,11 @@ FACTS: dict[str, Callable[[Any], bool]] = {
     "swap_rates": _list_of(_is_number),
 }  # fmt: skip
 STRUCTURE: dict[str, Callable[[Any], bool]] = {
-    "score": _is_number, "log_weight": _is_number, "method": _is_text, "order": _list_of(_is_text),
-}  # fmt: skip
+    "score": _is_number,
+    "log_weight": _is_number,
+    "method": _is_text,
+    "order": _list_of(_is_text),
+}
 REQUIRED_FACTS = ("method", "prior", "notes")
 
 
@@ -170,16 +174,13 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[s
 class SavedSource:
     """Graphs and parent sets from a file."""
 
-    def __init__(
-        self, graphs: NDArray[np.int64], parent_sets: list[Any] | None,
-        properties: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
-    ):  # fmt: skip
+    def __init__(self, graphs: Ints, parent_sets: list[Any] | None, properties: dict[str, tuple[Floats, Floats]]):
         self._graphs, self._parent_sets, self._properties = graphs, parent_sets, properties
 
-    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def property_of_graphs(self, name: str) -> tuple[Floats, Floats]:
         return self._properties[name]
 
-    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+    def graphs(self, n: int | None = None) -> Ints:
         return self._graphs
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:

@@ -23,6 +23,7 @@ from ....inference.tables.states import REJECTED, StateLookup
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
+from ....util.arrays import Ints
 from ....util.missing import MissingReport, is_na_word, na_words
 from ...columns import state_labels
 
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 
 # The columns of a table of any kind: frame, mapping, list of mappings, array or file.
 
+
 class ColumnValues(NamedTuple):
     """A column as distinct values and indices."""
 
-    indices: NDArray[np.int64]  # (N,) -1: missing
+    indices: Ints  # (N,) -1: missing
     values: list[Any]  # python values, of which some may not occur
     has_order: bool  # whether `values` are the categories of a categorical column, in the user's order
 
@@ -44,8 +46,7 @@ class ColumnValues(NamedTuple):
 def read_columns(
     data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
 ) -> tuple[list[str], list[ColumnValues], frozenset[str]]:
-    """Names and columns of a table, and the words that mean a missing cell; columns of a CSV file in `states` are text.
-    """
+    """Names and columns of a table, and the words that mean a missing cell; CSV columns in `states` are text."""
     is_file = isinstance(data, (str, Path))
     words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
     if is_file:
@@ -84,13 +85,13 @@ class CodedTable:
     names: tuple[str, ...]  # Names of the n variables, in the order of the columns
     states: tuple[tuple[str, ...], ...]  # Names of the states of each variable, at least two and at most 255
     codes: NDArray[np.uint8]  # (n, N) state of each variable in each row; 255: missing
-    weights: NDArray[np.int64] | None = None  # (N,) how often each row occurs. None: once.
+    weights: Ints | None = None  # (N,) how often each row occurs. None: once.
     dropped: int = 0  # number of rows that were left out, because cells are missing
     # Missing cells of the table, before rows were left out
     missing: MissingReport = field(default_factory=MissingReport)
 
     @cached_property
-    def cardinality(self) -> NDArray[np.int64]:
+    def cardinality(self) -> Ints:
         """Number of states of each variable, (n,)."""
         return np.array([len(s) for s in self.states], np.int64)
 
@@ -261,9 +262,8 @@ def _require_states(name: str, n_states: int) -> None:
 
 
 def _complete_rows(
-    names: list[str], columns: list[NDArray[np.int16]], weights: NDArray[np.int64] | None, missing: str,
-    cells: MissingReport,
-) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, int]:  # fmt: skip
+    names: list[str], columns: list[NDArray[np.int16]], weights: Ints | None, missing: str, cells: MissingReport
+) -> tuple[NDArray[np.uint8], Ints | None, int]:
     """The rows that are used, (n, N) uint8, their weights, and how many rows were left out for their missing cells."""
     gaps = [c < 0 for c in columns]
     if missing == "available":
@@ -292,7 +292,7 @@ def _complete_rows(
     return codes, weights, int(incomplete.sum())
 
 
-def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+def _whole_weights(weights: Any, n_rows: int) -> Ints | None:
     """Weights as integers."""
     if weights is None:
         return None

@@ -147,6 +147,7 @@ def _fewer(at_once: int, exceeds: Callable[[int], bool]) -> int:
 
 class DeviceScores:
     """The values of all sets of variables in the memory of one GPU. Used inside ``device.active()``."""
+
     # warps: {2, 4, 8, 16, 0}: Warps of a block that share the words; 0: each thread takes all words of a set. Default:
     #     by the number of words.
     # values: list of int: Addresses of the values of the sets of 0, 1, ... variables.

@@ -11,14 +11,13 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....util.arguments import choice, number
+from ....util.arrays import Floats, Ints
 from ....util.elementary import log
 from ....util.loops import loops
 from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS, DIVIDED, DIVIDED_OCCURRING, LIKELIHOOD, PER_CELL, TABULATED
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+    Ints = Ints
 
 _formulas = loops("jtgpu.learn.dags.loops.scores")
 
@@ -37,12 +36,12 @@ class CellFunctions:
     """
 
     mode: int  # one of `jtgpu.learn.dags.chain_records`, or `AVAILABLE`
-    shapes: NDArray[np.float64]  # (G,); of functions that are tabulated for all counts: 0
-    products: NDArray[np.int64]  # (G,) mode `BY_CELLS`: number of cells of the tables that use a function, ascending
+    shapes: Floats  # (G,); of functions that are tabulated for all counts: 0
+    products: Ints  # (G,) mode `BY_CELLS`: number of cells of the tables that use a function, ascending
     # (A,) function 0 is that of the family's cells, function 1 + i that of a parent configuration of a child with
     # ``arities[i]`` states; empty if function 0 is that of both
-    arities: NDArray[np.int64]
-    values: NDArray[np.float64]  # (G, F) the functions of the counts 0 to F - 1
+    arities: Ints
+    values: Floats  # (G, F) the functions of the counts 0 to F - 1
 
     def parent_row(self, r: int) -> int:
         """Which function of the parents' table is subtracted for a child of r states; -1 for a score by family."""
@@ -74,11 +73,11 @@ class StructureScore:
         """The number `a` of `table_score`."""
         return 0.0
 
-    def of_cell(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def of_cell(self, counts: Ints) -> Floats:
         """Function of the counts of cells."""
         raise NotImplementedError
 
-    def of_parents(self, counts: NDArray[np.int64], r: int) -> NDArray[np.float64]:
+    def of_parents(self, counts: Ints, r: int) -> Floats:
         """Function of the counts of the parents' configurations, for a child of r states."""
         raise NotImplementedError
 
@@ -159,16 +158,15 @@ SCORES: dict[str, StructureScore] = {
 
 
 def _gamma_functions(
-    mode: int, shapes: NDArray[np.float64], n_cases: int, products: NDArray[np.int64] = NONE,
-    arities: NDArray[np.int64] = NONE,
-) -> CellFunctions:  # fmt: skip
+    mode: int, shapes: Floats, n_cases: int, products: Ints = NONE, arities: Ints = NONE
+) -> CellFunctions:
     n_tabulated = min(n_cases + 1, max(FUNCTION_BYTES // (8 * max(len(shapes), 1)), MIN_TABULATED))
     values = np.empty((len(shapes), n_tabulated))
     _formulas.tabulate(shapes, 0, values)
     return CellFunctions(mode, shapes, products, arities, values)
 
 
-def _products(card: NDArray[np.int64], size: int, max_cells: int) -> set[int]:
+def _products(card: Ints, size: int, max_cells: int) -> set[int]:
     """Numbers of cells of the tables of at most `size` variables, up to `max_cells`."""
     products: list[set[int]] = [{1}, *(set() for _ in range(size))]
     for r in card.tolist():
@@ -234,9 +232,7 @@ class ScoreRule:
                 f"not {self.name!r}"
             )
 
-    def functions(
-        self, card: NDArray[np.int64], size: int, max_cells: int, n_cases: int, has_gaps: bool = False
-    ) -> CellFunctions:
+    def functions(self, card: Ints, size: int, max_cells: int, n_cases: int, has_gaps: bool = False) -> CellFunctions:
         """Functions whose sums over the tables of sets of at most `size` variables give the scores.
 
         Parameters
@@ -261,7 +257,8 @@ class ScoreRule:
 # A set {a < b < ... < z} of variables has the colexicographic rank C(a, 1) + C(b, 2) + ... + C(z, l) among the sets
 # of l variables. `parent_index` is the published index of a family: child by child, size by size, in that order.
 
-def binomial_table(n: int, size: int) -> NDArray[np.int64]:
+
+def binomial_table(n: int, size: int) -> Ints:
     """C(c, j) for c = 0..n and j = 0..size, (n + 1, size + 1); numbers above 2^63 - 1 are replaced by that."""
     most = np.iinfo(np.int64).max
     return np.array([[min(math.comb(c, j), most) for j in range(size + 1)] for c in range(n + 1)], np.int64)
@@ -301,7 +298,7 @@ def family_of(index: int, n: int, max_parents: int) -> tuple[int, tuple[int, ...
     return v, tuple(sorted(p + (p >= v) for p in parents))
 
 
-def parent_masks(n: int, max_parents: int) -> NDArray[np.int64]:
+def parent_masks(n: int, max_parents: int) -> Ints:
     """The sets of at most `max_parents` parents of one of n <= 63 variables as bits, (M,).
 
     The child's own bit is squeezed out: the sets are the same for every child.
@@ -313,7 +310,7 @@ def parent_masks(n: int, max_parents: int) -> NDArray[np.int64]:
     return np.concatenate(parts)
 
 
-def parent_members(n: int, max_parents: int) -> NDArray[np.int64]:
+def parent_members(n: int, max_parents: int) -> Ints:
     """Members of these sets, (M, max_parents), ascending and squeezed; -1 where a set has fewer."""
     parts = []
     for size in range(max_parents + 1):
@@ -322,7 +319,7 @@ def parent_members(n: int, max_parents: int) -> NDArray[np.int64]:
     return np.concatenate(parts)
 
 
-def _set_array(n: int, size: int) -> NDArray[np.int64]:
+def _set_array(n: int, size: int) -> Ints:
     """All sets of `size` variables out of n by rank, (C(n, size), size)."""
     if not size:
         return np.zeros((1, 0), np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 from ....errors import ArgumentError, FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, file_path, whole_number
+from ....util.arrays import Floats, Ints
 from ....util.atomic_file import write_bytes
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
@@ -24,8 +25,6 @@ from .rules import Score, ScoreRule, binomial_table, family_of, n_parent_sets, p
 from .set_values import MAX_CELLS, run_chunks, score_child, set_values, set_values_on
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .coded import CodedTable
 
 VERSION = 1
@@ -55,7 +54,7 @@ class ScoreTable:
     states: tuple[tuple[str, ...], ...]
     rule: ScoreRule
     max_parents: int
-    scores: NDArray[np.float64]
+    scores: Floats
     n_cases: int
     digest: str
 
@@ -69,7 +68,7 @@ class ScoreTable:
         )
 
     @cached_property
-    def cardinality(self) -> NDArray[np.int64]:
+    def cardinality(self) -> Ints:
         """Number of states of each variable, (n,)."""
         return np.array([len(s) for s in self.states], np.int64)
 
@@ -268,8 +267,11 @@ def score_families(  # noqa: PLR0913
         scores = gpu_scores(coded, rule, functions, max_parents, max_cells, devices=devices)
         return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
     options: dict[str, Any] = {
-        "ess": float(rule.ess), "max_cells": max_cells, "memory_limit": limit, "threads": threads,
-    }  # fmt: skip
+        "ess": float(rule.ess),
+        "max_cells": max_cells,
+        "memory_limit": limit,
+        "threads": threads,
+    }
     if cluster is None:
         values = set_values(coded, functions, max_parents, **options)
     else:

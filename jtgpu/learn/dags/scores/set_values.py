@@ -13,6 +13,7 @@ import numpy as np
 
 from ....errors import TableTooLarge, format_bytes
 from ....util import late_imports
+from ....util.arrays import Bools, Floats, Ints
 from ....util.loops import loops
 from ....util.system import cores, free_memory
 from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS
@@ -34,10 +35,10 @@ class BitPlanes(NamedTuple):
 
     # (P, W) bit t % 64 of word t // 64 is set if row t is in the plane's state. Bits beyond the last row are 0.
     words: NDArray[np.uint64]
-    ptr: NDArray[np.int64]  # (n,) first plane of each variable
+    ptr: Ints  # (n,) first plane of each variable
 
 
-def bit_planes(codes: NDArray[np.uint8], card: NDArray[np.int64]) -> BitPlanes:
+def bit_planes(codes: NDArray[np.uint8], card: Ints) -> BitPlanes:
     """Make the bit planes of a table."""
     # codes (n, N), card (n,)
     ptr = np.concatenate([[0], np.cumsum(card - 1)])
@@ -63,7 +64,7 @@ class Planes(NamedTuple):
     segments: NDArray[np.uint32]
 
 
-def planes_of(codes: NDArray[np.uint8], cards: NDArray[np.int64], weights: NDArray[np.int64] | None) -> Planes:
+def planes_of(codes: NDArray[np.uint8], cards: Ints, weights: Ints | None) -> Planes:
     """Make the planes of a table whose variables are sorted by their number of states."""
     most = int(cards[-1])
     first = np.searchsorted(cards, np.arange(1, most) + 1)  # of the variables that have a plane of each state
@@ -88,7 +89,7 @@ def planes_of(codes: NDArray[np.uint8], cards: NDArray[np.int64], weights: NDArr
     )
 
 
-def _pack(bits: NDArray[np.bool_]) -> NDArray[np.uint32]:
+def _pack(bits: Bools) -> NDArray[np.uint32]:
     """Rows of bits as words of 32."""
     packed = np.packbits(bits, axis=1, bitorder="little")
     padded = np.zeros((len(bits), -(-packed.shape[1] // 4) * 4), np.uint8)
@@ -108,7 +109,7 @@ def set_values(  # noqa: PLR0913
     table: CodedTable, functions: CellFunctions, max_parents: int, *, ess: float = 1.0, max_cells: int = MAX_CELLS,
     memory_limit: int | None = None, threads: int | None = None, only_last: bool = False,
     prefixes: tuple[int, int] | None = None,
-) -> list[NDArray[np.float64]]:  # fmt: skip
+) -> list[Floats]:  # fmt: skip
     """Count the sets of at most ``max_parents + 1`` variables."""
     # functions: Made for these variables, or more
     # ess: Of BDs scores
@@ -181,7 +182,7 @@ def _first_set(prefix: int, n: int, size: int) -> int:
 def _available_values(  # noqa: PLR0913
     table: CodedTable, functions: CellFunctions, max_parents: int, max_cells: int, memory_limit: int | None,
     threads: int | None, only_last: bool, prefixes: tuple[int, int] | None,
-) -> list[NDArray[np.float64]]:  # fmt: skip
+) -> list[Floats]:  # fmt: skip
     """`set_values` of a table with missing cells: scores with each member as the child."""
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1
     _require_memory([], n, sizes, sizes, memory_limit)
@@ -206,9 +207,8 @@ def _available_values(  # noqa: PLR0913
 
 
 def score_child(
-    v: int, card: NDArray[np.int64], functions: CellFunctions, values: list[NDArray[np.float64]], penalty: float,
-    binomials: NDArray[np.int64], scores: NDArray[np.float64],
-) -> None:  # fmt: skip
+    v: int, card: Ints, functions: CellFunctions, values: list[Floats], penalty: float, binomials: Ints, scores: Floats
+) -> None:
     """Scores of a variable with every parent set, by size and rank, from the values of sets."""
     row, begin = functions.parent_row(int(card[v])), 0
     for size in range(len(values) - 1):
@@ -230,7 +230,7 @@ def run_chunks(work: Callable[[tuple[int, int]], None], begin: int, end: int, co
         list(pool.map(work, reversed(chunks)))  # the last ones are the largest
 
 
-def _cells_of_sets(card: NDArray[np.int64], sizes: int, max_cells: int) -> list[NDArray[np.int64]]:
+def _cells_of_sets(card: Ints, sizes: int, max_cells: int) -> list[Ints]:
     """First cell of the table of each set, by size and rank, and one beyond; too large tables have no cells."""
     n = len(card)
     cells = [np.ones(1, np.int64)]
@@ -256,7 +256,7 @@ def _require_memory(cells: list[int], n: int, sizes: int, n_values: int, limit: 
         )
 
 
-def _values_of_empty_set(functions: CellFunctions, ess: float, n: int) -> NDArray[np.float64]:
+def _values_of_empty_set(functions: CellFunctions, ess: float, n: int) -> Floats:
     """Values of the empty set, whose table has a single cell."""
     if functions.mode == BY_ROWS and n < functions.values.shape[1]:
         return np.ascontiguousarray(functions.values[:, n : n + 1])
@@ -285,11 +285,9 @@ class _Job(NamedTuple):
 def set_values_on(  # noqa: PLR0913
     cluster: Any, table: CodedTable, functions: CellFunctions, max_parents: int, *, ess: float, max_cells: int,
     memory_limit: int | None = None, threads: int | None = None,
-) -> list[NDArray[np.float64]]:  # fmt: skip
+) -> list[Floats]:  # fmt: skip
     """`set_values`, bit-identical: the sets of ``max_parents + 1`` variables are counted on a cluster."""
-    options: dict[str, Any] = {
-        "ess": ess, "max_cells": max_cells, "memory_limit": memory_limit, "threads": threads,
-    }  # fmt: skip
+    options: dict[str, Any] = {"ess": ess, "max_cells": max_cells, "memory_limit": memory_limit, "threads": threads}
     if max_parents == 0:
         return set_values(table, functions, 0, **options)
     n, size = len(table.names), max_parents + 1
@@ -318,7 +316,7 @@ def _first_prefix(column: int, n: int, size: int) -> int:
     return rank
 
 
-def _count_part(job: _Job, prefixes: tuple[int, int], threads: int) -> NDArray[np.float64]:
+def _count_part(job: _Job, prefixes: tuple[int, int], threads: int) -> Floats:
     """The task of a worker."""
     table = job.table
     codes = np.array(table.codes)  # arrays of the object store are read-only, which compiled loops do not take
