@@ -52,22 +52,25 @@ if TYPE_CHECKING:
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .learn.classifier import JunctionTreeClassifier
     from .model.cpts import RowReport, normalize_rows
+    from .model.decisions import DecisionNetwork
     from .model.discrete import DiscreteModel, Factor
     from .model.gaussian import Gaussian
     from .model.markov import MarkovNetwork
     from .model.mixed import MixedNetwork
     from .model.network import BayesianNetwork
+    from .model.noisy import NoisyMax, NoisyOr
     from .model.quick import network
     from .plans.plan import Cost, Plan
     from .serve.widget import widget
 
 __all__ = [
     "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
-    "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "Gaussian", "ImpossibleEvidence", "Joint",
-    "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork", "MissingFileError", "MixedNetwork",
-    "NetworkError", "NetworkPlan", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
-    "Posterior", "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix",
-    "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load",
+    "DecisionNetwork", "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "Gaussian",
+    "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork",
+    "MissingFileError", "MixedNetwork", "NetworkError", "NetworkPlan", "NoisyMax", "NoisyOr", "OrderError",
+    "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior", "Posteriors", "RowReport",
+    "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw",
+    "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load",
     "network", "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy",
     "to_pyagrum", "widget", "write",
 ]  # fmt: skip
@@ -79,7 +82,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "inference.results.tables": "Conditional Joint", "inference.session": "Session", "inference.tree": "JunctionTree",
     "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
     "learn.classifier": "JunctionTreeClassifier", "model.gaussian": "Gaussian", "model.mixed": "MixedNetwork",
-    "model.cpts": "RowReport normalize_rows",
+    "model.cpts": "RowReport normalize_rows", "model.decisions": "DecisionNetwork",
     "model.discrete": "DiscreteModel Factor", "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
-    "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
+    "model.noisy": "NoisyMax NoisyOr", "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
 }, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

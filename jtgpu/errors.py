@@ -10,6 +10,7 @@ import difflib
 import reprlib
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 MAX_MESSAGE = 4000  # characters of a message; names and values from files may be megabytes long
 MAX_WORD = 100  # characters of a word for which similar ones are searched
@@ -41,15 +42,22 @@ class ParseError(JtgpuError):
         Name of the file as the user gave it.
     line, column : int or None
         Position in the decoded text, starting at 1; None if the error concerns the whole file.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        All nodes of a network file that cannot be read, with place and reason, if the error is about the first of them.
     """
+
+    nodes: tuple[str, ...] = ()
 
     def __init__(self, message: str, source: str = "<text>", line: int | None = None, column: int | None = None):
         self.message, self.source, self.line, self.column = message, source, line, column
         place = source if line is None else f"{source}:{line}:{1 if column is None else column}"
         super().__init__(f"{place}: {message}")
 
-    def __reduce__(self) -> tuple[type[ParseError], tuple[str, str, int | None, int | None]]:
-        return type(self), (self.message, self.source, self.line, self.column)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.source, self.line, self.column), {"nodes": self.nodes}
 
 
 class FileError(JtgpuError, OSError):

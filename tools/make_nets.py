@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 from jtgpu.errors import JtgpuError  # noqa: E402
 from jtgpu.formats import bif, hugin, hugin_values  # noqa: E402
 from jtgpu.formats.files import read_bytes, write_bytes  # noqa: E402
+from jtgpu.formats.finish import finish  # noqa: E402
 from jtgpu.formats.text import decode  # noqa: E402
 
 RELEASE = "pgmpy==0.1.25"
@@ -115,7 +116,7 @@ def make(name: str, packed: bytes) -> Made:
     )
     parents = draft.parents()
     out = hugin_values.dump_tables(draft.states, parents, draft.tables, name=name, comment=comment)
-    if hugin.parse(out, f"{name}.net") != draft.finish():
+    if hugin.parse(out, f"{name}.net") != finish(draft):
         raise SystemExit(f"{name}: the written file does not read back as the BIF file does")
     sizes = [table.size for table in draft.tables.values()]
     free = sum(math.prod(t.shape[:-1]) * (t.shape[-1] - 1) for t in draft.tables.values())

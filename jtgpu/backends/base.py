@@ -26,7 +26,8 @@ class Evidence:
     """One case: what is known of the variables of one model."""
 
     state: NDArray[np.int32]  # (V,) observed state of each variable, -1 = not observed
-    likelihood: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) weights >= 0
+    # variable -> (card,) weights >= 0; V + i, a set variable: (cells,) weights of the plan's set i, in its axis order
+    likelihood: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
 
     @classmethod
     def none(cls, n_variables: int) -> Evidence:
@@ -34,8 +35,8 @@ class Evidence:
         return cls(np.full(n_variables, -1, np.int32))
 
     def vectors(self, cardinality: NDArray[np.int64]) -> dict[int, NDArray[np.float64]]:
-        """Everything known as one weight vector a variable (hard evidence one-hot), by ascending variable."""
-        by_variable = {int(v): np.asarray(w, np.float64) for v, w in self.likelihood.items()}
+        """All evidence as one weight vector a variable (hard evidence one-hot), ascending, but that on sets."""
+        by_variable = {int(v): np.asarray(w, np.float64) for v, w in self.likelihood.items() if v < len(cardinality)}
         for v in np.flatnonzero(self.state >= 0).tolist():
             hot = np.zeros(int(cardinality[v]))
             hot[self.state[v]] = 1.0
@@ -135,7 +136,7 @@ class Session(Protocol):
         """Free the session's memory. May be called twice."""
 
 
-# variable -> finite weights >= 0, (B, card); ones where a case has none
+# variable -> finite weights >= 0, (B, card); ones where a case has none; a set variable: (B, cells)
 Likelihood = Mapping[int, "NDArray[np.float64]"]
 
 
@@ -166,6 +167,11 @@ class Backend(ABC):
         return self._plan.posterior_ptr
 
     @property
+    def cell_ptr(self) -> NDArray[np.int64]:
+        """(V+S+1,) first cell of each variable and each set variable in a result."""
+        return np.concatenate([[0], np.cumsum(self._plan.cards_with_sets)])
+
+    @property
     def capabilities(self) -> Capabilities:
         """Properties that the core asks for."""
         return Capabilities()
@@ -192,7 +198,7 @@ class Backend(ABC):
         # states: (B, V) int32: Observed states, -1 = not observed
         # targets: sequence of int: Variables whose posteriors are computed, in the order of the result's columns.
         #     Default: all.
-        columns = columns_of(self.posterior_ptr, targets)
+        columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
         n = len(states)
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
         for i in range(n):
@@ -283,6 +289,11 @@ class Backend(ABC):
 
     def close(self) -> None:  # noqa: B027  (nothing to free)
         """Free all memory; later queries raise `JtgpuError`. May be called twice."""
+
+
+def slice_of(scope: Sequence[int], state: NDArray[np.int32]) -> tuple[Any, ...]:
+    """Index of the cells of a table that agree with the observed states."""
+    return tuple(slice(None) if state[v] < 0 else int(state[v]) for v in scope)
 
 
 class Tables(Protocol):

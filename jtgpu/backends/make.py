@@ -29,6 +29,7 @@ from . import device_numbers, get
 from .base import Backend, Evidence
 from .wrappers import pattern_cache
 from .wrappers.devices import DevicePool
+from .wrappers.set_fallback import SetFallback
 from .wrappers.slices import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ def _save(path: Path, rates: dict[str, Rates]) -> None:
         atomic_file.write_text(path, json.dumps(rates), durable=False, make_folders=True)
 
 
+WEIGH_SETS = ("cpu", "reference")  # backends whose likelihoods and targets may be set variables
 SINGLE_PRECISION = ("indexed", "gpu")  # backends that can compute in float32
 OPTIONS = {
     "reference": (),
@@ -235,6 +237,9 @@ def make(
     # **options: Of the backend
     _check_options(name, options)
     flag("replan", replan)
+    if plan.sets and name not in WEIGH_SETS:
+        plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
+        return SetFallback(plain, plan, factors, get("cpu"))
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)

@@ -91,10 +91,15 @@ class _Tables:
             if program.chosen:  # contractions may sum an observed variable out of each table by itself
                 table = table * allowed(scopes[f], evidence, program.cardinality)
             self._put(f, table, 0)
-        for v, given in evidence.vectors(program.cardinality).items():
+        n = program.n_plain
+        for v, given in evidence.vectors(program.cardinality[:n]).items():
             f = int(program.evidence_factor[v])
             weights, shift = _scaled(given)
             self._put(f, self.tables[f] * _widened(weights, [v], scopes[f]), self.exponent[f] + shift)
+        for v in (v for v in sorted(evidence.likelihood) if v >= n):
+            f = int(program.evidence_factor[v])
+            weights, shift = _scaled(np.reshape(evidence.likelihood[v], self.tables[f].shape))
+            self._put(f, self.tables[f] * weights, self.exponent[f] + shift)
         for out, ins, maximal in zip(program.outs, program.ins, program.maximal, strict=True):
             take = contract_maximal if maximal else contract
             table = take([self.tables[t] for t in ins], [scopes[t] for t in ins], scopes[out])
@@ -142,7 +147,7 @@ class Reference(Backend):
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
         tables = _Tables(self._posteriors, self._numbers(), evidence)
         by_variable = tables.distributions()
-        parts = [by_variable[v] for v in range(self._plan.n_variables)]
+        parts = [by_variable[v].ravel() for v in range(self._posteriors.n_variables)]
         return Result(np.concatenate(parts) if parts else np.zeros(0), tables.log_root)
 
     def run_counts(
@@ -191,7 +196,7 @@ class ReferenceSweep:
         """States chosen node by node, from the roots to the leaves; ``choose(slice, variables)`` picks a cell."""
         program = self.program
         states = evidence.state.copy()
-        states[program.cardinality == 1] = 0
+        states[program.cardinality[: program.n_plain] == 1] = 0
         for out, ins, maximal in zip(*(reversed(x) for x in (program.outs, program.ins, program.maximal)), strict=True):
             if program.chosen and not maximal:
                 continue
@@ -209,7 +214,7 @@ class ReferenceSweep:
             cell = choose(product.ravel(), taken)
             states[taken] = np.unravel_index(cell, product.shape)
         if program.chosen:
-            states[[v not in program.chosen for v in range(program.n_variables)]] = -1
+            states[[v not in program.chosen for v in range(program.n_plain)]] = -1
         return states
 
     def _best_one(self, evidence: Evidence) -> tuple[float, NDArray[np.int32]]:
@@ -258,7 +263,7 @@ class ReferenceSweep:
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
         tables = _Tables(self.program, self._factors, evidence)
-        samples = np.empty((n, self.program.n_variables), np.int32)
+        samples = np.empty((n, self.program.n_plain), np.int32)
         for row, numbers in enumerate(uniforms(n)):
 
             def choose(cells: NDArray[np.float64], taken: list[int], u: Any = numbers) -> int:
@@ -295,6 +300,11 @@ class ReferenceSweep:
                     weights, shift = _scaled(np.asarray(evidence.likelihood[v], np.float64))
                     derivative = derivative * _widened(weights, [v], scope)
                     exponents[f] += shift
+            for v in range(program.n_plain, program.n_variables):
+                if v in evidence.likelihood and program.evidence_factor[v] == f:
+                    weights, shift = _scaled(np.reshape(evidence.likelihood[v], derivative.shape))
+                    derivative = derivative * weights
+                    exponents[f] += shift
             cells.append(derivative.ravel())
         return Derivatives(
             np.concatenate(cells),
@@ -309,5 +319,6 @@ class ReferenceSweep:
             for factor, scope in zip(self._factors, self.program.factor_scopes, strict=True):
                 logs += np.log(factor[tuple(states[:, v] for v in scope)])
             for v, weights in evidence.likelihood.items():
-                logs += np.log(np.asarray(weights, np.float64)[states[:, v]])
+                scope = self.program.weighed_scope(v)
+                logs += np.log(np.reshape(weights, self.program.shape(scope))[tuple(states[:, u] for u in scope)])
         return logs

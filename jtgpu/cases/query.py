@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,8 @@ import numpy as np
 
 from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
 from ..inference.queries.posteriors import as_list
-from ..inference.results.marginals import distinct_names
+from ..inference.results.marginals import distinct_names, joint_names
+from ..inference.sets import Scope, scopes_of
 from ..inference.tables.arrow import arrow, compute
 from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
@@ -58,6 +60,7 @@ class TableKeywords(TypedDict, total=False):
     """Keywords that all functions on tables accept; see `TableOptions`."""
 
     targets: str | int | Iterable[str | int] | None
+    joints: Iterable[Sequence[str | int]] | None
     evidence_columns: str | Iterable[str] | None
     keep: str | Iterable[str]
     labels: bool
@@ -92,10 +95,14 @@ class TableOptions:
         choices=("error", "flag"))] = "error"
     na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
+    joints: Iterable[Sequence[str | int]] | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
-        for name in ("targets", "evidence_columns", "keep", "na_values"):  # iterators would be used up, and not pickled
+        if self.labels and self.joints is not None:
+            raise EvidenceError("joints= adds columns of probabilities; predict has states, use predict_proba")
+        # iterators would be used up, and not pickled
+        for name in ("targets", "joints", "evidence_columns", "keep", "na_values"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, int)) and isinstance(value, Iterable):
                 object.__setattr__(self, name, tuple(value))
@@ -181,10 +188,13 @@ class TableQuery:
     conflict: bool = False
     mpe: bool = False  # the states of the targets in the most probable explanation, and its ln P with the evidence
     flag: bool = False  # rows without an answer are flagged, not an error
+    joints: tuple[Scope, ...] = ()  # sets whose joint probabilities follow those of the targets
 
     def rows_per_call(self, model: DiscreteModel) -> int:
         """Number of cases in one call of the backend, such that its memory stays small."""
-        row_bytes = 8 * int(sum(model.cardinality[v] for v in self.targets)) + 4 * len(model) + 16
+        scopes = [*((v,) for v in self.targets), *self.joints]
+        cells = sum(math.prod(int(model.cardinality[v]) for v in scope) for scope in scopes)
+        row_bytes = 8 * cells + 4 * len(model) + 16
         return int(min(max(CALL_BYTES // row_bytes, MIN_ROWS), MAX_ROWS))
 
     def columns(self, model: DiscreteModel) -> list[str]:
@@ -193,6 +203,7 @@ class TableQuery:
             names = [model.variables[v] for v in self.targets]
         else:
             names = [f"{model.variables[v]}={s}" for v in self.targets for s in distinct_names(model.states(v))]
+            names += [name for scope in self.joints for name in joint_names(model, scope)]
         names += ["log_evidence"] * self.log_evidence + ["conflict"] * self.conflict
         if self.mpe:
             names += [*(f"mpe:{model.variables[v]}" for v in self.targets), "log_mpe"]
@@ -235,9 +246,11 @@ def resolve_query(
     targets = None
     if options.targets is not None:
         targets = list(dict.fromkeys(model.index(t) for t in as_list(options.targets, "targets")))
+    joints = [] if options.joints is None else scopes_of(model, options.joints, "joints")
     kept = list(dict.fromkeys(str(k) for k in as_list(options.keep, "keep")))
     if options.evidence_columns is None:
-        names = evidence_columns(model, columns, targets or (), source=source)
+        asked = [*(targets or ()), *(v for scope in joints for v in scope)]
+        names = evidence_columns(model, columns, asked, source=source)
     else:
         names = list(dict.fromkeys(str(c) for c in as_list(options.evidence_columns, "evidence_columns")))
     known = set(columns)
@@ -250,8 +263,9 @@ def resolve_query(
         targets = [v for v in range(len(model)) if v not in set(evidence)] or list(range(len(model)))
     flag = options.on_error == "flag"
     query = TableQuery(
-        tuple(targets), evidence, options.labels, options.log_evidence, options.conflict, options.mpe, flag
-    )
+        tuple(targets), evidence, options.labels, options.log_evidence, options.conflict, options.mpe, flag,
+        tuple(joints),
+    )  # fmt: skip
     return query, kept
 
 
@@ -289,7 +303,8 @@ def query_fingerprint(query: TableQuery, kept: list[str], options: TableOptions)
     """A query with the options that affect its answers."""
     do = None if not options.do else [[str(k), np.asarray(v).tolist()] for k, v in options.do.items()]
     na_values = None if options.na_values is None else sorted(na_words(options.na_values, is_text=True))
-    return {**asdict(query), "keep": kept, "na_values": na_values, "do": do}
+    asked = {name: value for name, value in asdict(query).items() if name != "joints" or value}
+    return {**asked, "keep": kept, "na_values": na_values, "do": do}
 
 
 def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:

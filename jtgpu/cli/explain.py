@@ -15,7 +15,7 @@ from .console import command, print_json, warn
 from .networks import case_of, findings_as_json, one_target, read_network, target_names
 from .options import Digits, Evidence, EvidenceFile, File, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
-from .query import observation_table
+from .query import BIT, observation_table
 from .tables import on_terminal, print_rows, show_number
 
 if TYPE_CHECKING:
@@ -107,26 +107,29 @@ def voi(  # noqa: PLR0913 (a Typer command)
 ) -> None:
     """Rank variables by value of information: which to observe next.
 
-    Prints for each candidate, best first: the expected reduction of the target's entropy by observing it (nats), the
-    expected entropy, and the expected probability of the target's most probable state.
+    Prints for each candidate, best first: the expected reduction of the target's entropy by observing it, the
+    expected entropy, both in bits, and the expected probability of the target's most probable state.
     """
     net = read_network(file)
     findings = case_of(net, evidence, evidence_file)
     name = net.variables[net.index(one_target(variable, target, "TARGET"))]
     candidates = target_names(net, candidate) or None
     with compiled(net, file, plan, run) as (tree, _):
-        entropy = tree.entropy(name, findings)
+        entropy = tree.entropy(name, findings) / BIT
         observations = tree.value_of_information(name, candidates, findings)
     if json:
         print_json({
-            "file": file, "target": name, "evidence": findings_as_json(findings), "entropy": entropy,
-            "observations": [dict(vars(o)) for o in observations],
+            "file": file, "target": name, "evidence": findings_as_json(findings), "unit": "bits", "entropy": entropy,
+            "observations": [
+                dict(vars(o)) | {"gain": o.gain / BIT, "expected_entropy": o.expected_entropy / BIT}
+                for o in observations
+            ],
         })
         return
     if on_terminal():
-        print(f"H({shown(name)}) now: {show_number(entropy, digits)} nats\n")
+        print(f"H({shown(name)}) now: {show_number(entropy, digits)} bits\n")
     else:
-        print(f"# H({shown(name)}) now\t{show_number(entropy, digits)} nats")
+        print(f"# H({shown(name)}) now\t{show_number(entropy, digits)} bits")
     answer = observation_table(observations)
     print_rows(answer.header, answer.rows, digits=digits)
 

@@ -29,7 +29,7 @@ from .networks import (
     target_names,
     warn_of_repairs,
 )
-from .options import OUTPUT, Evidence, EvidenceFile, File, Force, Json, Targets
+from .options import OUTPUT, ChanceOnly, Evidence, EvidenceFile, File, Force, Json, Targets
 from .planning import PlanOptions, RunOptions, compiled
 from .tables import status
 
@@ -43,7 +43,7 @@ EXAMPLES = (
 
 
 @command
-def convert(
+def convert(  # noqa: PLR0913 (a Typer command)
     file: Annotated[str, Option(
         "FROM", "Network file (.net, .bif, ...), optionally compressed (.gz, .xz), or the name of a bundled network.",
         complete="networks")],
@@ -55,6 +55,7 @@ def convert(
         "--strict", "Fail if the format cannot represent everything in the network.")] = False,
     zero_rows: Annotated[str, Option(
         "--zero-rows HOW", "How to treat a row of zeros: error or uniform.", choices=("error", "uniform"))] = "error",
+    chance_only: ChanceOnly = False,
     json: Json = False,
 ) -> None:
     """Convert a network to another format.
@@ -66,7 +67,8 @@ def convert(
     wanted = writer_of(target)  # fails before the computation starts
     check_output(target, force)
     opened = open_text(network_path(source))
-    model = opened.format.parse(opened.text, source, zero_rows=zero_rows)
+    decisions = "chance" if chance_only else "network"
+    model = opened.format.parse(opened.text, source, zero_rows=zero_rows, decisions=decisions)
     warn_of_repairs(model, source)
     made = carry(model, wanted)
     n_comments = find_comments(opened.text, opened.format.name).n

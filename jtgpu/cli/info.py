@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -17,20 +17,23 @@ import numpy as np
 import typer
 
 from ..device.nvcc import find_nvcc
-from ..errors import format_bytes
+from ..errors import ParseError, format_bytes
 from ..formats import open_text
 from ..formats.bundled import network_path
 from ..formats.network_files import Comments, find_comments
+from ..formats.number_cursor import parts_of, tables_of
 from ..model.cpts import RowReport
 from ..model.discrete import DiscreteModel
+from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
+from ..util.text_table import printable as shown
 from ..util.version import __version__
 from .console import command, print_json
 from .networks import warn_of_repairs
-from .options import FILE_HELP, Json
+from .options import FILE_HELP, ChanceOnly, Json
 from .tables import print_report
 
 # ``jtgpu info --system``: versions, processors, caches, and what is missing for which feature.
@@ -132,21 +135,23 @@ MAX_LISTED = 12  # names in the table; --json lists all of them
 
 def facts(net: DiscreteModel) -> dict[str, Any]:
     """Properties of a model as numbers, strings, lists and dicts."""
-    sizes = [f.table.size for f in net.factors]
+    tables = tables_of(net)
+    sizes = [table.size for _, table in tables]
     widest = int(np.argmax(sizes)) if sizes else -1
     cards = net.cardinality
     properties: dict[str, Any] = {
         "name": net.name,
-        "kind": "Bayesian network" if isinstance(net, BayesianNetwork) else "Markov network",
+        "kind": "Markov network" if isinstance(net, MarkovNetwork) else
+                "Bayesian network" if isinstance(net, BayesianNetwork) else "decision network",
         "variables": len(net),
         "states": int(cards.sum()),
         "fewest_states": int(cards.min()) if len(cards) else 0,
         "most_states": int(cards.max(initial=0)),
         "tables": len(sizes),
         "entries": sum(sizes),
-        "nonzero_entries": sum(int(np.count_nonzero(f.table)) for f in net.factors),
+        "nonzero_entries": sum(int(np.count_nonzero(table)) for _, table in tables),
         "largest_table": max(sizes, default=0),
-        "largest_table_variables": [net.variables[v] for v in net.factors[widest].scope] if sizes else [],
+        "largest_table_variables": [net.variables[v] for v in tables[widest][0]] if sizes else [],
         "bytes": 8 * sum(sizes),
         "odd_states": [v for v in net.variables if len(set(net.states(v))) < len(net.states(v)) or "" in net.states(v)],
         "empty_states": [v for v in net.variables if "" in net.states(v)],
@@ -154,20 +159,26 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
         "one_state": [v for v, card in zip(net.variables, cards.tolist(), strict=True) if card == 1],
         "isolated": _isolated(net),
     }
-    if isinstance(net, BayesianNetwork):
-        n_parents = [len(net.parents(v)) for v in net.variables]
-        properties |= {
-            "arcs": net.n_arcs, "most_parents": max(n_parents, default=0), "roots": n_parents.count(0),
-            "parameters": sum(f.table.size // f.table.shape[-1] * (f.table.shape[-1] - 1) for f in net.factors),
-            "rows": str(net.row_report) if net.row_report is not None else "", "row_repairs": _repairs(net.row_report),
-            "attributes": _attributes(net), "notes": list(net.attributes.get("read", {}).get("notes", ())),
-        }
+    if isinstance(net, MarkovNetwork):
+        return properties
+    parts = parts_of(net)
+    n_parents = [len(parts.net.parents(v)) for v in net.variables]
+    report, about = parts.net.row_report, parts.net.attributes
+    properties |= {
+        "arcs": parts.net.n_arcs, "most_parents": max(n_parents, default=0), "roots": n_parents.count(0),
+        "parameters": sum(cpt.size // cpt.shape[-1] * (cpt.shape[-1] - 1) for cpt in parts.cpts().values()),
+        "rows": str(report) if report is not None else "", "row_repairs": _repairs(report),
+        "attributes": _attributes(about), "notes": list(about.get("read", {}).get("notes", ())),
+        "left_out": list(about.get("read", {}).get("skipped", ())),
+    }
+    if parts.decisions or parts.utilities:
+        properties |= {"decisions": [*parts.decisions], "utilities": [*parts.utilities]}
     return properties
 
 
 def _isolated(net: DiscreteModel) -> list[str]:
     """Variables that share no table with another variable."""
-    used = {v for scope, _ in net.factors if len(scope) > 1 for v in scope}
+    used = {v for scope, _ in tables_of(net) if len(scope) > 1 for v in scope}
     return [name for v, name in enumerate(net.variables) if v not in used]
 
 
@@ -180,9 +191,8 @@ def _repairs(report: RowReport | None) -> dict[str, Any]:
     }
 
 
-def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
+def _attributes(about: Mapping[str, Any]) -> dict[str, list[str]]:
     """Names of the attributes of the network, its nodes and its tables."""
-    about = net.attributes
     names = {"net": sorted(about.get("net", {}))}
     for kind in ("node", "potential"):
         names[kind] = sorted({key for values in about.get(kind, {}).values() for key in values})
@@ -194,9 +204,12 @@ def info(
     file: Annotated[str | None, Option("FILE", FILE_HELP, complete="networks")] = None,
     system: Annotated[bool, Option(
         "--system", "Report versions, processors, GPUs, caches and missing packages instead.")] = False,
+    chance_only: ChanceOnly = False,
     json: Json = False,
 ) -> None:
     """Inspect a network file and report anything repaired while reading.
+
+    Of a file with nodes that cannot be read (equations, continuous or dynamic nodes, objects), list all of them.
 
     With --system, report the installation and the machine instead, as text that can be pasted into an issue.
     """
@@ -206,7 +219,14 @@ def info(
         _report_system(json)
         return
     opened = open_text(network_path(file))
-    net = opened.format.parse(opened.text, file)
+    try:
+        net = opened.format.parse(opened.text, file, decisions="chance" if chance_only else "network")
+    except ParseError as error:
+        if error.nodes and json:
+            print_json({"file": file, "format": opened.format.name, "unreadable": list(error.nodes)})
+        elif error.nodes:
+            print("\n".join(shown(node) for node in error.nodes))
+        raise
     comments = find_comments(opened.text, opened.format.name)
     warn_of_repairs(net, file)
     about = {
@@ -252,6 +272,11 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
     ):
         if about[key]:
             yield what, ", ".join(_listed(about[key]))
+    for key in ("decisions", "utilities"):
+        if about.get(key):
+            yield key, ", ".join(_listed(about[key]))
+    for i, node in enumerate(about.get("left_out", [])):
+        yield "" if i else "left out", node
     named = {kind: keys for kind, keys in about.get("attributes", {}).items() if keys}
     if named:
         yield "attributes", "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in named.items())

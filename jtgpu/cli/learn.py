@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 # What ``jtgpu learn`` writes and prints about the posterior over structures.
 
-MOST = 20  # arcs that are printed
-
 
 def report_posterior(
     table: CodedTable,
@@ -69,10 +67,12 @@ def report_posterior(
     if data is not None:
         print_json(_report_posterior(learned, table, wanted, output, data))
         return
-    print_rows(
-        ("parent", "child", "probability", "mcse"),
-        [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in learned.edges(0.0)[:MOST]],
-    )
+    chosen, listed = learned.printed_arcs()
+    rows: list[tuple[str, ...]] = [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in listed]
+    columns = 4 if learned.n_chains else 3  # exact probabilities have no standard errors
+    print_rows(("parent", "child", "probability", "mcse")[:columns], [row[:columns] for row in rows])
+    if chosen:
+        typer.echo(("" if on_terminal() else "# ") + chosen)
     typer.echo(("" if on_terminal() else "# ") + learned.summary())
     typer.echo(learned.describe(), err=True)
 

@@ -166,6 +166,9 @@ FILE_HELP = (
     "such as asia."
 )
 File = Annotated[str, Option("FILE", FILE_HELP, complete="networks")]
+ChanceOnly = Annotated[bool, Option(
+    "--chance-only", "Read what can be read as chance variables: decisions are uniform; utilities and other nodes are "
+    "left out.")]
 Evidence = Annotated[list[str] | None, Option(
     "-e, --evidence NAME=STATE",
     "Observed state, by name or number; several states separated by commas: one of them. Repeatable.",

@@ -27,6 +27,7 @@ from .tables import bold, on_terminal, print_rows, show_number
 # Answers to questions as tables.
 
 ROUNDING = 1e-14  # nats
+BIT = 0.6931471805599453  # nats: ln 2
 
 Cell = str | float
 
@@ -40,10 +41,10 @@ class Answer:
 
 
 def observation_table(observations: Iterable[Observation]) -> Answer:
-    """Values of information; a gain below rounding error, of an observation that tells nothing, is 0."""
-    head = ("variable", "gain", "expected entropy", "expected accuracy")
-    rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain) for o in observations]
-    return Answer(head, [(o.variable, gain, o.expected_entropy, o.expected_accuracy) for o, gain in rows])
+    """Values of information in bits; a gain below rounding error, of an observation that tells nothing, is 0."""
+    head = ("variable", "gain (bits)", "expected entropy (bits)", "expected accuracy")
+    rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain / BIT) for o in observations]
+    return Answer(head, [(o.variable, gain, o.expected_entropy / BIT, o.expected_accuracy) for o, gain in rows])
 
 
 def answer_table(q: Question, answer: Any) -> Answer:

@@ -159,7 +159,7 @@ def serve(  # noqa: PLR0913 (a Typer command)
     networks = _networks(files or [], name or [])
     if plan.saved is not None and len(networks) > 1:
         raise typer.BadParameter("a saved plan is that of one network", param_hint="--plan")
-    options = access.keywords() | limits.keywords()
+    options = access.keywords() | limits.keywords() | {"sources": networks}
     if not is_loopback(address.host) and not options["token"]:
         if access.no_token:
             raise typer.BadParameter(f"other machines reach {address.host}: a token is needed", param_hint="--no-token")

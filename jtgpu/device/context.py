@@ -13,7 +13,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -287,6 +287,12 @@ class Memory:
         self.n_bytes = 0
         self._blocks: list[Any] = []
         self._pinned: list[NDArray[Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def empty(self, n_bytes: int) -> int:
         """Allocate device memory; its address."""

@@ -152,13 +152,23 @@ def _balance(placed: list[list[int]], half: Sequence[int]) -> list[int]:
     return [(a + b) // 2 for a, b in middle]
 
 
-NODE_GAP, DUMMY_GAP = 24, 12  # pixels between neighbours of a layer
-LAYER_GAP, MAX_LAYER_GAP = 36, 120  # pixels between layers; wider where arcs run far to the side
+DUMMY_GAP = 12  # pixels between lines that pass a layer
 SLOPE = 8  # pixels to the side, for which the gap grows by one
 COMPONENT_GAP = 36
-RATIO = 1.6  # of width to height that packed components aim at
 
 Point = tuple[int, int]
+
+
+class Spacing(NamedTuple):
+    """Distances in a drawing."""
+
+    node: int = 24  # pixels between neighbours of a layer
+    layer: int = 36  # pixels between layers
+    most_layer: int = 120  # where arcs run far to the side
+    ratio: float = 1.6  # of width to height that packed components aim at
+
+
+SPACING = Spacing()
 
 
 class Arrangement(NamedTuple):
@@ -173,7 +183,8 @@ class Arrangement(NamedTuple):
 
 
 def arrange(
-    sizes: Sequence[tuple[int, int]], arcs: Sequence[tuple[int, int]], max_width: int | None = None
+    sizes: Sequence[tuple[int, int]], arcs: Sequence[tuple[int, int]], max_width: int | None = None,
+    spacing: Spacing = SPACING,
 ) -> Arrangement:
     """Draw a directed acyclic graph in layers, arcs downwards.
 
@@ -193,9 +204,9 @@ def arrange(
     for nodes, inside in zip(components, arcs_inside, strict=True):
         number = {v: i for i, v in enumerate(nodes)}
         edges = [(number[arcs[a][0]], number[arcs[a][1]]) for a in inside]
-        drawn = _arrange_connected([sizes[v] for v in nodes], edges, max_width)
+        drawn = _arrange_connected([sizes[v] for v in nodes], edges, max_width, spacing)
         parts.append((nodes, inside, drawn))
-    corners, width, height = _pack([(part.width, part.height) for _, _, part in parts])
+    corners, width, height = _pack([(part.width, part.height) for _, _, part in parts], spacing.ratio)
     boxes = [(0, 0, 0, 0)] * len(sizes)
     lines: list[tuple[Point, ...]] = [()] * len(arcs)
     for (nodes, inside, part), (dx, dy) in zip(parts, corners, strict=True):
@@ -229,19 +240,19 @@ def _components(n: int, arcs: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def _arrange_connected(
-    sizes: Sequence[tuple[int, int]], arcs: Sequence[tuple[int, int]], max_width: int | None
+    sizes: Sequence[tuple[int, int]], arcs: Sequence[tuple[int, int]], max_width: int | None, spacing: Spacing
 ) -> Arrangement:
     n = len(sizes)
     graph = insert_dummies(n, arcs, assign_layers(n, arcs))
     rows = reduce_crossings(graph)
     if max_width is not None:
-        width = [w + NODE_GAP for w, _ in sizes] + [DUMMY_GAP] * (len(graph.above) - n)
+        width = [w + spacing.node for w, _ in sizes] + [DUMMY_GAP] * (len(graph.above) - n)
         graph, rows = stagger(graph, rows, arcs, width, max_width)
-    half = [w // 2 + NODE_GAP // 2 for w, _ in sizes] + [DUMMY_GAP // 2] * (len(graph.above) - n)
+    half = [w // 2 + spacing.node // 2 for w, _ in sizes] + [DUMMY_GAP // 2] * (len(graph.above) - n)
     centre = horizontal_coordinates(graph, rows, half)
-    left = min([x - h for x, h in zip(centre, half, strict=True)]) + NODE_GAP // 2
+    left = min([x - h for x, h in zip(centre, half, strict=True)]) + spacing.node // 2
     centre = [x - left for x in centre]
-    tops, bottoms = _vertical(graph, rows, sizes, centre)
+    tops, bottoms = _vertical(graph, rows, sizes, centre, spacing)
     layer = [0] * len(graph.above)
     for i, row in enumerate(rows):
         for v in row:
@@ -262,14 +273,15 @@ def _arrange_connected(
 
 
 def _vertical(
-    graph: Layers, rows: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]], centre: Sequence[int]
+    graph: Layers, rows: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]], centre: Sequence[int],
+    spacing: Spacing,
 ) -> tuple[list[int], list[int]]:
     """Top and bottom of each layer."""
     tops, bottoms, y = [], [], 0
     for i, row in enumerate(rows):
         if i:
             far = max([abs(centre[v] - centre[u]) for v in row for u in graph.above[v]], default=0)
-            y += min(LAYER_GAP + far // SLOPE, MAX_LAYER_GAP)
+            y += min(spacing.layer + far // SLOPE, spacing.most_layer)
         tops.append(y)
         y += max([sizes[v][1] for v in row if v < graph.n_nodes], default=0)
         bottoms.append(y)
@@ -288,10 +300,10 @@ def _without_straight_points(line: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(kept)
 
 
-def _pack(sizes: Sequence[tuple[int, int]]) -> tuple[list[Point], int, int]:
+def _pack(sizes: Sequence[tuple[int, int]], ratio: float) -> tuple[list[Point], int, int]:
     """Place rectangles on shelves, the highest first; their corners, and the width and height of all."""
     area = sum((w + COMPONENT_GAP) * (h + COMPONENT_GAP) for w, h in sizes)
-    limit = max([w for w, _ in sizes] + [math.isqrt(int(area * RATIO))])
+    limit = max([w for w, _ in sizes] + [math.isqrt(int(area * ratio))])
     corners: list[Point] = [(0, 0)] * len(sizes)
     x = y = shelf = width = 0
     for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i][1], i)):

@@ -24,7 +24,7 @@ from .charts import draw_counts, draw_curve, draw_posterior, draw_tornado
 from .drawing import Drawing
 from .network import draw_junction_tree, draw_network
 from .pictures import show
-from .structures import arcs, heat_map
+from .structures import arcs, draw_graph, heat_map
 from .svg import MAX_TITLE, escaped, marks
 
 # Tables as HTML, as much of them as fits a page.
@@ -110,6 +110,9 @@ MAX_TEXT, MAX_REPORT = 1000, 10_000  # characters of a line of text, and of the 
 @singledispatch
 def html(thing: Any) -> str:
     """Return an object as HTML: a picture or a table of at most 200 kB, without scripts."""
+    if hasattr(thing, "arcs") and hasattr(thing, "log_weight"):  # `jtgpu.learn.Structure`, likewise
+        drawn = draw_graph(thing.names, thing.arcs)._repr_html_() if len(thing.names) <= MAX_BOXES else ""
+        return _captioned(str(thing).partition("\n")[0], drawn if len(drawn.encode()) < MAX_BYTES else "")
     if not hasattr(thing, "_curve"):
         raise TypeError(f"{type(thing).__name__} has no HTML form")
     # a report with a curve, such as `jtgpu.learn.Fit`, whose module takes longer to import than all of this package
@@ -200,7 +203,7 @@ def _(thing: NetworkPlan) -> str:
 
 @html.register
 def _(thing: CompiledModel) -> str:
-    return _captioned(repr(thing), _smaller(lambda most: draw_junction_tree(thing.plan, most=most), MAX_CLIQUES))
+    return _captioned(repr(thing), _smaller(lambda most: show(thing.model, most=most), MAX_BOXES))
 
 
 def _smaller(draw: Callable[[int], Drawing], most: int) -> str:

@@ -11,7 +11,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.results.marginals import Posteriors
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
-from .arrange import Arrangement, arrange
+from .arrange import SPACING, Arrangement, Spacing, arrange
 from .drawing import Box, Drawing, Graph, box_size, draw_box, graph_of, neighbourhood
 from .svg import ARROW, MARKS, MAX_TITLE, Mark, clean, curve, escaped, mark, picture, shortened, text_width
 
@@ -137,12 +137,13 @@ class StackedDrawing(NamedTuple):
 
 
 def arrange_stacked(
-    sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], max_width: int, apart: frozenset[int] = frozenset()
+    sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], max_width: int, apart: frozenset[int] = frozenset(),
+    spacing: Spacing = SPACING,
 ) -> StackedDrawing:
     """Arrange a graph; leaves with the same single parent become columns where there are many."""
     # sizes: sequence of (int, int)
     # arcs: sequence of (int, int)
-    # max_width: See `jtgpu.draw.arrange.arrange`
+    # max_width, spacing: See `jtgpu.draw.arrange.arrange`
     # apart: frozenset of int: Nodes that are no part of a column
     stacks = [*_stacks(len(sizes), arcs, apart)]
     stacked = {v for _, members in stacks for v in members}
@@ -155,7 +156,7 @@ def arrange_stacked(
         inner_arcs.append((number[parent], len(inner_sizes)))
         inner_sizes.append(_size([sizes[v] for v in members]))
         kept.append((parent, -1))
-    inner = arrange(inner_sizes, inner_arcs, max_width)
+    inner = arrange(inner_sizes, inner_arcs, max_width, spacing)
     boxes = [(0, 0, 0, 0)] * len(sizes)
     for v, box in zip(nodes, inner.boxes, strict=False):
         boxes[v] = box

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..util.arguments import having, number
 from ..util.text_table import counted
-from .arrange import arrange
+from .arrange import Arrangement, Spacing, arrange
 from .drawing import Box, Drawing, box_size, draw_box
 from .svg import ARROW, curve, escaped, picture, shortened, text_width
 
@@ -81,7 +81,10 @@ def _points(line: Sequence[Point], t: np.ndarray) -> np.ndarray:
 PAD, CELL, TITLE, LINE = 10, 16, 24, 18
 LABEL = 160  # pixels of a name
 VISIBLE = 0.005  # probability from which a cell has a colour
-MAX_WIDTH = 2400  # pixels of a layer
+WIDTHS = (700, 1000, 1400, 2000)  # pixels of a layer that are tried
+SPACING = Spacing(16, 32, 72, 1.5)
+WEAK, LINKED = 0.5, 0.75  # probabilities of an arc, and of a link in either direction, below which a line is dashed
+BEND = 22  # pixels that a line between neighbours of a layer hangs down
 CHART, CURVE = 480, 160  # pixels of the chart of traces
 MAX_POINTS = 400  # of a trace
 UP, REVERSED = "\u2191", 0.05  # arrow before the probability of the reversed arc, shown from this one on
@@ -141,12 +144,35 @@ def _scale(x: int, y: int) -> list[str]:
     return parts
 
 
+def draw_graph(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> Drawing:
+    """Draw a directed acyclic graph of variables."""
+    number_of = {name: i for i, name in enumerate(names)}
+    boxes = [Box(v) for v in names]
+    made = _fitted([box_size(box) for box in boxes], [(number_of[u], number_of[v]) for u, v in graph])
+    heads = "".join(f"M{x} {y}l-4-{ARROW}h8z" for *_, (x, y) in made.lines)
+    body = [f'<g transform="translate({PAD},{PAD})">']
+    if graph:
+        body.append(f'<path class="a" d="{"".join(curve(line, ARROW - 1) for line in made.lines)}"/>')
+        body.append(f'<path class="y" d="{heads}"/>')
+    body += [draw_box(box, x, y, w, h) for box, (x, y, w, h) in zip(boxes, made.boxes, strict=True)]
+    width, height = made.width + 2 * PAD, made.height + 2 * PAD
+    title = f"Graph of {counted(len(names), 'variable')}, {counted(len(graph), 'arc')}"
+    return Drawing(picture([*body, "</g>"], width, height, title), width, height, title)
+
+
+def _fitted(sizes: Sequence[tuple[int, int]], pairs: Sequence[tuple[int, int]]) -> Arrangement:
+    """The arrangement that is the least to scroll, of several that differ in the width of their layers."""
+    made = [arrange(sizes, pairs, width, SPACING) for width in WIDTHS]
+    return min(made, key=lambda m: max(m.width * 2, m.height * 3))
+
+
 def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     """Draw the probable arcs as a graph, with their probabilities.
 
     The width of a line is the probability that the two variables are linked, in either direction. Its arrowheads are as
     dark as the arc and the reversed arc are probable; the number is the probability of the arc, the one after an arrow
-    upwards that of the reversed arc.
+    upwards that of the reversed arc. Dashed arcs have a probability of at most 0.5; they do not decide where variables
+    stand.
 
     Parameters
     ----------
@@ -167,26 +193,34 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     graph = posterior.consensus(threshold)
     pairs = [(names.index(u), names.index(v)) for u, v in graph.edges]
     boxes = [Box(v) for v in names]
-    made = arrange([box_size(box) for box in boxes], pairs, MAX_WIDTH)
+    strong = [pair for pair in pairs if p[pair] > WEAK or p[pair] + p[pair[::-1]] > LINKED]
+    made = _fitted([box_size(box) for box in boxes], strong)
+    line_of = dict(zip(strong, made.lines, strict=True))
+    lines = [line_of.get(pair) or _free_line(made.boxes[pair[0]], made.boxes[pair[1]]) for pair in pairs]
     first = sorted(range(len(pairs)), key=lambda i: (-p[pairs[i]], i))
     labels = [_label(p[pairs[i]], p[pairs[i][::-1]]) for i in first]
-    places = dict(zip(first, label_places(labels, [made.lines[i] for i in first], made.boxes), strict=True))
-    head, legend = _arcs_legend(len(pairs), threshold, any(UP in label for label in labels))
+    places = dict(zip(first, label_places(labels, [lines[i] for i in first], made.boxes), strict=True))
+    head, legend = _arcs_legend(len(strong), len(pairs), threshold, any(UP in label for label in labels))
     top = PAD + TITLE + (LINE if pairs else 0)
     body = [f'<g transform="translate({PAD},{top})">']
     heads: dict[tuple[int, int, int], float] = {}  # place and direction, and the largest probability there
     for i, label in sorted(zip(first, labels, strict=True)):
-        body.append(_drawn_arc(names, p, pairs[i], made.lines[i], (places[i], label)))
-        ends = [((*made.lines[i][-1], -ARROW), p[pairs[i]])]
+        body.append(_drawn_arc(names, p, pairs[i], lines[i], pairs[i] not in line_of))
+        ends = [(_head(lines[i]), p[pairs[i]])]
         if UP in label:
-            ends.append(((*made.lines[i][0], ARROW), p[pairs[i][::-1]]))
+            ends.append((_head(lines[i][::-1]), p[pairs[i][::-1]]))
         for at, chance in ends:
             heads[at] = max(heads.get(at, 0.0), float(chance))
     body += [
         f'<path fill="currentColor" fill-opacity="{0.2 + 0.8 * chance:.2f}" d="M{x} {y}l-5 {height}h10z"/>'
         for (x, y, height), chance in heads.items()
     ]
+    body += [f'<rect class="w" x="{x}" y="{y}" width="{w}" height="{h}" rx="4"/>' for x, y, w, h in made.boxes]
     body += [draw_box(box, x, y, w, h) for box, (x, y, w, h) in zip(boxes, made.boxes, strict=True)]
+    # labels after all lines, with a halo that interrupts the lines behind them
+    for i, label in sorted(zip(first, labels, strict=True)):
+        x, y = places[i]
+        body.append(f'<text class="s p" x="{x}" y="{y}">{label}</text>')
     body.append("</g>")
     body.append(f'<text class="h" x="{PAD}" y="16">{escaped(head)}</text>')
     if pairs:
@@ -198,27 +232,49 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     return Drawing(picture(body, width, height, title), width, height, title)
 
 
-def _arcs_legend(n_arcs: int, threshold: float, has_reversed: bool) -> tuple[str, str]:
+def _arcs_legend(n_strong: int, n_arcs: int, threshold: float, has_reversed: bool) -> tuple[str, str]:
     """A title, and what the numbers and lines mean."""
     head = f"{counted(n_arcs, 'arc')} with a probability above {threshold:g}"
+    if n_strong < n_arcs:
+        head += f", {n_arcs - n_strong:,} of them weak (dashed)"
     legend = "number: P(arc)" + (f", {UP} P(reversed arc)" if has_reversed else "")
     return head, legend + "; width of a line: P(link in either direction)"
 
 
 def _drawn_arc(
-    names: Sequence[str], p: NDArray[np.float64], pair: tuple[int, int], line: Sequence[tuple[int, int]], label: Any
+    names: Sequence[str], p: NDArray[np.float64], pair: tuple[int, int], line: Sequence[Point], is_weak: bool
 ) -> str:
-    """The line of an arc and its label."""
-    (u, v), ((left, base), text) = pair, label
+    """The line of an arc."""
+    u, v = pair
     link = min(p[u, v] + p[v, u], 1.0)
     tip = escaped(f"{names[u]} -> {names[v]}: {p[u, v]:.3f}; reversed: {p[v, u]:.3f}")
-    (x, y), *rest = line
-    start = [(x, y + (ARROW - 1 if UP in text else 0)), *rest]
+    shorter = _head(line)[2]  # the head covers the rest
+    end = [*line[:-1], (line[-1][0], line[-1][1] + shorter * (ARROW - 1) // ARROW)]
+    (x, y, sign), *rest = (_head(line[::-1]), *end[1:])
+    start = [(x, y + (sign * (ARROW - 1) // ARROW if p[v, u] >= REVERSED else 0)), *rest]
+    dashes = 'stroke-dasharray="5 4" ' if is_weak else ""
     return (
         f'<g><title>{tip}</title><path fill="none" stroke="currentColor" stroke-width="{0.5 + 2.5 * link:.2f}" '
-        f'stroke-opacity="{0.2 + 0.6 * link:.2f}" d="{curve(start, ARROW - 1)}"/>'
-        f'<text class="s" x="{left}" y="{base}">{text}</text></g>'
+        f'stroke-opacity="{0.2 + 0.6 * link:.2f}" {dashes}d="{curve(start)}"/></g>'
     )
+
+
+def _head(line: Sequence[Point]) -> tuple[int, int, int]:
+    """Where the last point of a line is, and the height of its arrowhead: negative where the line comes from above."""
+    (_, before), (x, y) = line[-2:]
+    return x, y, -ARROW if y > before else ARROW
+
+
+def _free_line(parent: tuple[int, int, int, int], child: tuple[int, int, int, int]) -> tuple[Point, ...]:
+    """A line between two boxes wherever they are."""
+    (ax, ay, aw, ah), (bx, by, bw, bh) = parent, child
+    start, end = ax + aw // 2, bx + bw // 2
+    if ay + ah < by:
+        return (start, ay + ah), (end, by)
+    if by + bh < ay:
+        return (start, ay), (end, by + bh)
+    low = max(ay + ah, by + bh)  # side by side: around below
+    return (start, ay + ah), ((start + end) // 2, low + BEND), (end, by + bh)
 
 
 def _label(p: float, reverse: float) -> str:

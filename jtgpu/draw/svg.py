@@ -107,6 +107,7 @@ def marks(known: CaseEvidence) -> dict[int, Mark]:
 
 
 FONT = "font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
+SHEET = "var(--sheet,var(--jp-layout-color0,Canvas))"  # what is behind a picture, in a file, in a notebook, on a page
 # text and lines have the colour of the page's text; bars and marks have colours that are visible on light and dark
 STYLE = {
     "text": "fill:currentColor;stroke:none",
@@ -114,6 +115,8 @@ STYLE = {
     ".r": "text-anchor:end",
     ".m": "text-anchor:middle",
     ".s": "font-size:11px;fill-opacity:.75",
+    ".w": f"fill:{SHEET};stroke:none",
+    ".p": f"fill-opacity:1;paint-order:stroke;stroke:{SHEET};stroke-width:4;stroke-linejoin:round",
     ".n": "fill:currentColor;fill-opacity:.05;stroke:currentColor;stroke-opacity:.55",
     ".a": "fill:none;stroke:currentColor;stroke-opacity:.5",
     ".x": "fill:none;stroke:currentColor;stroke-opacity:.3;stroke-dasharray:4 4",

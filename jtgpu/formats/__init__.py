@@ -7,7 +7,7 @@ To add a network format:
    * ``sniff(text)``: whether a text begins like this format,
    * ``parse(text, source, zero_rows=...)``: the network. A reader collects names and numbers in a
      `jtgpu.formats.draft.Draft`, which checks them and reports errors with line and column;
-     `jtgpu.formats.draft.parsers_of` makes ``parse`` from a function that returns the draft;
+     `jtgpu.formats.finish.parsers_of` makes ``parse`` from a function that returns the draft;
    * ``dumps(network)``, if the format can be written: a text that reads back equal, bit for bit.
 
 2. Add a line to `jtgpu.formats.registry.FORMATS`, and the format's comment syntax to `jtgpu.formats.network_files`.
@@ -15,9 +15,9 @@ To add a network format:
    ``test_convert.py``, and the format to ``docs/formats.rst``.
 
 Modules: `network_files` (`read`, `write`, comments), `registry` (the table of formats), one or two modules per format,
-those that formats share (`draft`, `block_reader`, `table_rows`, `text`, `number_cursor`, `xml_text`, `canonical_nodes`,
-`files`), `conversion` (from one format to another, with its losses), `evidence_files`, and `bundled` (the networks of
-this package).
+those that formats share (`draft`, `finish`, `block_reader`, `text`, `number_cursor`,
+`xml_text`, `canonical_nodes`, `files`), `conversion` (from one format to another, with its losses), `evidence_files`,
+and `bundled` (the networks of this package).
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
-from .draft import Draft, parsers_of
+from .draft import Draft
+from .finish import parsers_of
 from .number_cursor import bayesian, inexact, strings
 from .text import Source, number, quote, unquote
 
@@ -83,10 +84,7 @@ class BifReader(BlockReader):
         for start, end in tables:
             tokens.jump(start)
             self.table(end)
-        for v in draft.states:
-            if v not in draft.families:
-                raise self.source.error(draft.declared[v], f"the variable {v!r} has no probability block")
-        draft.shape()
+        draft.require_tables("the variable {!r} has no probability block")
         return draft
 
     def property(self, kept: dict[str, Any]) -> None:
@@ -132,9 +130,7 @@ class BifReader(BlockReader):
         tokens.advance()
         if states is None:
             raise self.source.error(start, f"the variable {name!r} has no type")
-        draft.states[name], draft.declared[name] = states, start
-        if kept:
-            draft.attributes["node"][name] = _frozen(kept)
+        draft.declare(name, states, start, _frozen(kept))
 
     # Tables ---------------------------------------------------------------------------------------------------
 

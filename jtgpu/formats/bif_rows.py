@@ -1,7 +1,7 @@
 """The tables of BIF files: rows with labels, ``table``, ``default``; `jtgpu.formats.bif` reads the rest.
 
 There are three parsers for the rows of a block, each for what the previous one cannot read: of many rows at once
-(`jtgpu.formats.table_rows`), if all rows are plain and the last or the first parent is fastest; of one row at a time;
+(`jtgpu.formats.block_reader`), if all rows are plain and the last or the first parent is fastest; of one row at a time;
 of one token at a time, which handles comments and finds the position of every error.
 """
 
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParseError, near, shown
-from .block_reader import BlockReader, numbers_until
+from .block_reader import BlockReader, TableRows, numbers_until, one_each
 from .draft import Family
-from .table_rows import TableRows, one_each
 from .text import floats, quote, unquote
 
 # A slash may be part of a word unless another slash or a star follows.

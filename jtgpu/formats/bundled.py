@@ -12,7 +12,7 @@ from .files import unpacked_name
 
 if TYPE_CHECKING:
     from ..model.network import BayesianNetwork
-    from ..util.options import ZeroRows
+    from ..util.options import Decisions, ZeroRows
 
 # The folder of the bundled networks and the files there; imports no parser, since shells wait for it at every Tab.
 
@@ -49,7 +49,9 @@ def networks() -> tuple[str, ...]:
     return tuple(sorted(bundled_files()))
 
 
-def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
+def load(
+    name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+) -> BayesianNetwork:
     """Read a network file, or one of the bundled networks by its name.
 
     Parameters
@@ -58,6 +60,7 @@ def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Baye
         The path of a file, as for `jtgpu.read`; or a name of `networks`, such as ``"asia"``. A file or folder of that
         name takes precedence.
     zero_rows : {"error", "uniform"}
+    decisions : {"network", "chance"}
         See `jtgpu.read`.
 
     Returns
@@ -79,7 +82,7 @@ def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Baye
     """
     from .network_files import read  # shells that complete names of networks need no parser
 
-    return read(network_path(name), zero_rows=zero_rows)
+    return read(network_path(name), zero_rows=zero_rows, decisions=decisions)
 
 
 def network_path(name: str | os.PathLike[str]) -> str:

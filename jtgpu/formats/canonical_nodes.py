@@ -4,51 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParseError, near, shown
-from .draft import Draft, Family
-
-# CPTs given by fewer numbers: noisy-OR, noisy-MAX and deterministic nodes.
-#
-# A noisy-MAX child takes the strongest of the effects that its causes produce independently, and of a leak (Díez,
-# "Parameter adjustment in Bayes networks: the generalized noisy OR-gate", UAI 1993). Its first state is the strongest
-# effect and its last one stands for no effect, so with the columns c_i of the parents' states and the leak c_0
-#
-#     P(effect no stronger than k) = prod_i (c_i[k] + c_i[k + 1] + ... + c_i[last]),
-#
-# and the probabilities are the differences.
+from ..model.cpts import normalize_rows
+from ..model.noisy import noisy_attributes, noisy_max
+from .draft import Draft, Family, unreadable
 
 MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
-
-
-def noisy_max(
-    cards: Sequence[int], n_states: int, strengths: Sequence[Sequence[int]], parameters: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The CPT of a noisy-MAX node as GeNIe and SMILE define it."""
-    # cards: sequence of int: Numbers of the parents' states
-    # n_states: Number of the child's states, the strongest effect first
-    # strengths: sequence of sequences of int: For each parent, its states by number in the order of its columns; the
-    #     last one has no effect
-    # parameters: (sum(cards) + 1, n_states) float64: One row per parent state, parent after parent; the last row is the
-    #     leak. Rows need not sum to 1, but must not be all zeros.
-    # returns (*cards, n_states) float64
-    columns = parameters / parameters.sum(axis=1, keepdims=True)
-    # P(effect no stronger than k), the leak's first: (columns, n_states), 1 at k = 0
-    weaker = np.minimum(np.cumsum(columns[:, ::-1], axis=1)[:, ::-1], 1.0)
-    weaker[:, 0] = 1.0
-    table = np.broadcast_to(weaker[-1], (*cards, n_states)).copy()
-    begin = 0
-    for axis, (card, order) in enumerate(zip(cards, strengths, strict=True)):
-        of_states = np.empty((card, n_states))
-        of_states[list(order)] = weaker[begin : begin + card]
-        begin += card
-        table *= of_states.reshape((1,) * axis + (card,) + (1,) * (len(cards) - axis - 1) + (n_states,))
-    table[..., :-1] -= table[..., 1:].copy()
-    np.maximum(table, 0.0, out=table)
-    return table
 
 
 def deterministic(cards: Sequence[int], n_states: int, results: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -61,11 +28,8 @@ def deterministic(cards: Sequence[int], n_states: int, results: NDArray[np.int64
     return table.reshape((*cards, n_states))
 
 
-# Node types other than discrete chance nodes: the name in both formats, and the name in messages.
+# Node types that cannot be read: the name in XDSL, and the name in messages.
 REFUSED = {
-    "decision": "decision node",
-    "utility": "utility node",
-    "mau": "utility node",
     "equation": "equation node",
     "demorgan": "DeMorgan node",
     "noisyadder": "noisy-adder node",
@@ -86,10 +50,12 @@ class Expander:
         self.n_made = 0
 
     def run(self) -> None:
-        """Compute the numbers of all deferred families."""
+        """Compute the numbers of all deferred families but those of nodes that cannot be read."""
         # raises ParseError: If names are not declared, numbers of values are wrong, or tables are too large.
-        states = self.draft.states
+        states, lost = self.draft.states, unreadable(self.draft)
         for family, make in self.waiting:
+            if family.child in lost:
+                continue
             self.draft.check_names(family)
             cards = [len(states[p]) for p, _ in family.parents]
             n_states = len(states[family.child])
@@ -132,7 +98,10 @@ class Expander:
             if sums.max() > 1 + 1e-6 or sums.min() < 1 - 1e-6:
                 what = f"columns of the noisy node {child!r} do not sum to 1 and were normalised"
                 self.draft.note(parameters_at, what)
-            return noisy_max(cards, n_states, self.orders(family, cards, strengths, strengths_at), columns)
+            orders = self.orders(family, cards, strengths, strengths_at)
+            kept = self.draft.attributes["potential"].setdefault(child, {})
+            kept |= noisy_attributes(columns, [s for order in orders for s in order])
+            return noisy_max(cards, n_states, orders, columns)
 
         self.waiting.append((family, make))
 
@@ -184,3 +153,22 @@ class Expander:
             return deterministic(cards, n_states, numbers)
 
         self.waiting.append((family, make))
+
+
+def noisy_numbers(net: Any, v: str) -> tuple[list[float], list[int]] | None:
+    """Parameters and strengths of a variable, if it has been read as a noisy-MAX node and its CPT still is that."""
+    kept = net.attributes.get("potential", {}).get(v, {})
+    given, strengths = kept.get("noisy_max"), kept.get("noisy_strengths")
+    cards, n_states = [len(net.states(p)) for p in net.parents(v)], len(net.states(v))
+    if not all(isinstance(x, tuple) and all(isinstance(n, (int, float)) for n in x) for x in (given, strengths)):
+        return None
+    orders = [strengths[end - card : end] for card, end in zip(cards, accumulate(cards), strict=True)]
+    if len(given) != (sum(cards) + 1) * n_states or len(strengths) != sum(cards):
+        return None
+    columns = np.array(given, np.float64).reshape(-1, n_states)
+    if any(sorted(o) != list(range(card)) for o, card in zip(orders, cards, strict=True)) or not (
+        np.isfinite(columns).all() and columns.min() >= 0 and columns.sum(axis=1).min() > 0
+    ):
+        return None
+    table, _ = normalize_rows({v: noisy_max(cards, n_states, orders, columns)})
+    return ([*given], [*strengths]) if np.array_equal(table[v], net.cpt(v)) else None

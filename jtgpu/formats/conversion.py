@@ -17,7 +17,7 @@ from ..model.cpts import ROW_TOLERANCE
 from ..model.discrete import DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
-from .number_cursor import identifiers, whole_numbers
+from .number_cursor import identifiers, parts_of, tables_of, whole_numbers
 from .registry import Format
 
 _IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties (texts)
@@ -85,29 +85,25 @@ def losses(wanted: DiscreteModel, written: DiscreteModel) -> Iterator[str]:
         pair = next((a, b) for a, b in zip(wanted.states(example), written.states(example), strict=True) if a != b)
         yield f"state names of {len(states)} variables: in {states[0]!r}, {pair[0]!r} is {pair[1]!r}"
     yield from _structure(wanted, written)
-    if isinstance(wanted, BayesianNetwork):
-        yield from _attributes(wanted, written.attributes if isinstance(written, BayesianNetwork) else {}, written)
+    if not isinstance(wanted, MarkovNetwork):
+        yield from _attributes(wanted, getattr(written, "attributes", {}), written)
 
 
 def _structure(wanted: DiscreteModel, written: DiscreteModel) -> Iterator[str]:
     if isinstance(wanted, BayesianNetwork) and not isinstance(written, BayesianNetwork):
         yield "the direction of the arcs: it reads back as a Markov network"
-    if [f.scope for f in wanted.factors] != [f.scope for f in written.factors]:
+    ours, theirs = tables_of(wanted), tables_of(written)
+    if [scope for scope, _ in ours] != [scope for scope, _ in theirs]:
         yield "the order of the tables or of their variables"
         return
-    worst = max(
-        (
-            float(np.abs(a.table - b.table).max(initial=0.0))
-            for a, b in zip(wanted.factors, written.factors, strict=True)
-        ),
-        default=0.0,
-    )
+    gaps = (float(np.abs(a - b).max(initial=0.0)) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+    worst = max(gaps, default=0.0)
     if worst:
         yield f"the last digits of the numbers: they differ by up to {worst:.2g}"
 
 
 def _attributes(
-    wanted: BayesianNetwork, kept: Mapping[str, Mapping[str, Any]], written: DiscreteModel
+    wanted: Any, kept: Mapping[str, Mapping[str, Any]], written: DiscreteModel
 ) -> Iterator[str]:
     about = kept.get("net", {})
     for key, value in wanted.attributes.get("net", {}).items():
@@ -116,7 +112,8 @@ def _attributes(
     for kind in ("node", "potential"):
         missing: dict[str, list[str]] = {}
         for v, values in wanted.attributes.get(kind, {}).items():
-            there = kept.get(kind, {}).get(written.variables[wanted.index(v)], {})
+            new = written.variables[wanted.index(v)] if v in wanted.variables else v
+            there = kept.get(kind, {}).get(new, {})
             for key, value in values.items():
                 if there.get(key) != value and not (key == "label" and value == v):
                     missing.setdefault(key, []).append(v)
@@ -157,24 +154,27 @@ def as_bayesian(model: MarkovNetwork) -> BayesianNetwork | None:
 def _like(model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str, Mapping[str, Any]]) -> DiscreteModel:
     """The model with other names and attributes."""
     states = {new[v]: model.states(v) for v in model.variables}
-    if not isinstance(model, BayesianNetwork):
+    if isinstance(model, MarkovNetwork):
         return MarkovNetwork(states, [(scope, table) for scope, table in model.factors], name=model.name)
-    return BayesianNetwork(
-        states,
-        {new[v]: [new[p] for p in model.parents(v)] for v in model.variables},
-        {new[v]: model.cpt(v) for v in model.variables},
-        name=model.name,
-        attributes=attributes,
-        row_report=model.row_report,
-    )
+    parts = parts_of(model)
+    parents = {new[v]: [new[p] for p in parts.net.parents(v)] for v in (*model.variables, *parts.utilities)}
+    cpts = {new[v]: cpt for v, cpt in parts.cpts().items()}
+    more: dict[str, Any] = {"name": model.name, "attributes": attributes, "row_report": parts.net.row_report}
+    if parts.decisions or parts.utilities:
+        more["decisions"] = [new[v] for v in parts.decisions]
+        more["utilities"] = {new[u]: table for u, table in parts.utilities.items()}
+    made: DiscreteModel = type(parts.net)(states, parents, cpts, **more)
+    return made
 
 
 def _renamed(model: DiscreteModel) -> DiscreteModel:
     """The model with names that every format allows; the old names become labels."""
-    new = dict(zip(model.variables, identifiers(model.variables, "v"), strict=True))
+    names = _names(model)
+    new = dict(zip(names, identifiers(names, "v"), strict=True))
     attributes: dict[str, dict[str, Any]] = {}
-    if isinstance(model, BayesianNetwork):
-        attributes = {kind: dict(x) for kind, x in model.attributes.items() if kind in ("net", "node", "potential")}
+    if not isinstance(model, MarkovNetwork):
+        given: Mapping[str, Any] = parts_of(model).net.attributes
+        attributes = {kind: dict(x) for kind, x in given.items() if kind in ("net", "node", "potential")}
         for kind in ("node", "potential"):
             attributes[kind] = {new[v]: dict(x) for v, x in attributes.get(kind, {}).items()}
         for v, made in new.items():
@@ -185,22 +185,25 @@ def _renamed(model: DiscreteModel) -> DiscreteModel:
 
 def _bare(model: DiscreteModel) -> DiscreteModel:
     """The model without attributes, and with identifiers as state names."""
-    plain = _like(model, {v: v for v in model.variables}, {})
+    plain = _like(model, {v: v for v in _names(model)}, {})
     plain._states = tuple(tuple(identifiers(labels, "s")) for labels in plain._states)
     return plain
 
 
 def _adapted(model: DiscreteModel, target: str) -> DiscreteModel:
     """Labels and positions as the reader of the format stores them: among the properties or as attributes."""
-    if not isinstance(model, BayesianNetwork):
+    if isinstance(model, MarkovNetwork):
         return model
-    kinds: dict[str, dict[str, Any]] = {
-        kind: dict(model.attributes.get(kind, {})) for kind in ("net", "node", "potential")
-    }
+    given: Mapping[str, Any] = parts_of(model).net.attributes
+    kinds: dict[str, dict[str, Any]] = {kind: dict(given.get(kind, {})) for kind in ("net", "node", "potential")}
     kinds["net"] = _properties(kinds["net"], target)
     for kind in ("node", "potential"):
         kinds[kind] = {v: made for v, kept in kinds[kind].items() if (made := _properties(dict(kept), target))}
-    return _like(model, {v: v for v in model.variables}, kinds)
+    return _like(model, {v: v for v in _names(model)}, kinds)
+
+
+def _names(model: DiscreteModel) -> list[str]:
+    return [*model.variables, *(() if isinstance(model, MarkovNetwork) else parts_of(model).utilities)]
 
 
 def _properties(kept: dict[str, Any], target: str) -> dict[str, Any]:

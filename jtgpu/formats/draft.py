@@ -1,31 +1,24 @@
 """A Bayesian network as read from a file, before validation and normalisation.
 
-Readers collect names, numbers and positions in a `Draft`. `Draft.finish` checks all of them and raises errors with the
-line and column of the cause.
+Readers collect names, numbers and positions in a `Draft`; `jtgpu.formats.finish` checks them and makes the network.
+`settle` deals with decisions, utilities and nodes that cannot be read.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NetworkError, ParseError, near
-from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
+from ..errors import ParseError, near
 from ..model.discrete import MAX_AXES
-from ..model.network import BayesianNetwork
-from ..util.options import ZeroRows
-from .text import Source, shortened
+from .text import Source
 
-# Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
-# file from exhausting the memory.
-MAX_IMPLIED = 1 << 24
 MAX_NOTES = 20
-BATCH = 1 << 14  # numbers normalised in one call
 
 
 @dataclass
@@ -53,8 +46,14 @@ class Draft:
     states: dict[str, tuple[str, ...]] = field(default_factory=dict)
     declared: dict[str, int] = field(default_factory=dict)  # dict of str to int: Offset of each node's declaration
     families: dict[str, Family] = field(default_factory=dict)
-    # dict of str to float64 arrays: After `shape`: the numbers as written; axes: the parents in order, the child last
+    # dict of str to float64 arrays: After `shape_tables`: the numbers as written; axes: the parents, the child last
     tables: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    decisions: dict[str, None] = field(default_factory=dict)  # those of `states` that are decided
+    utilities: dict[str, int] = field(default_factory=dict)  # offset of each declaration; their numbers: in `families`
+    combined: dict[str, Family] = field(default_factory=dict)  # weighted sums of utilities, with their weights
+    refused: dict[str, tuple[int, str]] = field(default_factory=dict)  # nodes that cannot be read: offset, kind
+    has_objects: bool = False  # parents may be declared in classes
+    skipped: tuple[str, ...] = ()  # what `settle` left out
     # Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them
     attributes: dict[str, dict[str, Any]] = field(default_factory=lambda: {"net": {}, "node": {}, "potential": {}})
     _notes: list[tuple[int, str]] = field(default_factory=list)
@@ -66,42 +65,57 @@ class Draft:
         if self._n_notes <= MAX_NOTES:
             self._notes.append((offset, text))
 
+    def declare(self, v: str, states: tuple[str, ...], at: int, kept: dict[str, Any] | None = None) -> None:
+        """Add a variable, with its attributes."""
+        self.states[v], self.declared[v] = states, at
+        if kept:
+            self.attributes["node"][v] = kept
+
+    def require_tables(self, what: str) -> None:
+        """Raise for the first variable or utility without a table, decisions apart; `what` is said of its name."""
+        for v, at in (self.declared | self.utilities).items():
+            if v not in self.families and v not in self.decisions:
+                raise self.source.error(at, what.format(v))
+
+    def has(self, name: str) -> bool:
+        """Whether a node of this name is declared already."""
+        return any(name in known for known in (self.states, self.utilities, self.combined, self.refused))
+
+    def reorder(self, order: list[str]) -> None:
+        """Reorder the variables if `order` is a permutation of them."""
+        if len(order) == len(self.states) and set(order) == set(self.states):
+            self.states = {v: self.states[v] for v in order}
+
+    def rename(self, new: dict[str, str]) -> None:
+        """Rename nodes, unless two would have the same name; `new` maps old names to new ones."""
+        final = [new.get(v, v) for v in (*self.states, *self.utilities)]
+        if len(set(final)) < len(final) or all(new[v] == v for v in new):
+            return
+
+        def named(table: dict[str, Any]) -> dict[str, Any]:
+            return {new.get(v, v): x for v, x in table.items()}
+
+        self.states, self.declared, self.families = named(self.states), named(self.declared), named(self.families)
+        self.decisions, self.utilities = named(self.decisions), named(self.utilities)
+        for family in (*self.families.values(), *self.combined.values()):
+            family.child = new.get(family.child, family.child)
+            family.parents = [(new.get(p, p), at) for p, at in family.parents]
+        self.attributes |= {kind: named(self.attributes[kind]) for kind in ("node", "potential")}
+        nodes = self.attributes["node"]
+        for v in [v for v, kept in nodes.items() if kept.get("label") == v]:
+            del nodes[v]["label"]
+        self.attributes["node"] = {v: kept for v, kept in nodes.items() if kept}
+
     def parents(self) -> dict[str, tuple[str, ...]]:
         """The parents of each declared node."""
         families = self.families
-        return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in self.states}
-
-    def shape(self) -> None:
-        """Fill `tables`: check names and counts, create implied tables, reshape all tables."""
-        # raises ParseError: With the position of the wrong name or data.
-        implied = 0
-        for family in self.families.values():
-            self.check_names(family)
-        for v, states in self.states.items():
-            family = self.families.get(v) or Family(v, [], self.declared[v])
-            shape = (*(len(self.states[p]) for p, _ in family.parents), len(states))
-            size = math.prod(shape)
-            if family.numbers is None:
-                implied += size
-                if implied > MAX_IMPLIED:
-                    raise self.source.error(
-                        family.at,
-                        f"{v!r} has no numbers, and a uniform table of {size} entries is too large to be implied",
-                    )
-                self.note(family.at, f"{v!r} has no numbers: uniform")
-                self.tables[v] = np.full(shape, 1.0 / len(states))
-                continue
-            if family.numbers.size != size:
-                axes = " x ".join(f"{len(self.states[n])} ({n!r})" for n in [*(p for p, _ in family.parents), v])
-                raise self.source.error(
-                    family.data_at, f"found {family.numbers.size} numbers for {v!r}, expected {size} = {axes}"
-                )
-            self.tables[v] = family.numbers.reshape(shape)
+        declared = (*self.states, *self.utilities)
+        return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in declared}
 
     def check_names(self, family: Family) -> None:
         """Check that a family's child and parents are declared and distinct, and no more than a table can have."""
         child = family.child
-        if child not in self.states:
+        if child not in self.states and child not in self.utilities:
             raise self.source.error(
                 family.at, f"found a table for {child!r}, which is not declared{near(child, self.states)}"
             )
@@ -121,144 +135,152 @@ class Draft:
                 family.at, f"{child!r} has {len(family.parents)} parents, more than an array has axes"
             )
 
-    def finish(self, zero_rows: ZeroRows = "error") -> BayesianNetwork:
-        """Check everything, normalise the rows and return the network, which takes over the arrays."""
-        # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros is an error or stands for the uniform distribution
-        # raises ParseError: If the file is wrong, with the position.
-        if not self.tables:
-            self.shape()
-        exact = {v for v, family in self.families.items() if family.exact}
-        reports = [RowReport(sum(self.tables[v][..., 0].size for v in self.tables if v in exact))]
-        try:
-            for names in self._batches():
-                for v in names:
-                    self._check_numbers(v, self.tables[v], zero_rows)
-                tables = {v: self.tables[v] for v in names if v not in exact}
-                tables, report = normalize_rows(tables, zero_rows=zero_rows, in_place=True)
-                self.tables |= tables
-                reports.append(report)
-            for family in self.families.values():
-                family.numbers = None  # releases the numbers that normalisation has copied
-            for table in self.tables.values():
-                _freeze(table)
-            return BayesianNetwork(
-                self.states,
-                self.parents(),
-                self.tables,
-                name=self.name,
-                attributes=self._all_attributes(),
-                row_report=_all_in_one(reports),
+
+ONLY = "only discrete chance nodes, decisions and utilities are supported"
+
+
+def unreadable(draft: Draft) -> dict[str, tuple[int, str]]:
+    """Offset and kind of every node that cannot be read; what depends on one of them cannot be read either."""
+    lost = dict(draft.refused)
+    if not lost:
+        return lost
+    families = draft.families | draft.combined
+    undeclared = draft.has_objects  # whose outputs are declared in their classes
+    children: dict[str, list[str]] = {}
+    for child, family in families.items():
+        for p, _ in family.parents:
+            children.setdefault(p, []).append(child)
+    names = {**draft.states, **draft.utilities, **draft.combined, **lost}
+    waiting = list(lost)
+    for child, family in families.items() if undeclared else ():
+        missing = next((p for p, _ in family.parents if p not in names), None)
+        if missing is not None and child not in lost:
+            lost[child] = family.at, f"child of {missing!r}, which an object has"
+            waiting.append(child)
+    while waiting:
+        p = waiting.pop()
+        for child in children.get(p, ()):
+            if child not in lost:
+                lost[child] = families[child].at, f"child of {p!r}"
+                waiting.append(child)
+    return lost
+
+
+def refusal(draft: Draft, lost: dict[str, tuple[int, str]]) -> ParseError:
+    """The error about the first node that cannot be read, with a list of all."""
+    name, (at, what) = min(draft.refused.items(), key=lambda item: item[1][0])
+    message = f"found the {what} {name!r}; {ONLY}"
+    if len(lost) > 1:
+        message += f" ({len(lost)} nodes cannot be read; jtgpu info lists them)"
+    message += "; read what can be read by decisions='chance' or --chance-only"
+    error = draft.source.error(at, message)
+    error.nodes = described(draft, lost)
+    return error
+
+
+def described(draft: Draft, lost: dict[str, tuple[int, str]]) -> tuple[str, ...]:
+    """A line for each node that cannot be read: its place, its name, and why."""
+    lines = []
+    for name, (at, what) in sorted(lost.items(), key=lambda item: item[1][0]):
+        line, column = draft.source.place(at)
+        lines.append(f"{draft.source.name}:{line}:{column}: {name!r}, {what}")
+    return tuple(lines)
+
+
+def settle(draft: Draft, *, chance_only: bool) -> None:
+    """Reject or drop nodes that cannot be read, check decisions and utilities, and add up weighted utilities."""
+    # chance_only: leave out what cannot be read and all utilities; decisions become uniform chance nodes
+    # raises ParseError: With the position of the wrong node.
+    lost = unreadable(draft)
+    if lost and not chance_only:
+        raise refusal(draft, lost)
+    draft.skipped = described(draft, lost)
+    for family in (draft.families | draft.combined).values():
+        if family.child in lost or family.child in draft.utilities or family.child in draft.combined:
+            continue
+        for p, at in family.parents:
+            if p in draft.utilities or p in draft.combined:
+                what = "only utilities can depend on a utility"
+                raise draft.source.error(at, f"{family.child!r} has the parent {p!r}, which is a utility; {what}")
+    scale = {} if chance_only else _weights(draft)
+    gone = [*lost, *draft.combined, *(draft.utilities if chance_only else ())]
+    for name in gone:
+        tables: tuple[dict[str, Any], ...] = (
+            draft.states, draft.declared, draft.families, draft.decisions, draft.utilities, draft.combined
+        )  # fmt: skip
+        for table in tables:
+            table.pop(name, None)
+        for kind in ("node", "potential"):
+            draft.attributes[kind].pop(name, None)
+    for name, weight in scale.items():
+        numbers = draft.families[name].numbers if name in draft.families else None
+        if weight != 1 and numbers is not None:
+            draft.families[name].numbers = weight * numbers
+            draft.note(draft.utilities[name], f"the utilities of {name!r} are multiplied by their weight {weight:g}")
+    for name in draft.decisions:
+        _check_options(draft, name)
+
+
+def _check_options(draft: Draft, name: str) -> None:
+    """A decision has no probabilities; a table of equal numbers, as Hugin writes it, says nothing."""
+    family = draft.families.get(name)
+    if family is None or family.numbers is None:
+        return
+    if family.numbers.size and not (family.numbers == family.numbers[0]).all():
+        at = family.data_at or family.at
+        raise draft.source.error(at, f"the decision {name!r} has probabilities; what is decided has none")
+    family.numbers = None
+
+
+def _weights(draft: Draft) -> dict[str, float]:
+    """Weight of each utility in the sum of all: the products of the weights on its ways through weighted sums."""
+    above: dict[str, list[tuple[str, float]]] = {}  # utility -> sums that it is in, and its weight there
+    for name, family in draft.combined.items():
+        for p, at in family.parents:
+            if p not in draft.utilities and p not in draft.combined:
+                known = [*draft.utilities, *draft.combined]
+                what = "is not a utility" if p in draft.states else f"is not declared{near(p, known)}"
+                raise draft.source.error(at, f"the weighted sum {name!r} has the parent {p!r}, which {what}")
+        numbers = np.ones(len(family.parents)) if family.numbers is None else family.numbers
+        if numbers.size != len(family.parents):
+            raise draft.source.error(
+                family.data_at, f"found {numbers.size} weights of {name!r}, expected {len(family.parents)}"
             )
-        except NetworkError as error:
-            at = self._cycle_at()
-            place = (None, None) if at is None else self.source.place(at)
-            raise ParseError(shortened(str(error)), self.source.name, *place) from None
-
-    def _batches(self) -> Iterator[list[str]]:
-        """The variables in batches, large enough to amortise a call and small enough to need little memory."""
-        names: list[str] = []
-        size = 0
-        for v, table in self.tables.items():
-            names.append(v)
-            size += table.size
-            if size > BATCH:
-                yield names
-                names, size = [], 0
-        yield names
-
-    def _check_numbers(self, v: str, table: NDArray[np.float64], zero_rows: ZeroRows) -> None:
-        if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # also catches NaN
-            flat = table.ravel()
-            at = int((~((flat >= 0) & (flat < np.inf))).argmax())
-            raise self._number_error(v, at, f"the table of {v!r} holds {flat[at]:g}, which is not a probability")
-        if v in self.families and self.families[v].exact:
-            sums = table.sum(axis=-1)
-            off = np.abs(sums - 1.0) > ROW_TOLERANCE
-            what = "a row of the table of {v!r} sums to {sum:.9g}, not to 1, though it is marked as exact"
-        elif zero_rows == "error":
-            sums = table.max(axis=-1)
-            off = sums == 0
-            what = (
-                "a row of the table of {v!r} is all zeros ({n} of {n_rows} are), which is not a distribution "
-                '(zero_rows="uniform" makes them uniform)'
-            )
-        else:
-            return
-        if off.any():
-            row = int(off.argmax())
-            what = what.format(v=v, n=int(off.sum()), n_rows=off.size, sum=float(sums.flat[row]))
-            raise self._number_error(v, row * table.shape[-1], what)
-
-    def _number_error(self, v: str, position: int, message: str) -> ParseError:
-        family = self.families[v]
-        return self.source.error(family.locate(position) if family.locate else family.at, message)
-
-    def _cycle_at(self) -> int | None:
-        """Offset of the first table whose child is on a cycle or a descendant of one; None if there is no cycle."""
-        waiting = {v: set(p) for v, p in self.parents().items()}
-        children: dict[str, list[str]] = {v: [] for v in waiting}
-        for v, before in waiting.items():
-            for p in sorted(before):
-                children[p].append(v)
-        ready = [v for v, before in waiting.items() if not before]
-        while ready:
-            p = ready.pop()
-            for v in children[p]:
-                waiting[v].discard(p)
-                if not waiting[v]:
-                    ready.append(v)
-        return min((self.families[v].at for v, before in waiting.items() if before), default=None)
-
-    def _all_attributes(self) -> dict[str, dict[str, Any]]:
-        notes = [
-            f"{self.source.name}:{line}:{column}: {text}"
-            for (line, column), text in ((self.source.place(at), text) for at, text in self._notes)
-        ]
-        if self._n_notes > MAX_NOTES:
-            notes.append(f"{self.source.name}: {self._n_notes - MAX_NOTES} more like these")
-        return {**self.attributes, "read": {"format": self.format, "notes": tuple(notes)}}
+        for (p, _), weight in zip(family.parents, numbers.tolist(), strict=True):
+            if not math.isfinite(weight):
+                raise draft.source.error(family.data_at, f"found the weight {weight:g} in {name!r}, expected a number")
+            above.setdefault(p, []).append((name, weight))
+    total: dict[str, float] = {}
+    for start in (*draft.combined, *draft.utilities):
+        stack = [start]
+        while stack:
+            name = stack[-1]
+            missing = [up for up, _ in above.get(name, ()) if up not in total]
+            if name in total or not missing:
+                terms = [weight * total[up] for up, weight in above.get(name, ())]
+                total[stack.pop()] = sum(terms) if terms else 1.0
+            elif len(stack) > len(draft.combined) + 1:
+                at = draft.combined[missing[0]].at
+                raise draft.source.error(at, f"the weighted sum {missing[0]!r} is part of itself")
+            else:
+                stack.append(missing[0])
+    return {name: total[name] for name in draft.utilities}
 
 
-def _freeze(table: NDArray[np.float64]) -> None:
-    """Make a table and the arrays that it is a view of read-only, so that the network does not copy it."""
-    array: Any = table
-    while isinstance(array, np.ndarray):
-        array.flags.writeable = False
-        array = array.base
-
-
-def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
-    """Combine the reports of several calls of `normalize_rows`."""
-    uneven = [r for r in reports if r.worst_variable is not None]
-    worst = max(uneven, key=lambda r: max(r.worst_sum, 1.0 / r.worst_sum), default=RowReport())
-    return RowReport(
-        n_rows=sum(r.n_rows for r in reports),
-        n_off=sum(r.n_off for r in reports),
-        worst_variable=worst.worst_variable,
-        worst_sum=worst.worst_sum,
-        variables=tuple(v for r in reports for v in r.variables),
-        zero_rows=tuple(z for r in reports for z in r.zero_rows),
-    )
-
-
-class Parse(Protocol):
-    """The signature of every format's ``parse``."""
-
-    def __call__(self, text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
-        """Parse the text of a network."""
-        # source: The file's name, for error messages
-        # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros is an error or stands for the uniform distribution
-        # returns With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists irregularities.
-        # raises ParseError: With line and column.
-
-
-def parsers_of(read: Callable[[str, str], Draft]) -> tuple[Callable[..., Draft], Parse]:
-    """``parse_draft`` and ``parse`` of a format, from the function that reads a text with the name of its source."""
-
-    def parse_draft(text: str, source: str = "<text>") -> Draft:
-        return read(text, source)
-
-    def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
-        return read(text, source).finish(zero_rows)
-
-    return parse_draft, parse
+def utility_table(draft: Draft, name: str) -> NDArray[np.float64]:
+    """The numbers of a utility; axes: its parents in order."""
+    # raises ParseError: If there are too few or too many, or one is not finite.
+    family: Family | None = draft.families.get(name)
+    if family is None or family.numbers is None:
+        at = draft.utilities[name] if family is None else family.at
+        raise draft.source.error(at, f"the utility {name!r} has no numbers")
+    shape = tuple(len(draft.states[p]) for p, _ in family.parents)
+    if family.numbers.size != math.prod(shape):
+        axes = " x ".join(f"{len(draft.states[p])} ({p!r})" for p, _ in family.parents) or "1"
+        what = f"found {family.numbers.size} numbers for the utility {name!r}, expected {math.prod(shape)} = {axes}"
+        raise draft.source.error(family.data_at, what)
+    bad = np.flatnonzero(~np.isfinite(family.numbers))
+    if bad.size:
+        at = family.locate(int(bad[0])) if family.locate else family.at
+        raise draft.source.error(at, f"the utility {name!r} holds {family.numbers[bad[0]]:g}, which is not a number")
+    return family.numbers.reshape(shape)

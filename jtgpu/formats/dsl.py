@@ -1,30 +1,32 @@
 """DSL, the text format of GeNIe and SMILE before XDSL: reader and writer.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
-* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.canonical_nodes`).
+* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.canonical_nodes`); the numbers of noisy
+  nodes are kept as attributes, and written as long as the table is theirs.
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
 * Blocks of other keys are skipped, whatever is between their braces; ``OBSERVATION_COST`` has blocks named ``node``
   that declare no nodes.
 
-Refused, with their names: nodes of all other types.
+Refused, with their names: nodes of all other types, decisions and utilities among them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from .canonical_nodes import Expander
-from .draft import Draft, Family, parsers_of
+from .canonical_nodes import Expander, noisy_numbers
+from .draft import Draft, Family
 from .dsl_values import SKIP, TOKEN, Value, ValueReader
+from .finish import parsers_of
 from .number_cursor import bayesian, identifiers, inexact, strings, whole_numbers
 from .text import Source, nth_word, number, quote
-from .xdsl import SIZE, rename, reorder
+from .xdsl import SIZE
 
 PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
 
@@ -47,7 +49,7 @@ def sniff(text: str) -> bool:
 
 class DslReader(ValueReader):
     def __init__(self, source: Source):
-        super().__init__(source)
+        super().__init__(source, TOKEN, "DSL")
         self.expander = Expander(self.draft)
         self.new: dict[str, str] = {}  # original names of variables
 
@@ -62,10 +64,7 @@ class DslReader(ValueReader):
             tokens.fail("the end of the file")
         self.about(net)
         self.expander.run()
-        final = [self.new.get(v, v) for v in draft.states]
-        if len(set(final)) == len(final) and self.new:
-            rename(draft, self.new)
-        draft.shape()
+        draft.rename(self.new)
         return draft
 
     # Nodes ----------------------------------------------------------------------------------------------------
@@ -75,14 +74,12 @@ class DslReader(ValueReader):
         block = self.body(depth + 1)
         kind = (block.word("TYPE") or "CPT").upper()
         if kind not in ("CPT", "TRUTHTABLE", "NOISY_MAX"):
-            what = _REFUSED.get(kind, f"node of type {shown(kind)}")
-            raise self.source.error(
-                at, f"found the {what} {child!r}; only discrete chance nodes are supported"
-            )
+            draft.refused[child] = at, _REFUSED.get(kind, f"node of type {shown(kind)}")
+            return
         names = block.get("DEFINITION", "NAMESTATES")
         if names is None or not names.items:
             raise self.source.error(at, f"the node {child!r} has no NAMESTATES")
-        draft.states[child], draft.declared[child] = tuple(s for s, _ in names.items), at
+        draft.declare(child, tuple(s for s, _ in names.items), at)
         parents = block.get("PARENTS")
         family = Family(child, list(parents.items or ()) if parents else [], at)
         draft.families[child] = family
@@ -146,7 +143,7 @@ class DslReader(ValueReader):
         if kept:
             self.draft.attributes["node"][child] = kept
         if of_table:
-            self.draft.attributes["potential"][child] = {"property": tuple(of_table)}
+            self.draft.attributes["potential"].setdefault(child, {})["property"] = tuple(of_table)
 
     def about(self, net: Value) -> None:
         """The attributes of the network."""
@@ -161,7 +158,7 @@ class DslReader(ValueReader):
         for key, value in user.inner.items() if user else ():
             text = value.text or ""
             if key == f"{PREFIX}ORDER":
-                reorder(self.draft, text.split())
+                self.draft.reorder(text.split())
             elif key == f"{PREFIX}NETWORK":
                 self.draft.name = text
                 if about.get("label") == text:
@@ -219,7 +216,8 @@ def _node(net: BayesianNetwork, v: str, ids: Mapping[str, str], exact: bool) -> 
     label = kept.get("label")
     yield f"\tnode {ids[v]}"
     yield "\t{"
-    yield "\t\tTYPE = CPT;"
+    noisy = noisy_numbers(net, v)
+    yield f"\t\tTYPE = {'NOISY_MAX' if noisy else 'CPT'};"
     header = [("ID", ids[v]), ("NAME", quote(label if isinstance(label, str) else v)), *_comment(kept)]
     yield from _block("HEADER", header, 2)
     position = whole_numbers(kept.get("position"), 2)
@@ -243,8 +241,11 @@ def _node(net: BayesianNetwork, v: str, ids: Mapping[str, str], exact: bool) -> 
     user += _properties(net.attributes.get("potential", {}).get(v, {}), "TABLE", named=False)
     yield from _block("USER_PROPERTIES", user, 2)
     yield f"\t\tPARENTS = ({', '.join(ids[p] for p in net.parents(v))});"
-    numbers_of = ", ".join(map(number, net.cpt(v).ravel().tolist()))
-    yield from _block("DEFINITION", [("NAMESTATES", f"({', '.join(states)})"), ("PROBABILITIES", f"({numbers_of})")], 2)
+    lists: list[tuple[str, Iterable[str]]] = [("NAMESTATES", states)]
+    if noisy:
+        lists.append(("STRENGTHS", map(number, noisy[1])))
+    lists.append(("PROBABILITIES", map(number, noisy[0] if noisy else net.cpt(v).ravel().tolist())))
+    yield from _block("DEFINITION", [(key, f"({', '.join(values)})") for key, values in lists], 2)
     yield "\t};"
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import shown
 from .block_reader import BlockReader, numbers_until, skipped, token_pattern
-from .text import Source, floats
+from .text import floats
 
 MAX_DEPTH = 100
 SKIP = skipped(r"|/\#[^#]*+(?:\#(?!/)[^#]*+)*+\#/")
@@ -47,9 +47,6 @@ class Value:
 class ValueReader(BlockReader):
     """Reads statements and blocks; a reader of networks adds the nodes."""
 
-    def __init__(self, source: Source):
-        super().__init__(source, TOKEN, "DSL")
-
     @abstractmethod
     def node(self, depth: int) -> None:
         """Read the node at the cursor."""
@@ -73,7 +70,7 @@ class ValueReader(BlockReader):
             elif has_nodes and key == "node":
                 self.node(depth)
             else:
-                self.named_block(key, at, depth, value if has_nodes else None)
+                self.named_block(key, at, depth, value if has_nodes else None, value)
             if tokens.at(";"):
                 tokens.advance()
             elif not tokens.at("}") and not block:
@@ -81,8 +78,8 @@ class ValueReader(BlockReader):
         tokens.advance()
         return value
 
-    def named_block(self, key: str, at: int, depth: int, outer: Value | None) -> None:
-        """A ``submodel X { ... }`` of `outer`, or another block with a name, which is skipped."""
+    def named_block(self, key: str, at: int, depth: int, outer: Value | None, within: Value) -> None:
+        """A ``submodel X { ... }`` of the network `outer`, or another block with a name, which is skipped."""
         tokens = self.tokens
         name = self.name(f"the name of {shown(key)}")
         if outer is not None and key == "submodel":

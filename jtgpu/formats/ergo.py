@@ -9,14 +9,14 @@ of its table and the table, the first parent slowest, the child fastest; ``/* Na
 
 from __future__ import annotations
 
-import math
 import re
 
 import numpy as np
 
 from ..errors import shown
 from ..model.discrete import DiscreteModel
-from .draft import Draft, Family, parsers_of
+from .draft import Draft, Family
+from .finish import parsers_of
 from .number_cursor import NumberCursor, bayesian, inexact, reject_transposed, state_names
 from .text import BLANKS, Source
 from .uai import number_lines
@@ -90,22 +90,15 @@ class ErgoReader:
             draft.check_names(family)
             draft.families[v] = family
         self.tables(draft, parents, cards)
-        draft.shape()
         return draft
 
     def tables(self, draft: Draft, parents: list[list[int]], cards: list[int]) -> None:
         numbers = NumberCursor(self.source, self.text, *self.sections["probabilities"])
         for i, family in enumerate(draft.families.values()):
-            shape = (*(cards[p] for p in parents[i]), cards[i])
-            size = math.prod(shape)
-            found_size = numbers.whole(f"the size of table {i}, {size:,}")
-            if found_size != size:
-                axes = " x ".join(str(c) for c in shape)
-                what = f"found the size {found_size:,} for table {i}, expected {size:,} = {axes}"
-                raise numbers.error(numbers.at - 1, what)
-            first = numbers.at
-            family.numbers, family.locate = numbers.take(size, f"table {i}"), numbers.locator(first)
-            reject_transposed(numbers, first, family.numbers.reshape(shape), f"table {i}")
+            first = numbers.at + 1
+            table = numbers.table((*(cards[p] for p in parents[i]), cards[i]), f"table {i}")
+            family.numbers, family.locate = table.ravel(), numbers.locator(first)
+            reject_transposed(numbers, first, table, f"table {i}")
         numbers.finish()
 
     def names(self, n: int) -> list[str]:

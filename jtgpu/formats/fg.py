@@ -16,8 +16,10 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import FormatError
 from ..model.discrete import MAX_AXES, DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
+from ..model.network import BayesianNetwork
 from .number_cursor import NumberCursor, state_names, without_comments
 from .text import Source, number
 
@@ -34,10 +36,12 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> MarkovNetwork:
+def parse(
+    text: str, source: str = "<text>", *, zero_rows: str = "error", decisions: str = "network"
+) -> MarkovNetwork:
     """Read the text of a factor graph."""
     # source: The file's name, for error messages
-    # zero_rows: Ignored: factors have no rows
+    # zero_rows, decisions: Ignored: factors have no rows, and the format no decisions
     # raises ParseError: If the text is malformed; the message gives line and column.
     return FgReader(Source(text, source)).network()
 
@@ -122,6 +126,9 @@ def dumps(net: DiscreteModel) -> str:
     The format has neither names nor the direction of a Bayesian network's arcs. A variable without factors gets a
     factor of ones, which changes no distribution: the format declares variables by factors only.
     """
+    # raises FormatError: If the model is neither a Bayesian nor a Markov network.
+    if not isinstance(net, (BayesianNetwork, MarkovNetwork)):
+        raise FormatError(f"a factor graph holds a Bayesian or a Markov network, not a {type(net).__name__}")
     used = {v for scope, _ in net.factors for v in scope}
     factors = [*net.factors]
     factors += [Factor((v,), np.ones(int(net.cardinality[v]))) for v in range(len(net)) if v not in used]

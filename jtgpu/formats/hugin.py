@@ -12,19 +12,22 @@ The format, and the habits of real files:
 * A file cannot express whether its rows are to be normalised. Potentials whose rows would change when read back (they
   sum to 1 within the tolerance of the network only) are written with the attribute ``jtgpu_rows = "exact"``.
 
-Refused, with their names: continuous, utility, decision and function nodes, instances and temporal clones, potentials
-with a model and no numbers, potentials of several children.
+* ``decision`` nodes have states and information arcs, ``utility`` nodes numbers and no states; utilities add up.
+
+Refused, with their names: continuous and function nodes, instances and temporal clones, potentials with a model and no
+numbers, potentials of several children.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import shown
-from .draft import Draft, Family, parsers_of
-from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, note_depth, read_data, scalar
+from .draft import Draft, Family
+from .finish import parsers_of
+from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, read_data, scalar
 from .text import Source, Tokens, unquote
 
 # The most frequent attributes, matched in one step: a string, integers in parentheses, a list of strings.
@@ -40,15 +43,14 @@ _START = re.compile(
     r"(?:node|decision|utility|function)\s++[\w.]++\s*+[{%])"
 )
 
-# Blocks other than discrete chance nodes, and their names in messages.
+# Blocks that cannot be read, and their names in messages.
 _REFUSED = {
-    "decision": "decision node",
-    "utility": "utility node",
+    "continuous": "continuous node",
     "function": "function node",
     "instance": "class instance",
     "temporal": "temporal clone",
 }
-_BLOCKS = ("net", "class", "node", "continuous", "discrete", "potential", *_REFUSED)
+_BLOCKS = ("net", "class", "node", "decision", "utility", "discrete", "potential", *_REFUSED)
 
 
 def sniff(text: str) -> bool:
@@ -77,9 +79,6 @@ class HuginReader:
         name = draft.attributes["net"].get("name")
         if isinstance(name, str) and not isinstance(name, Verbatim):
             draft.name = name
-        draft.shape()
-        for family in draft.families.values():
-            note_depth(draft, family)
         return draft
 
     # Blocks ---------------------------------------------------------------------------------------------------
@@ -120,7 +119,7 @@ class HuginReader:
             self.seen_net = True
             tokens.advance()
             self.attributes(self.draft.attributes["net"], "the net block", {})
-        elif tokens.at("node"):
+        elif tokens.at("node", "decision", "utility"):
             self.node()
         elif tokens.at("potential"):
             self.potential()
@@ -128,9 +127,11 @@ class HuginReader:
             tokens.advance()
             if tokens.at("node"):
                 self.node()
-            else:
+            elif tokens.at("function"):
                 self.refuse()
-        elif tokens.at("continuous", *_REFUSED):
+            else:
+                tokens.fail("'node' after 'discrete'")
+        elif tokens.at(*_REFUSED):
             self.refuse()
         elif tokens.at("net"):
             tokens.fail("no second 'net' block")
@@ -139,35 +140,50 @@ class HuginReader:
         else:
             tokens.fail("'net', 'node' or 'potential'")
 
-    def refuse(self) -> NoReturn:
-        """Raise an error that names an unsupported block."""
-        tokens, start = self.tokens, self.tokens.start
+    def refuse(self) -> None:
+        """Record a block that cannot be read, and move past it."""
+        tokens, draft, start = self.tokens, self.draft, self.tokens.start
         kind = tokens.take()
         if kind == "continuous":
-            what = "continuous node"
             tokens.expect("node", "after 'continuous'")
-        elif kind in _REFUSED:
-            what = _REFUSED[kind]
-        else:
-            raise self.source.error(start, f"found {shown(kind)}, expected 'node' after 'discrete'")
+        what = _REFUSED[kind]
         name = self.name(f"the name of the {what}")
-        raise self.source.error(start, f"found the {what} {name!r}; only discrete chance nodes are supported")
+        if draft.has(name):
+            raise self.source.error(start, f"the node {name!r} is declared a second time")
+        draft.refused[name] = start, what
+        draft.has_objects |= kind == "instance"
+        self.skip()
+
+    def skip(self) -> None:
+        """Move past the block at the cursor, or past its ``;``; only brackets have to match."""
+        tokens, depth, last = self.tokens, 0, False
+        while not last:
+            if tokens.kind == "end" or tokens.at('"'):
+                tokens.fail("'}' at the end of the block")
+            depth += tokens.at("{", "(") - tokens.at("}", ")")
+            last = depth <= 0 and tokens.at(";", "}")
+            tokens.advance()
 
     def node(self) -> None:
         tokens, draft = self.tokens, self.draft
-        tokens.advance()
+        kind = tokens.take()
         start = tokens.start
-        name = self.name("the node's name")
-        if name in draft.states:
+        name = self.name(f"the {kind}'s name")
+        if draft.has(name):
             raise self.source.error(start, f"the node {name!r} is declared a second time")
         kept: dict[str, Any] = {}
         lists: list[tuple[str, ...]] = []
-        self.attributes(kept, f"node {name!r}", {"states": lambda: lists.append(self.states())})
+        self.attributes(kept, f"{kind} {name!r}", {"states": lambda: lists.append(self.states())})
+        if kind == "utility":
+            draft.utilities[name] = start
+            if kept:
+                draft.attributes["node"][name] = kept
+            return
         if not lists:
-            raise self.source.error(start, f"the node {name!r} has no states")
-        draft.states[name], draft.declared[name] = lists[0], start
-        if kept:
-            draft.attributes["node"][name] = kept
+            raise self.source.error(start, f"the {kind} {name!r} has no states")
+        draft.declare(name, lists[0], start, kept)
+        if kind == "decision":
+            draft.decisions[name] = None
 
     def potential(self) -> None:
         tokens, draft = self.tokens, self.draft
@@ -189,14 +205,13 @@ class HuginReader:
                 start = tokens.start
                 family.parents.append((self.name("')' or the name of a parent"), start))
         tokens.advance()
+        if child in draft.refused:
+            self.skip()
+            return
         kept: dict[str, Any] = {}
         self.attributes(kept, f"the potential of {child!r}", {"data": lambda: read_data(tokens, family)})
         if family.numbers is None and kept.get("model_data", ()) != ():
-            raise self.source.error(
-                at,
-                f"found a model and no data in the potential of {child!r}, expected 'data'; "
-                "nodes given by a model only are not supported",
-            )
+            draft.refused[child] = at, "node given by a model without data"
         if kept.get("jtgpu_rows") == "exact":
             family.exact = True
             del kept["jtgpu_rows"]

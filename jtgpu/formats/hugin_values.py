@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..errors import FormatError, ParseError, shown
 from ..model.discrete import DiscreteModel
-from .draft import Draft, Family
-from .number_cursor import bayesian, inexact
+from .draft import Family
+from .number_cursor import inexact, with_decisions
 from .text import Source, Tokens, floats, nth_word, number, quote, unquote
 
 SKIP = r"(?:[ \t\r\n\f\v]++|%[^\r\n]*+)*+"
@@ -123,39 +124,26 @@ def _unbalanced(source: Source, begin: int, end: int) -> ParseError:
     return source.error(end, f"found the end of the data, expected {depth} more ')'")
 
 
-def note_depth(draft: Draft, family: Family) -> None:
-    """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
-    if family.numbers is None:
-        return
-    expected, rows = 1, 1
-    for p, _ in family.parents:
-        rows *= len(draft.states[p])
-        expected += rows
-    if family.n_open != expected:
-        draft.note(
-            family.data_at,
-            f"the data of {family.child!r} have {family.n_open} pairs of parentheses where its "
-            f"{len(family.parents)} parents make {expected}; read by the order of the numbers",
-        )
-
-
 # The writer.
 
 def dumps(net: DiscreteModel) -> str:
     """The text of a Hugin file with `net`; it reads back equal, bit for bit, including its attributes."""
-    # raises FormatError: If the format cannot represent a variable or an attribute, or the model is not a Bayesian
-    #     network.
-    net = bayesian(net, "a Hugin .net file")
-    cpts = {v: net.cpt(v) for v in net.variables}
+    # raises FormatError: If the format cannot represent a variable or an attribute, or the model is neither a Bayesian
+    #     network nor a decision network whose utilities add up.
+    parts = with_decisions(net, "a Hugin .net file")
+    net = parts.net
     states = {v: net.states(v) for v in net.variables}
-    parents = {v: net.parents(v) for v in net.variables}
-    return dump_tables(states, parents, cpts, name=net.name, attributes=net.attributes, exact=inexact(net))
+    parents = {v: net.parents(v) for v in (*net.variables, *parts.utilities)}
+    return dump_tables(
+        states, parents, parts.cpts(), parts.utilities, name=net.name, attributes=net.attributes, exact=inexact(parts)
+    )
 
 
-def dump_tables(
+def dump_tables(  # noqa: PLR0913 (parts of a network)
     states: Mapping[str, Sequence[str]],
     parents: Mapping[str, Sequence[str]],
     tables: Mapping[str, NDArray[np.float64]],
+    utilities: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
     *,
     name: str = "",
     attributes: Mapping[str, Mapping[str, Any]] | None = None,
@@ -163,11 +151,12 @@ def dump_tables(
     comment: str = "",
 ) -> str:
     """The text of a Hugin file with tables that need not be normalised (`dumps` is for networks)."""
-    # states, parents, tables, name, attributes: As `jtgpu.model.network.BayesianNetwork` takes them
+    # states, parents, tables, name, attributes: As `jtgpu.model.network.BayesianNetwork` takes them; what has no table
+    #     is a decision
     # exact: collection of str: Variables whose rows a reader has to leave as they are
     # comment: Lines for the top of the file
     attributes = attributes or {}
-    for v in states:
+    for v in (*states, *utilities):
         if not _is_token(v, "name", "number") or v[0] in "+-":
             raise FormatError(
                 f"the variable {v!r} cannot be written to a Hugin .net file: a name there is made of letters, digits, "
@@ -184,17 +173,23 @@ def dump_tables(
     for v, labels in states.items():
         first = {k: of_nodes.get(v, {})[k] for k in ("label", "position") if k in of_nodes.get(v, {})}
         rest = {k: x for k, x in of_nodes.get(v, {}).items() if k not in first and k != "states"}
-        lines += [f"node {v}", "{", *_attribute_lines(first, v)]
+        lines += [f"{'node' if v in tables else 'decision'} {v}", "{", *_attribute_lines(first, v)]
         lines += [f"    states = ({' '.join(map(quote, labels))});", *_attribute_lines(rest, v), "}", ""]
+    for u in utilities:
+        lines += [f"utility {u}", "{", *_attribute_lines(of_nodes.get(u, {}), u), "}", ""]
     shown_states = {v: [f"{v}={quote(label)[1:-1]}" for label in labels] for v, labels in states.items()}
     of_potentials = attributes.get("potential", {})
-    for v in states:
+    for v in (*states, *utilities):
         before = parents.get(v, ())
         head = f"{v} | {' '.join(before)}" if before else v
         rest = {k: x for k, x in of_potentials.get(v, {}).items() if k not in ("data", "jtgpu_rows")}
         if v in exact:
             rest["jtgpu_rows"] = "exact"
-        lines += [f"potential ({head})", "{", *_data_lines(tables[v], [shown_states[p] for p in before])]
+        lines += [f"potential ({head})", "{"]
+        if v in utilities:  # a row has the numbers of the last parent's states
+            lines += _data_lines(np.atleast_1d(utilities[v]), [shown_states[p] for p in before[:-1]])
+        elif v in tables:
+            lines += _data_lines(tables[v], [shown_states[p] for p in before])
         lines += [*_attribute_lines(rest, v), "}", ""]
     return "\n".join(lines)
 

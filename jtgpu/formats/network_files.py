@@ -17,7 +17,7 @@ from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
 from .text import decode
 
 if TYPE_CHECKING:
-    from ..util.options import ZeroRows
+    from ..util.options import Decisions, ZeroRows
 
 
 class Opened(NamedTuple):
@@ -28,7 +28,9 @@ class Opened(NamedTuple):
     n_bytes: int  # uncompressed
 
 
-def read(path: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
+def read(
+    path: str | os.PathLike[str], *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+) -> BayesianNetwork:
     """Read a network file. The format is recognised by the content, or else by the suffix.
 
     Parameters
@@ -37,25 +39,33 @@ def read(path: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Baye
         A file of one of the `formats`, plain or compressed by gzip (recognised by its content).
     zero_rows : {"error", "uniform"}
         Whether a CPT row of zeros raises an error or is replaced by the uniform distribution.
+    decisions : {"network", "chance"}
+        What a file with decisions or utilities becomes: a `DecisionNetwork`, or the Bayesian network of what can be
+        read as chance variables. Its decisions are uniform; utilities, nodes that cannot be read (equations, continuous
+        nodes ...) and their descendants are left out, and listed in ``net.attributes["read"]["skipped"]``.
 
     Returns
     -------
     BayesianNetwork
-        A `MarkovNetwork` for factor graphs and UAI files of type MARKOV. The annotation names the class of all other
-        files, so that type checkers know its methods; ``isinstance(net, jtgpu.MarkovNetwork)`` tells the two apart.
+        A `MarkovNetwork` for factor graphs and UAI files of type MARKOV, a `DecisionNetwork` for files with decisions
+        or utilities. The annotation names the class of all other files, so that type checkers know its methods;
+        ``isinstance(net, jtgpu.MarkovNetwork)`` tells them apart.
 
     Raises
     ------
     ParseError
-        If the file is malformed; the message gives ``file:line:column``, what was found and what was expected.
+        If the file is malformed; the message gives ``file:line:column``, what was found and what was expected. If it
+        has nodes that cannot be read, ``error.nodes`` lists all of them.
     FormatError
         If the format is unknown, or gzip data are damaged.
     FileError
         If the operating system cannot read the file; also an `OSError`. A missing file raises `MissingFileError`.
     """
     choice("zero_rows", zero_rows, ("error", "uniform"))
+    choice("decisions", decisions, ("network", "chance"))
     opened = open_text(path)
-    return cast(BayesianNetwork, opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows))
+    net = opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows, decisions=decisions)
+    return cast(BayesianNetwork, net)
 
 
 def open_text(path: str | os.PathLike[str]) -> Opened:
@@ -168,6 +178,7 @@ _PATTERNS = {
     "XDSL": re.compile(_XML, re.DOTALL),
     "DSL": re.compile(rf"{_STRING}|{_SLASHES}|/\#(?P<nested>[^#]*+(?:\#(?!/)[^#]*+)*+)(?:\#/|\Z)"),
     "DSC": re.compile(rf"{_STRING}|{_SLASHES}"),
+    "Netica dne": re.compile(rf"{_STRING}|{_SLASHES}"),
     "UAI": re.compile(r"^c(?P<line>[^\r\n]*+)|\#(?P<note>[^\r\n]*+)", re.MULTILINE),
     "Ergo": re.compile(_BLOCK),
     "libDAI factor graph": re.compile(r"\#(?P<line>[^\r\n]*+)"),

@@ -5,17 +5,20 @@ All numbers are parsed at once. The position of a number is computed for error m
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError, ParseError, shown
 from ..model.cpts import ROW_TOLERANCE, normalize_rows
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import MAX_STATES, DiscreteModel
+from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from .text import BLANKS, Source, bulk, floats, token_offsets
 
@@ -113,6 +116,15 @@ class NumberCursor:
         self.at += n
         return self.values[self.at - n : self.at]
 
+    def table(self, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
+        """The next number, which is the size of a table, and the table, a view."""
+        size = math.prod(shape)
+        given = self.whole(f"the size of {what}, {size:,}")
+        if given != size:
+            axes = " x ".join(str(c) for c in shape) or "no variables"
+            raise self.error(self.at - 1, f"found the size {given:,} for {what}, expected {size:,} = {axes}")
+        return self.take(size, what).reshape(shape)
+
     def finish(self) -> None:
         """Raise `ParseError` if numbers are left."""
         if self.at < self.values.size:
@@ -168,8 +180,52 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 def bayesian(net: DiscreteModel, what: str) -> BayesianNetwork:
     """`net`, if it is a Bayesian network; else a `FormatError` that says what a file of this format holds."""
     if not isinstance(net, BayesianNetwork):
-        raise FormatError(f"{what} holds a Bayesian network, not a {type(net).__name__}")
+        hint = "; decisions are written to .net and .xdsl files" if isinstance(net, DecisionNetwork) else ""
+        raise FormatError(f"{what} holds a Bayesian network, not a {type(net).__name__}{hint}")
     return net
+
+
+class Parts(NamedTuple):
+    """A Bayesian or decision network, as writers of both take it."""
+
+    net: BayesianNetwork | DecisionNetwork
+    decisions: tuple[str, ...]  # variables without CPT
+    utilities: Mapping[str, NDArray[np.float64]]  # axes: the parents in order
+
+    def cpts(self) -> dict[str, NDArray[np.float64]]:
+        """The CPTs of chance variables."""
+        return {v: self.net.cpt(v) for v in self.net.variables if v not in self.decisions}
+
+
+def parts_of(net: DiscreteModel) -> Parts:
+    """The parts of a Bayesian or decision network."""
+    if isinstance(net, DecisionNetwork):
+        return Parts(net, net.decisions, {u: net.utility(u) for u in net.utilities})
+    assert isinstance(net, BayesianNetwork)
+    return Parts(net, (), {})
+
+
+def tables_of(model: DiscreteModel) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
+    """Variables and numbers of every table; those of decisions are empty."""
+    if isinstance(model, (BayesianNetwork, MarkovNetwork)):
+        return [(scope, table) for scope, table in model.factors]
+    parts = parts_of(model)
+    cpts, none = parts.cpts(), np.zeros(0)
+    above = {v: tuple(model.index(p) for p in parts.net.parents(v)) for v in (*model.variables, *parts.utilities)}
+    return [
+        *(((*above[v], i), cpts.get(v, none)) for i, v in enumerate(model.variables)),
+        *((above[u], table) for u, table in parts.utilities.items()),
+    ]
+
+
+def with_decisions(net: DiscreteModel, what: str) -> Parts:
+    """The parts of a network for a format that has decisions, and utilities that add up."""
+    # raises FormatError: If it is no Bayesian network, or has utilities that are multiplied.
+    if not isinstance(net, DecisionNetwork):
+        return parts_of(bayesian(net, what))
+    if net.combine != "sum":
+        raise FormatError(f"{what} adds utilities up; those of this network have combine={net.combine!r}")
+    return parts_of(net)
 
 
 def strings(attributes: Mapping[str, Any], *keys: str | None) -> list[str]:
@@ -180,10 +236,11 @@ def strings(attributes: Mapping[str, Any], *keys: str | None) -> list[str]:
     return [str(x) for x in ((values,) if isinstance(values, str) else values)]
 
 
-def inexact(net: BayesianNetwork) -> frozenset[str]:
+def inexact(net: BayesianNetwork | Parts) -> frozenset[str]:
     """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
-    again, _ = normalize_rows({v: net.cpt(v) for v in net.variables})
-    return frozenset(v for v in net.variables if not np.array_equal(again[v], net.cpt(v)))
+    cpts = net.cpts() if isinstance(net, Parts) else {v: net.cpt(v) for v in net.variables}
+    again, _ = normalize_rows(cpts)
+    return frozenset(v for v, cpt in cpts.items() if not np.array_equal(again[v], cpt))
 
 
 def identifiers(names: Iterable[str], fallback: str) -> list[str]:

@@ -50,9 +50,10 @@ FORMATS: tuple[Format, ...] = (
     Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_values", (".oobn",)),
     Format("BIF", (".bif",), "bif", "bif"),
     Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
-    Format("XDSL", (".xdsl",), "xdsl", "xdsl"),
+    Format("XDSL", (".xdsl",), "xdsl", "xdsl_writer"),
     Format("DSL", (".dsl",), "dsl", "dsl"),
     Format("DSC", (".dsc",), "dsc", "dsc"),
+    Format("Netica dne", (".dne", ".dnet"), "dne"),
     Format("UAI", (".uai",), "uai", "uai"),
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),
@@ -67,7 +68,6 @@ UNSUPPORTED = (
     ("a PDF document", r"%PDF-"),
     ("a pickled object of Python", r"\x80[\x02-\x05][\x95cC}(]"),
     ("an XML file of another kind", r"<"),
-    ("Netica dne", r"//\s*~->\[DNET"),
     ("Elvira", r"(?://[^\n]*\s*|/\*.*?\*/\s*)*(?:bnet|idiagram)\b"),
 )
 

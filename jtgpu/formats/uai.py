@@ -15,7 +15,6 @@ files are recognised by the names after their scopes (``3 0 2 1   # c``) and rea
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
@@ -26,8 +25,9 @@ from ..errors import FormatError, shown
 from ..model.discrete import MAX_AXES, DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
-from ..util.options import ZeroRows
+from ..util.options import Decisions, ZeroRows
 from .draft import Draft, Family
+from .finish import finish, shape_tables
 from .number_cursor import NumberCursor, inexact, reject_transposed, state_names, without_comments
 from .text import BLANKS, Source, number
 
@@ -44,14 +44,17 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork | MarkovNetwork:
+def parse(
+    text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+) -> BayesianNetwork | MarkovNetwork:
     """Read the text of a UAI model."""
     # source: The file's name, for error messages
+    # decisions: Ignored: the format has none
     # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros in a ``BAYES`` file is an error or stands for the
     #     uniform distribution
     # raises ParseError: If the text is malformed; the message gives line and column.
     read = UaiReader(Source(text, source))
-    return read.draft().finish(zero_rows) if read.bayes else read.markov()
+    return finish(read.draft(), zero_rows) if read.bayes else read.markov()
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
@@ -59,7 +62,9 @@ def parse_draft(text: str, source: str = "<text>") -> Draft:
     read = UaiReader(Source(text, source))
     if not read.bayes:
         raise FormatError(f"{source}: a MARKOV file does not contain a Bayesian network")
-    return read.draft()
+    draft = read.draft()
+    shape_tables(draft)
+    return draft
 
 
 class UaiReader:
@@ -131,24 +136,13 @@ class UaiReader:
     def tables(self) -> list[NDArray[np.float64]]:
         """All tables as views of the file's numbers; the last one ends the file."""
         numbers, cards = self.numbers, self.cards
-        shapes = []
         for k, ids in enumerate(self.scopes):
             if len(ids) > MAX_AXES:
                 raise numbers.error(
                     self.scope_at(k), f"table {k} has {len(ids)} variables, more than an array has axes"
                 )
-            shapes.append(tuple([cards[v] for v in ids]))
         first = numbers.at
-        tables = []
-        for k, shape in enumerate(shapes):
-            size = math.prod(shape)
-            found_size = numbers.whole(f"the size of table {k}, {size:,}")
-            if found_size != size:
-                axes = " x ".join(str(c) for c in shape) or "no variables"
-                raise numbers.error(
-                    numbers.at - 1, f"found the size {found_size:,} for table {k}, expected {size:,} ({axes})"
-                )
-            tables.append(numbers.take(size, f"table {k}").reshape(shape))
+        tables = [numbers.table(tuple([cards[v] for v in ids]), f"table {k}") for k, ids in enumerate(self.scopes)]
         numbers.finish()
         # includes the sizes, which are valid, too
         numbers.probabilities(first, numbers.values.size - first, "a table")
@@ -207,7 +201,6 @@ class UaiReader:
             reject_transposed(numbers, first, table, f"table {k}")  # the order of the parents does not matter here
             family.numbers, family.locate = table.ravel(), numbers.locator(first)
             first += 1 + table.size
-        draft.shape()
         return draft
 
     def is_agrums(self) -> bool:

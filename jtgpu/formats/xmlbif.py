@@ -4,6 +4,8 @@
 * ``PROPERTY`` texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as
   in `jtgpu.formats.bif`.
 * White space around names is not part of them unless the element has ``xml:space="preserve"``.
+* ``decision`` variables have no ``TABLE``; the ``TABLE`` of a ``utility`` has a number for each configuration of its
+  ``GIVEN`` elements (pyAgrum).
 * No document type declaration is written: pyAgrum's reader fails on it, and no reader requires it.
 """
 
@@ -12,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import near, shown
+from ..errors import ParseError, near, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .bif import EXACT
-from .draft import Draft, Family, parsers_of
+from .draft import Draft, Family
+from .finish import parsers_of
 from .number_cursor import bayesian, inexact, strings
 from .text import number
 from .xml_text import Element, Locator, XmlSource, attribute, escaped, root_name, scan
@@ -31,6 +34,7 @@ class XmlbifReader:
     def __init__(self, source: XmlSource):
         self.source = source
         self.draft = Draft(source, "XMLBIF")
+        self.without_table: dict[str, ParseError] = {}  # the error if the variable is no decision
 
     def file(self) -> Draft:
         draft = self.draft
@@ -49,10 +53,10 @@ class XmlbifReader:
         name = networks[0].one("NAME")
         draft.name = name.text if name else ""
         self.properties(networks[0], draft.attributes["net"])
-        for v, at in draft.declared.items():
-            if v not in draft.families:
-                raise self.source.error(at, f"the variable {v!r} has no <DEFINITION>")
-        draft.shape()
+        draft.require_tables("the variable {!r} has no <DEFINITION>")
+        for v, error in self.without_table.items():
+            if v not in draft.decisions and v not in draft.refused:
+                raise error
         return draft
 
     def record(self, element: Element, locator: Locator, path: tuple[str, ...]) -> None:
@@ -84,21 +88,25 @@ class XmlbifReader:
         draft = self.draft
         name, at = self.name_of(element, "NAME")
         kind = next((v for k, v in element.attributes.items() if k.upper() == "TYPE"), "nature")
-        if kind.lower() not in ("nature", "discrete", ""):
-            raise self.source.error(
-                element.at,
-                f"found the {shown(kind)[1:-1]} variable {name!r}; only chance variables are supported",
-            )
-        if name in draft.states:
+        kind = kind.lower()
+        if draft.has(name):
             raise self.source.error(at, f"the variable {name!r} is declared a second time")
+        if kind not in ("nature", "discrete", "", "decision", "utility"):
+            draft.refused[name] = element.at, f"{shown(kind)[1:-1]} variable"
+            return
+        kept: dict[str, Any] = {}
+        self.properties(element, kept)
+        if kind == "utility":
+            draft.utilities[name] = at
+            if kept:
+                draft.attributes["node"][name] = kept
+            return
         states = tuple(o.text for o in element.all("OUTCOME"))
         if not states:
             raise self.source.error(at, f"the variable {name!r} has no <OUTCOME>")
-        draft.states[name], draft.declared[name] = states, at
-        kept: dict[str, Any] = {}
-        self.properties(element, kept)
-        if kept:
-            draft.attributes["node"][name] = kept
+        draft.declare(name, states, at, kept)
+        if kind == "decision":
+            draft.decisions[name] = None
 
     def definition(self, element: Element, locator: Locator) -> None:
         draft = self.draft
@@ -106,14 +114,16 @@ class XmlbifReader:
         if child in draft.families:
             raise self.source.error(at, f"found a second <DEFINITION> of {child!r}, expected one")
         tables = element.all("TABLE")
-        if len(tables) != 1:
-            where = tables[1].at if tables else at
-            raise self.source.error(
-                where, f"found {len(tables) or 'no'} <TABLE> for {child!r}, expected one{self.instead(element)}"
-            )
-        table = tables[0]
-        family = Family(child, [(g.text, g.at) for g in element.all("GIVEN")], at, table.numbers, table.begin)
-        family.locate = lambda position: locator.number(table, position)
+        if len(tables) > 1:
+            raise self.source.error(tables[1].at, f"found {len(tables)} <TABLE> for {child!r}, expected one")
+        family = Family(child, [(g.text, g.at) for g in element.all("GIVEN")], at)
+        if tables:
+            table = tables[0]
+            family.numbers, family.data_at = table.numbers, table.begin
+            family.locate = lambda position: locator.number(table, position)
+        else:
+            what = f"found no <TABLE> for {child!r}, expected one{self.instead(element)}"
+            self.without_table[child] = self.source.error(at, what)
         kept: dict[str, Any] = {}
         self.properties(element, kept)
         if EXACT in kept.get("property", ()):

@@ -87,12 +87,8 @@ def group_sums(
     tasks = runs(groups, len(devices))
 
     def work(device: Device, task: Sequence[Group]) -> list[Sums]:
-        with device.active():
-            memory = Memory(device)
-            try:
-                return _Sweep(device, memory, layout, edges=edges, endpoints=endpoints).run(task)
-            finally:
-                memory.close()
+        with device.active(), Memory(device) as memory:
+            return _Sweep(device, memory, layout, edges=edges, endpoints=endpoints).run(task)
 
     sums = dict(pool.run(tasks, work))
     for i, task in enumerate(tasks):

@@ -6,7 +6,7 @@ Queries (`jtgpu.inference.queries`) are functions of a `CompiledModel`; `jtgpu.J
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,14 +16,15 @@ from ..backends import make as auto
 from ..backends import resolve
 from ..backends.base import Backend, Evidence, Result
 from ..backends.make import supported_options
-from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
+from ..errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
 from ..model.discrete import DiscreteModel
-from ..plans.compiler import model_factors
+from ..plans.compiler import plan_tables
 from ..util.arguments import reporting
 from ..util.lru import LRU
 from .evidence import CaseEvidence, Findings, read_known
 from .interventions import Factors, Intervened, Interventions, ResolvedEvidence, fit_case
 from .network_plan import NetworkPlan
+from .sets import Scope, of_sets
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .evidence import EvidenceOptions
 
 T = TypeVar("T")
+MOST_WITH_SETS = 4  # trees for sets that the plan does not keep together
 
 
 class CompiledModel:
@@ -51,7 +53,7 @@ class CompiledModel:
         self._model = plan.model
         self._devices = devices
         self._replan = replan
-        self._factors = [f.table for f in model_factors(plan.model)]
+        self._factors = plan_tables(plan.plan, plan.model)
         with reporting(progress):
             name = resolve(backend, or_auto=True)
             if name != "auto":
@@ -164,7 +166,7 @@ class CompiledModel:
         """
         backend = self._open()
         plan = self._plan.with_model(model)
-        factors = [f.table for f in model_factors(model)]
+        factors = plan_tables(plan.plan, model)
         for cache in self._caches.values():
             cache.clear()
         self._interventions.close()
@@ -203,7 +205,7 @@ class CompiledModel:
 
     def resolve(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> ResolvedEvidence:
         """Evidence of all kinds as one case that a backend answers."""
-        return self.resolved(read_known(self._model, evidence, **more))
+        return self.resolved(read_known(self._model, evidence, **more, sets=self._plan.sets))
 
     def resolved(self, known: CaseEvidence) -> ResolvedEvidence:
         """Evidence by number as one case that a backend answers."""
@@ -216,6 +218,26 @@ class CompiledModel:
             )
             shift = log_evidence - run(case, []).log_evidence
         return ResolvedEvidence(intervened, case, shift)
+
+    def for_sets(self, given: Any = None, joints: Iterable[Scope] = ()) -> Self:
+        """This tree, or one whose plan also keeps the sets of a query together: those of its likelihoods and joints.
+
+        Such a tree is planned on first use, and cached.
+        """
+        scopes = [*(scope for scope, _ in of_sets(self._model, given)), *joints]
+        missing = [scope for scope in scopes if self._plan.sets.find(scope) is None]
+        if not missing:
+            return self
+        if self._plan.slices:
+            raise EvidenceError("a plan of slices takes no likelihoods and no joints of several variables")
+        key = tuple(sorted({tuple(sorted(s)) for s in missing}))
+
+        def make() -> CompiledModel:
+            plan = self._model.plan(together=[*self._plan.sets.scopes, *key])
+            name = cast("BackendName", self._name)
+            return type(self)(plan, name, replan=self._replan, devices=self._devices, **self._options)
+
+        return cast("Self", self.cached("sets", key, make, MOST_WITH_SETS))
 
     def intervened(self, variables: tuple[int, ...] = ()) -> Intervened:
         """The backend without the arcs into some variables, ascending; the model's own backend for none."""
@@ -265,6 +287,8 @@ class CompiledModel:
                 return f"this evidence has probability 0: the findings on {name!r} contradict each other"
             value = repr(allowed[0]) if len(allowed) == 1 else "one of " + ", ".join(map(repr, allowed))
             findings.append(f"{name} = {value}")
+        sets = self._plan.sets
+        findings += [f"likelihood of {sets.names(v)}" for v in sorted(case.likelihood) if v >= sets.first]
         if not findings:
             return f"the model {self._model.name!r} gives every configuration probability 0"
         more = f" and {len(findings) - 20} more" if len(findings) > 20 else ""

@@ -20,8 +20,9 @@ from ..model.network import BayesianNetwork
 from ..model.state_values import StateNumber
 from ..util.missing import is_missing
 from ..util.options import TableLike
+from .sets import Sets, single
 from .tables import is_frame, read_states
-from .tables.arrow import as_array, is_tensor, log_copy
+from .tables.arrow import number_array
 from .tables.columns import reject_repeated
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class EvidenceOptions(TypedDict, total=False):
 
     likelihood
         Virtual evidence: P(observation | state), weights >= 0, as an array or as a mapping from state to weight.
+        Several variables, a tuple, have an array with an axis for each: ``{("lung", "bronc"): [[1, .5], [.2, .1]]}``.
     soft
         Soft evidence (Jeffrey's rule): the posterior that the variable must have, as an array or as a mapping from
         state to probability.
@@ -191,22 +193,13 @@ def product(model: DiscreteModel, v: int, a: NDArray[np.float64], b: NDArray[np.
     return both
 
 
-def number_array(
-    value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True
-) -> NDArray[np.float64]:
-    """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False."""
-    # raises EvidenceError: If anything in it is not a real number; texts of digits are not.
-    if is_tensor(value):
-        value = as_array(value, what)
-        if not copy:
-            log_copy(value, np.float64, what)
-    try:
-        array = np.array(value) if copy else np.asarray(value)
-        if array.dtype.kind in "biuf" or (array.dtype.kind == "O" and not any(isinstance(x, str) for x in array.flat)):
-            return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")
+def plain(likelihood: Any, sets: Sets | None) -> Any:
+    """The likelihoods of single variables; an error for those of several where a query takes none."""
+    alone = single(likelihood)
+    if alone is not likelihood and sets is None:
+        several = next(v for v in likelihood if isinstance(v, tuple))
+        raise EvidenceError(f"this query takes likelihoods of single variables, not of {shown(several)} together")
+    return alone
 
 
 def check_intervention(model: DiscreteModel) -> None:
@@ -217,12 +210,15 @@ def check_intervention(model: DiscreteModel) -> None:
         )
 
 
-def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: Findings | None = None) -> Evidence:
+def read_findings(
+    model: DiscreteModel, findings: Findings | None, likelihood: Findings | None = None, sets: Sets | None = None
+) -> Evidence:
     """Convert observations and likelihoods from names to numbers."""
     # findings: mapping or row of a data frame: Variable to its state, or to a set (list, tuple) of states one of which
     #     holds; see `one_case`. The attribute ``likelihood`` of a mapping from `jtgpu.read_evidence` is used, too.
     # likelihood: Variable to weights >= 0: an array in the order of the states, or a mapping from every state to its
-    #     weight
+    #     weight; several variables, a tuple, to an array with an axis for each
+    # sets: Of the plan. Default: no likelihoods of several variables.
     # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
     # raises EvidenceError: If a value has the wrong type or length, a weight is negative, or a variable is given twice.
     # raises ImpossibleEvidence: If a set of states is empty, or all weights are zero.
@@ -246,9 +242,11 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
     for more in (getattr(findings, "likelihood", None), likelihood):
         if more is None:
             continue
-        for v, value in by_number(model, more, "likelihood"):
+        for v, value in by_number(model, plain(more, sets), "likelihood"):
             vector = weights(model, v, value)
             given[v] = product(model, v, given[v], vector) if v in given else vector
+        if sets is not None:
+            sets.add(given, more)
     return Evidence(state, given)
 
 
@@ -292,12 +290,13 @@ def read_known(
     likelihood: Findings | None = None,
     soft: Findings | None = None,
     do: Findings | None = None,
+    sets: Sets | None = None,
 ) -> CaseEvidence:
     """Convert all kinds of evidence from names to numbers; see `EvidenceOptions`."""
     # raises UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence: As `read_findings`; also if probabilities
     #     do not sum to 1, if a variable with soft evidence is observed or set, if a variable is set to one state and
     #     observed in another one, or if a model without arcs gets an intervention.
-    case = read_findings(model, evidence, likelihood)
+    case = read_findings(model, evidence, likelihood, sets)
     if soft is None and do is None:
         return CaseEvidence(case)
     given = dict(case.likelihood)

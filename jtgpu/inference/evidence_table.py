@@ -11,8 +11,10 @@ import numpy as np
 
 from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
 from ..model.discrete import DiscreteModel
-from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, number_array, probabilities, weights
+from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
+from .sets import Sets
 from .tables import Table, at_row, read_states
+from .tables.arrow import number_array
 from .tables.columns import Encoder
 
 if TYPE_CHECKING:
@@ -37,10 +39,13 @@ def read_known_cases(
     likelihood: Mapping[Any, Any] | None = None,
     soft: Mapping[Any, Any] | None = None,
     do: Mapping[Any, Any] | None = None,
+    sets: Sets | None = None,
 ) -> BatchEvidence:
     """Convert all kinds of evidence of a table of B cases from names to numbers."""
     # cases: data frame, mapping, list of mappings, or array: See `jtgpu.JunctionTree.posteriors_batch`
-    # likelihood: Variable to weights >= 0: (B, card), or (card,) or a mapping from state to weight for all cases
+    # likelihood: Variable to weights >= 0: (B, card), or (card,) or a mapping from state to weight for all cases;
+    #     several variables, a tuple, to an array with an axis for each, or (B, ...)
+    # sets: Of the plan. Default: no likelihoods of several variables.
     # soft: Variable to probabilities, (B, card), or (card,) for all cases; a row of NaN: no soft evidence in this case
     # do: Variable to a state for all cases, to B states, or to probabilities, (B, card) or (card,) of float
     # raises UnknownVariable, UnknownState: If the model has no such name; the message has row and column and suggests
@@ -48,7 +53,7 @@ def read_known_cases(
     # raises EvidenceError: If an array has the wrong shape or dtype, a weight is negative, or a variable is given
     #     twice.
     states, table = read_states(model, cases)
-    weights = {v: weight_rows(model, v, value, len(states)) for v, value in by_number(model, likelihood, "likelihood")}
+    weights = read_weights(model, likelihood, len(states), sets)
     if soft is None and do is None:
         return BatchEvidence(states, weights, table=table)
     states = states.copy()  # the table may be the caller's
@@ -64,6 +69,17 @@ def read_known_cases(
             reason = f"{name!r} is observed and cannot have soft evidence"
             raise EvidenceError(at_row(table, int(np.argmax(both)), reason))
     return BatchEvidence(states, weights, dict(sorted(required.items())), tuple(sorted(intervened)), table)
+
+
+def read_weights(
+    model: DiscreteModel, likelihood: Mapping[Any, Any] | None, n: int, sets: Sets | None
+) -> dict[int, NDArray[np.float64]]:
+    """Likelihoods of n cases by number, those of sets among them."""
+    singles = by_number(model, plain(likelihood, sets), "likelihood")
+    weights = {v: weight_rows(model, v, value, n) for v, value in singles}
+    if sets is not None:
+        sets.add(weights, likelihood, n)
+    return weights
 
 
 def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.float64]:

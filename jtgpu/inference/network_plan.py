@@ -18,10 +18,11 @@ from ..backends.make import make
 from ..backends.wrappers.slices import Start
 from ..errors import ArgumentError, PlanError
 from ..model.discrete import DiscreteModel
-from ..plans.compiler import model_factors
+from ..plans.compiler import model_factors, plan_tables
 from ..plans.plan import Cost, Plan
 from ..util import late_imports
 from ..util.arguments import described
+from .sets import Sets
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -124,6 +125,11 @@ class NetworkPlan:
     def posterior_ptr(self) -> NDArray[np.int64]:
         """(V+1,) bounds of each variable's cells in an array of all posteriors."""
         return self.plan.posterior_ptr
+
+    @cached_property
+    def sets(self) -> Sets:
+        """The sets of variables that the plan keeps together, for likelihoods and joint posteriors of them."""
+        return Sets(self.model, self.plan)
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -271,7 +277,7 @@ class NetworkPlan:
         OSError
             If the result cannot be saved.
         """
-        return backends.tune_gpu(self.plan, [f.table for f in model_factors(self.model)], device)
+        return backends.tune_gpu(self.plan.without_sets(), plan_tables(self.plan, self.model), device)
 
     def __repr__(self) -> str:
         c = self.cost()
@@ -283,8 +289,9 @@ class NetworkPlan:
 
 def _check_fits(plan: Plan, model: DiscreteModel) -> None:
     scopes = [tuple(f.scope) for f in model_factors(model)]
-    if not np.array_equal(plan.cardinality, model.cardinality) or list(plan.factor_scopes) != scopes:
+    n = plan.n_factors - len(plan.sets)
+    if not np.array_equal(plan.cardinality, model.cardinality) or list(plan.factor_scopes[:n]) != scopes:
         raise PlanError(
-            f"this plan is for another model: {plan.n_variables} variables and {plan.n_factors} factors; "
+            f"this plan is for another model: {plan.n_variables} variables and {n} factors; "
             f"{model!r} has {len(model)} and {len(scopes)}, or they differ in states or scopes"
         )

@@ -140,6 +140,7 @@ def _absorb(members: Sequence[frozenset[int]], parents: Sequence[int]) -> dict[i
 class FrameOptions(TypedDict, total=False):
     """Keywords of `jtgpu.JunctionTree.predict_proba`, which documents them."""
 
+    joints: Iterable[Sequence[str | int]] | None
     keep: str | Iterable[str]
     log_evidence: bool
     conflict: bool

@@ -12,7 +12,7 @@ from ..util.arguments import check_keywords
 from ..util.missing import is_missing
 from ..util.text_table import counted
 from .compiled import CompiledModel
-from .evidence import EvidenceOptions, Findings, one_case, read_known
+from .evidence import CaseEvidence, EvidenceOptions, Findings, one_case, read_known
 from .interventions import Intervened, fit_case
 from .queries.joint import joint
 from .queries.posteriors import check_single, targets_of
@@ -121,7 +121,7 @@ class Session:
             raise EvidenceError(f"{variable!r} cannot be observed as {value!r}; retract() removes evidence")
         changed = self.known
         changed[kind][self._name(variable)] = value
-        self._read = read_known(self._compiled.model, **changed)
+        self._read = self._read_known(changed)
         self._known = changed
 
     def retract(self, variable: str | int) -> None:
@@ -137,7 +137,10 @@ class Session:
             raise EvidenceError(f"{name!r} has no evidence to retract")
         for given in self._known.values():
             given.pop(name, None)
-        self._read = read_known(self._compiled.model, **self._known)
+        self._read = self._read_known(self._known)
+
+    def _read_known(self, known: dict[str, dict[str, Any]]) -> CaseEvidence:
+        return read_known(self._compiled.model, *(known[kind] for kind in _KINDS))
 
     def clear(self) -> None:
         """Remove all evidence."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
@@ -36,6 +36,7 @@ from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Score
 from .results.sensitivities import Sensitivity
 from .results.tables import Conditional, DevicePosteriors, Joint
 from .session import Session
+from .sets import scopes_of, single
 from .tables import is_on_device
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class JunctionTree(CompiledModel):
         soft: Findings | None = None,
         do: Findings | None = None,
         targets: str | int | Iterable[str | int] | None = None,
+        joints: Iterable[Sequence[str | int]] | None = None,
     ) -> Posteriors:
         """Compute the posterior of every variable, or of some targets.
 
@@ -116,7 +118,8 @@ class JunctionTree(CompiledModel):
             observed". A row (a pandas Series, or a frame of one row) is read as `predict_proba` reads tables: its
             columns that name no variable are ignored.
         likelihood : mapping, optional
-            Virtual evidence: variable to P(observation | state), as an array or a mapping from state to weight.
+            Virtual evidence: variable to P(observation | state), as an array or a mapping from state to weight. Several
+            variables, a tuple: P(observation | states), an array with an axis for each, in the order of the tuple.
         soft : mapping, optional
             Soft evidence (Jeffrey's rule): variable to the posterior that it must have.
         do : mapping, optional
@@ -125,6 +128,10 @@ class JunctionTree(CompiledModel):
             backend.
         targets : str, int, or iterable of these, optional
             Variables whose posteriors are computed. Default: all.
+        joints : list of tuples of str or int, optional
+            Sets of variables whose joint posteriors are computed, too: ``.joint["lung", "bronc"]`` is a `Joint`. A set,
+            here or in `likelihood`, is a part of one that the plan keeps together (``net.compile(together=[...])``),
+            or makes another plan, which is cached.
 
         Returns
         -------
@@ -142,9 +149,11 @@ class JunctionTree(CompiledModel):
             If the evidence is malformed, or soft evidence contradicts itself.
         """
         wanted = targets_of(self._model, targets)
-        if soft is not None or do is not None:
-            known = read_known(self._model, evidence, likelihood, soft, do)
-            return posteriors(self, self.resolved(known), wanted, known)
+        scopes = [] if joints is None else scopes_of(self._model, joints, "joints")
+        if soft is not None or do is not None or scopes or single(likelihood) is not likelihood:
+            tree = self.for_sets(likelihood, scopes)
+            known = read_known(self._model, evidence, likelihood, soft, do, tree.plan.sets)
+            return posteriors(tree, tree.resolved(known), wanted, known, scopes)
         case = read_findings(self._model, evidence, likelihood)  # the common case, an eighth faster than by `resolved`
         result = self.answer(self._open().run, case, wanted)
         ptr = self._plan.posterior_ptr
@@ -194,6 +203,7 @@ class JunctionTree(CompiledModel):
         soft: Mapping[Any, Any] | None = None,
         do: Mapping[Any, Any] | None = None,
         targets: str | int | Iterable[str | int] | None = None,
+        joints: Iterable[Sequence[str | int]] | None = None,
         on_impossible: OnProblem = "error",
     ) -> CasePosteriors:
         """Compute posteriors of a table of B cases in one call.
@@ -211,12 +221,17 @@ class JunctionTree(CompiledModel):
             error.
         likelihood : mapping, optional
             Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.
+            Several variables, a tuple: an array with an axis for each, or with B of these. The tree has to keep them
+            together: ``net.compile(together=[("lung", "bronc")])``.
         soft : mapping, optional
             Soft evidence: variable to probabilities, (B, n_states) or (n_states,); a row of NaN: none in this case.
         do : mapping, optional
             Interventions: variable to a state, to B states, or to probabilities, (B, n_states) or (n_states,) of float.
         targets : str, int, or iterable of these, optional
             Variables whose posteriors are computed. Default: all.
+        joints : list of tuples of str or int, optional
+            Sets of variables that the tree keeps together, whose joint posteriors are computed, too:
+            ``.joint["lung", "bronc"]`` has shape (B, states of lung, states of bronc).
         on_impossible : {"error", "flag"}, default "error"
             Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
             of -inf and posteriors of zero.
@@ -235,25 +250,27 @@ class JunctionTree(CompiledModel):
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
         wanted = targets_of(self._model, targets)
+        scopes = [] if joints is None else scopes_of(self._model, joints, "joints")
         device = self.intervened().backend.capabilities.device_number
-        if soft is None and do is None and is_on_device(cases) and device is not None:
+        if soft is None and do is None and not scopes and is_on_device(cases) and device is not None:
             answer = posteriors_on_device(self, cases, likelihood, wanted).to_host()
             if on_impossible == "error" and answer.impossible.any():
                 row = int(np.argmax(answer.impossible))
                 raise ImpossibleEvidence(f"row {row}: this case has probability 0")
             return answer
-        known = read_known_cases(self._model, cases, likelihood, soft, do)
-        return posteriors_batch(self, known, wanted, on_impossible)
+        known = read_known_cases(self._model, cases, likelihood, soft, do, self._plan.sets)
+        return posteriors_batch(self, known, wanted, on_impossible, scopes)
 
     def posteriors_on_device(
         self, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
         targets: str | int | Iterable[str | int] | None = None,
+        joints: Iterable[Sequence[str | int]] | None = None,
     ) -> DevicePosteriors:  # fmt: skip
         """Compute posteriors of a table of B cases and leave them in the memory of the GPU, for PyTorch, JAX or CuPy.
 
         Parameters
         ----------
-        cases, likelihood, targets
+        cases, likelihood, targets, joints
             See `posteriors_batch`. `cases` may also be a tensor on the tree's GPU: (B, V), contiguous, of int8, int16,
             int32 or int64, -1 means "not observed". It is read where it is, after the work of its producer.
 
@@ -270,7 +287,8 @@ class JunctionTree(CompiledModel):
         EvidenceError, UnknownState
             If the tensor is on another device, or has another shape or type, or a number that is no state.
         """
-        return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets))
+        scopes = [] if joints is None else scopes_of(self._model, joints, "joints")
+        return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets), scopes)
 
     def log_likelihood(self, cases: Cases, **more: Unpack[EvidenceOptions]) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.
@@ -312,8 +330,11 @@ class JunctionTree(CompiledModel):
         targets : variables, optional
             Default: all variables that are not evidence; if all variables are, all of them.
         evidence_columns : names, optional
-            Default: all columns that are variables and not in `targets`. Other columns are ignored, but a column whose
-            name is almost that of a variable raises an error.
+            Default: all columns that are variables and neither in `targets` nor in `joints`. Other columns are ignored,
+            but a column whose name is almost that of a variable raises an error.
+        joints : list of tuples of variables, optional
+            Sets of variables that the tree keeps together (``net.compile(together=[...])``), whose joint probabilities
+            follow those of the targets: columns ``lung,bronc=yes,no``.
         keep : names, optional
             Columns of `frame` to copy to the left of the result.
         log_evidence, conflict, mpe : bool
@@ -430,7 +451,8 @@ class JunctionTree(CompiledModel):
         TableTooLarge
             If a table is too large; raised before memory is allocated.
         """
-        return joint(self, variables, self.resolve(evidence, **more), how, max_table)
+        tree = self.for_sets(more.get("likelihood"))
+        return joint(tree, variables, tree.resolve(evidence, **more), how, max_table)
 
     def joint_cost(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
@@ -587,7 +609,8 @@ class JunctionTree(CompiledModel):
         TableTooLarge
             If k configurations would not fit into the free memory, or take more than a minute; raised beforehand.
         """
-        return mpe(self, self.resolve(evidence, **more), k)
+        tree = self.for_sets(more.get("likelihood"))
+        return mpe(tree, tree.resolve(evidence, **more), k)
 
     def mpe_batch(
         self, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
@@ -604,7 +627,8 @@ class JunctionTree(CompiledModel):
         -------
         CaseExplanations
         """
-        return mpe_batch(self, read_known_cases(self._model, cases, likelihood, None, do), on_impossible)
+        known = read_known_cases(self._model, cases, likelihood, None, do, self._plan.sets)
+        return mpe_batch(self, known, on_impossible)
 
     def map(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
@@ -670,7 +694,8 @@ class JunctionTree(CompiledModel):
             A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32, and
             ``.to_frame()`` makes a data frame of names.
         """
-        return sample(self, self.resolve(evidence, **more), n, seed)
+        tree = self.for_sets(more.get("likelihood"))
+        return sample(tree, tree.resolve(evidence, **more), n, seed)
 
     def impute(
         self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None,
@@ -694,7 +719,8 @@ class JunctionTree(CompiledModel):
         Imputed
             ``.to_frame()`` has the columns of `cases` with all cells filled in, in a frame of the same kind.
         """
-        return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
+        known = read_known_cases(self._model, cases, likelihood, None, do, self._plan.sets)
+        return impute(self, known, how, seed, on_impossible)
 
     def expected_counts(
         self, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
@@ -726,7 +752,7 @@ class JunctionTree(CompiledModel):
         Equal cases are computed once. A tree on a GPU, or on several, counts there, in float64; other trees count on
         the CPU. The counts are bit-identical for any number of threads or GPUs.
         """
-        known = read_known_cases(self._model, cases, likelihood)
+        known = read_known_cases(self._model, cases, likelihood, sets=self._plan.sets)
         return expected_counts(self, known, weights, variables, on_impossible, cluster)
 
     def evidence_function(self, cases: Cases, *, on_impossible: OnProblem = "error") -> EvidenceFunction:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
-from ..inference.tables import Table, distinct_values, open_table
+from ..inference.tables import Table, column_values, open_table
 from ..inference.tables.arrow import narwhals
 from ..inference.tables.plain_table import NativeFrame
 from ..util.arguments import choice, several, whole_number
@@ -234,7 +234,7 @@ def discretise(
             intervals[name] = _given_edges(name, own)
         elif how == "mdl":
             assert target is not None
-            classes, _ = distinct_values(table.column(target))
+            classes, _ = column_values(target, table.column(target), table.row_name)
             both = ~np.isnan(numbers) & (classes >= 0)
             intervals[name] = mdl_cuts(numbers[both], np.unique(classes[both], return_inverse=True)[1].reshape(-1))
         else:
@@ -257,7 +257,7 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
     for name in table.names:
         if name == target:
             continue
-        values = distinct_values(table.column(name))[1]
+        values = column_values(name, table.column(name), table.row_name)[1]
         if len(values) > most and all(
             isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values
         ):
@@ -278,7 +278,7 @@ def _given_edges(name: str, edges: Any) -> Floats:
 def numbers_of(table: Table, name: str) -> Floats:
     """A column as numbers, NaN where it is missing."""
     # raises DataError: For the first cell that is not a number.
-    codes, values = distinct_values(table.column(name))
+    codes, values = column_values(name, table.column(name), table.row_name)
     numbers = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
         try:

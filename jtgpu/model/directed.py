@@ -121,7 +121,7 @@ class DirectedModel(DiscreteModel):
                     f"variable {variable!r} has the parent {p!r}, which is not declared{closest(str(p), self._index)}"
                 )
             ids.append(self._index[p])
-        if self._index[variable] in ids:
+        if self._index.get(variable) in ids:
             raise NetworkError(f"variable {variable!r} is its own parent")
         if len(set(ids)) != len(ids):
             twice = next(p for p in given if list(given).count(p) > 1)

@@ -53,8 +53,10 @@ class PlanArrays:
     op_out: NDArray[np.int64]  # (P,) table written; every table other than a factor is written exactly once
     op_in_ptr: NDArray[np.int64]  # (P+1,)
     op_in: NDArray[np.int64]  # tables multiplied
-    evidence_factor: NDArray[np.int64]  # (V,) the factor that evidence on each variable is multiplied into
-    posterior_table: NDArray[np.int64]  # (V,) the table that holds each variable's unnormalised posterior
+    # (V+S,) the factor that evidence on each variable is multiplied into, then the factors of the sets of variables
+    # that are kept together: they have the plan's last numbers, and their axes are in axis order
+    evidence_factor: NDArray[np.int64]
+    posterior_table: NDArray[np.int64]  # (V+S,) the tables that hold their unnormalised posteriors
     root_table: NDArray[np.int64]  # (components,) tables of empty scope whose product is P(e)
     arena_cells: NDArray[np.int64]  # (1,) cells of the arena, alignment included
 
@@ -117,6 +119,16 @@ class PlanArrays:
     def op_inputs(self) -> tuple[tuple[int, ...], ...]:
         """Tables that each contraction multiplies."""
         return _rows(self.op_in_ptr, self.op_in)
+
+    @property
+    def sets(self) -> tuple[tuple[int, ...], ...]:
+        """Variables of each set that has a factor of its own, in axis order; set i is *set variable* V + i."""
+        return tuple(self.factor_scopes[f] for f in self.evidence_factor[self.n_variables :].tolist())
+
+    @cached_property
+    def cards_with_sets(self) -> NDArray[np.int64]:
+        """(V+S,) states of each variable, cells of each set."""
+        return np.concatenate([self.cardinality, np.array([self.size(s) for s in self.sets], np.int64)])
 
     @cached_property
     def posterior_ptr(self) -> NDArray[np.int64]:

@@ -108,9 +108,14 @@ def model_factors(model: DiscreteModel) -> list[Factor]:
     return [*model.factors, *ones]
 
 
-def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = ()) -> list[tuple[int, ...]]:
-    """Sorted neighbours of every variable in the model's interaction (moral) graph; sets of variables that stand
-    together are neighbours too."""
+def plan_tables(plan: Plan, model: DiscreteModel) -> list[NDArray[np.float64]]:
+    """The numbers of the plan's factors: the model's, and ones for each set of variables that stand together."""
+    sizes = [[int(plan.cardinality[v]) for v in scope] for scope in plan.sets]
+    return [*(f.table for f in model_factors(model)), *(np.ones(size) for size in sizes)]
+
+
+def sets_of(model: DiscreteModel, together: Sequence[Sequence[str | int]] = ()) -> list[tuple[int, ...]]:
+    """The sets of variables that stand together, each ascending."""
     groups = several(together)
     if groups is None:
         raise ArgumentError(f"together must be a list of lists of variables, not {described(together)}")
@@ -119,11 +124,17 @@ def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = 
         names = several(variables)
         if names is None:
             raise ArgumentError(f"together must be a list of lists of variables, but contains {described(variables)}")
-        sets.append(sorted({model.index(v) for v in names}))
-    return interaction_graph(len(model), [*(f.scope for f in model.factors), *sets])
+        sets.append(tuple(sorted({model.index(v) for v in names})))
+    return sets
 
 
-def plan_model(
+def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = ()) -> list[tuple[int, ...]]:
+    """Sorted neighbours of every variable in the model's interaction (moral) graph; sets of variables that stand
+    together are neighbours too."""
+    return interaction_graph(len(model), [*(f.scope for f in model.factors), *sets_of(model, together)])
+
+
+def plan_model(  # noqa: PLR0913 (the limits)
     model: DiscreteModel,
     order: Any = "auto",
     *,
@@ -131,11 +142,13 @@ def plan_model(
     max_table: int | float | None = MAX_TABLE,
     lowering: str = "pairwise",
     together: Sequence[Sequence[str | int]] = (),
+    weighed: bool = True,
     by_networkx: bool = False,
     **search: Any,
 ) -> tuple[Plan, OrderResult | None]:
     """The plan of a model, and how its elimination order was found; see `jtgpu.inference.planning.make_plan`."""
     # memory_limit: Bytes that one propagation may take; default: 80 % of the memory that is free on this host
+    # weighed: Whether each set of `together` gets a factor of ones, for likelihoods and joint posteriors of the set
     # by_networkx: See `build_plan`
     # **search: Options of `jtgpu.plans.ordering.find_order`
     if not len(model):
@@ -148,11 +161,13 @@ def plan_model(
     if lowering != "clique" and not several(together) and isinstance(order, str) and order in ordering.METHODS:
         _check_bound(model, neighbours, memory_limit, entries)
     chosen, result = _choose_order(model, neighbours, order, **search)
+    sets = [s for s in dict.fromkeys(sets_of(model, together)) if s] if weighed else []
     plan = build_plan(
         model.cardinality,
         [f.scope for f in model_factors(model)],
         neighbours,
         chosen,
+        sets,
         lowering=lowering,
         memory_limit=memory_limit,
         max_table=entries,
@@ -211,6 +226,7 @@ def build_plan(  # noqa: PLR0913 (the last two are limits)
     factor_scopes: Sequence[Sequence[int]],
     neighbours: Sequence[Sequence[int]],
     order: Sequence[int],
+    sets: Sequence[Sequence[int]] = (),
     *,
     lowering: str = "pairwise",
     memory_limit: int = 2**62,
@@ -221,12 +237,15 @@ def build_plan(  # noqa: PLR0913 (the last two are limits)
 
     With `by_networkx`, networkx builds the junction tree, as in `jtgpu.published.junction_trees`; the plan is the same.
     """
+    # sets: Neighbours of each other; each gets a factor of its own behind those of `factor_scopes`
     cards = [int(c) for c in cardinality]
+    own = range(len(factor_scopes), len(factor_scopes) + len(sets))  # factors of the sets
     cliques, links = elimination_cliques(neighbours, order)
     tree = clique_tree(cliques, links, cards, networkx_forest if by_networkx else spanning_forest)
     rank = _axis_ranks(tree, cards)
+    factor_scopes = [*factor_scopes, *(sorted(s, key=rank.__getitem__) for s in sets)]
     homes = _factor_homes(cliques, factor_scopes, cards)
-    program = lower(cards, factor_scopes, homes, tree.parent, rank, lowering)
+    program = lower(cards, factor_scopes, homes, tree.parent, rank, lowering, sets=own)
     sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
     offsets, cells = lay_out(sizes, len(factor_scopes), program.outs, program.posterior_table)
     _check_limits(sizes, cells, [math.prod(cards[v] for v in c) for c in cliques], memory_limit, max_table)
@@ -250,7 +269,7 @@ def build_plan(  # noqa: PLR0913 (the last two are limits)
         separator_var=separator_var,
         factor_clique=np.array(homes, np.int64),
         axis_rank=np.array(rank, np.int64),
-        evidence_factor=np.array(_evidence_factors(cards, factor_scopes), np.int64),
+        evidence_factor=np.array([*_evidence_factors(cards, factor_scopes[: own.start]), *own], np.int64),
         **program_arrays(program, offsets, cells),
     )
 

@@ -116,7 +116,7 @@ def plan_with_cutset(
             split = split_model(model, chosen)
             sets = [[int(split.first[model.index(v)]) for v in s if model.index(v) not in chosen] for s in together]
             smaller = split.model([f.table for f in model_factors(model)])
-            return CutsetPlan(*plan_model(smaller, together=sets, **options), tuple(chosen), n_runs)
+            return CutsetPlan(*plan_model(smaller, together=sets, weighed=False, **options), tuple(chosen), n_runs)
         except TableTooLarge as error:
             if cutset != "auto":
                 raise

@@ -224,7 +224,7 @@ LOWERINGS: tuple[Lowering, ...] = ("pairwise", "clique", "shallow")
 GPU_US_PER_CRITICAL_US = 64.0  # microseconds of critical path that one microsecond of the whole GPU is worth
 
 
-def lower(
+def lower(  # noqa: PLR0913 (a tree and its factors)
     cardinality: Sequence[int],
     factor_scopes: Sequence[Sequence[int]],
     factor_clique: Sequence[int],
@@ -232,6 +232,7 @@ def lower(
     axis_rank: Sequence[int],
     lowering: str = "pairwise",
     price: float = GPU_US_PER_CRITICAL_US,
+    sets: Sequence[int] = (),
 ) -> ContractionProgram:
     """Lower a junction tree to tables and contractions."""
     # cardinality: (V,): States of each variable
@@ -241,6 +242,7 @@ def lower(
     # axis_rank: (V,): Position of each variable in the axis order of all tables
     # lowering: {"pairwise", "clique", "shallow"}: See `jtgpu.plans.lowering`
     # price: For ``"shallow"``: see `jtgpu.plans.balance.shorten`. The higher, the fewer products are added.
+    # sets: Factors whose scopes have a posterior too; see `emit`
     if lowering not in LOWERINGS:
         raise ValueError(f"lowering must be one of {', '.join(map(repr, LOWERINGS))}, not {lowering!r}")
     forest = ContractionForest(factor_scopes, cardinality)
@@ -260,7 +262,7 @@ def lower(
             roots.append(forest.contract([top]) if forest.scope[top] else top)
     if lowering == "shallow":
         forest, roots = _shortened(forest, roots, price)
-    return emit(forest, roots, axis_rank, all_derivatives=lowering != "shallow")
+    return emit(forest, roots, axis_rank, lowering != "shallow", sets)
 
 
 def relowered(plan: Plan, price: float = GPU_US_PER_CRITICAL_US) -> Plan:
@@ -270,7 +272,7 @@ def relowered(plan: Plan, price: float = GPU_US_PER_CRITICAL_US) -> Plan:
     rank = plan.axis_rank.tolist()
     program = lower(
         cards, plan.factor_scopes, plan.factor_clique.tolist(), plan.clique_parent.tolist(),
-        rank, "shallow", price,
+        rank, "shallow", price, plan.evidence_factor[len(cards) :].tolist(),
     )  # fmt: skip
     sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
     offsets, cells = lay_out(sizes, plan.n_factors, program.outs, program.posterior_table)

@@ -22,7 +22,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from ..errors import PlanError, PlanFileError, format_bytes
 from ..util import atomic_file
-from .arrays import PlanArrays
+from .arrays import PlanArrays, ragged
 
 # The rules that every plan satisfies, one function per group of rules; `check` tests all of them.
 
@@ -74,8 +74,8 @@ def _check_shapes(plan: PlanArrays) -> None:
     for name, length, low, high in (
         ("elimination_order", n, 0, n),
         ("axis_rank", n, 0, n),
-        ("evidence_factor", n, 0, n_factors),
-        ("posterior_table", n, 0, n_tables),
+        ("evidence_factor", max(n, len(plan.evidence_factor)), 0, n_factors),
+        ("posterior_table", len(plan.evidence_factor), 0, n_tables),
         ("clique_parent", n_cliques, -1, n_cliques),
         ("clique_depth", n_cliques, 0, max(n_cliques, 1)),
         ("factor_clique", n_factors, 0, n_cliques),
@@ -127,8 +127,10 @@ def _check_program(plan: PlanArrays) -> None:
     _check_axis_order(plan, scopes, "table")
     for f, scope in enumerate(plan.factor_scopes):
         _need(sorted(scope) == sorted(scopes[f]), f"table {f} is not over the variables of factor {f}")
-    for v, f in enumerate(plan.evidence_factor.tolist()):
+    for v, f in enumerate(plan.evidence_factor[: plan.n_variables].tolist()):
         _need(v in scopes[f], f"evidence on variable {v} is multiplied into a factor that does not contain it")
+    for f in plan.evidence_factor[plan.n_variables :].tolist():
+        _need(plan.factor_scopes[f] == scopes[f], f"factor {f}, of a set, is not in axis order")
     level = dict.fromkeys(range(n_factors), 0)
     _need(bool((np.diff(plan.op_level) >= 0).all()), "the levels of the contractions are not ascending")
     for i, (out, ins) in enumerate(zip(plan.op_out.tolist(), plan.op_inputs, strict=True)):
@@ -141,7 +143,8 @@ def _check_program(plan: PlanArrays) -> None:
         level[out] = int(plan.op_level[i])
     _need(len(level) == len(scopes), "a table is never written")
     for v, t in enumerate(plan.posterior_table.tolist()):
-        _need(scopes[t] == (v,), f"the posterior table of variable {v} is not over that variable")
+        own = (v,) if v < plan.n_variables else scopes[int(plan.evidence_factor[v])]
+        _need(scopes[t] == own, f"the posterior table of variable {v} is not over that variable")
     for t in plan.root_table.tolist():
         _need(0 <= t < len(scopes) and scopes[t] == (), "a root table does not have empty scope")
 
@@ -252,6 +255,21 @@ class Plan(PlanArrays):
             overlap, the scope of a contraction's output exceeds those of its inputs, or a scope is not in axis order.
         """
         check(self)
+
+    def without_sets(self) -> Plan:
+        """This plan without set variables: their factors stay, their posteriors are not computed."""
+        n, n_sets = self.n_variables, len(self.sets)
+        if not n_sets:
+            return self
+        kept = self.op_out < len(self.table_off) - n_sets  # their posteriors are the last tables
+        ins = [tables for tables, stays in zip(self.op_inputs, kept.tolist(), strict=True) if stays]
+        op_in_ptr, op_in = ragged(ins)
+        ptr = self.table_ptr[: len(self.table_ptr) - n_sets]
+        return replace(
+            self, evidence_factor=self.evidence_factor[:n], posterior_table=self.posterior_table[:n], table_ptr=ptr,
+            table_var=self.table_var[: ptr[-1]], table_off=self.table_off[: len(ptr) - 1], op_kind=self.op_kind[kept],
+            op_level=self.op_level[kept], op_out=self.op_out[kept], op_in_ptr=op_in_ptr, op_in=op_in,
+        )  # fmt: skip
 
     @cached_property
     def _cost(self) -> Cost:

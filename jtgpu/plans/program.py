@@ -76,12 +76,14 @@ class _Writer:
 
 
 def emit(
-    forest: ContractionForest, roots: list[int], axis_rank: Sequence[int], all_derivatives: bool = True
-) -> ContractionProgram:
+    forest: ContractionForest, roots: list[int], axis_rank: Sequence[int], all_derivatives: bool = True,
+    sets: Sequence[int] = (),
+) -> ContractionProgram:  # fmt: skip
     """The forward sweep, the reverse sweep and all posteriors of a finished forest."""
     # roots: list of int: Its roots
     # axis_rank: (V,): Position of each variable in the axis order
     # all_derivatives: Compute D of every inner node; False: only where a posterior is read at the node or below
+    # sets: Factors whose scopes have posteriors of their own: U times D of the leaf. Their tables are the last ones.
     n_factors = sum(1 for c in forest.children if not c)
     writer = _Writer([forest.scope[f] for f in range(n_factors)], axis_rank)
     up = list(range(n_factors))  # table of U of each node
@@ -89,7 +91,7 @@ def emit(
         up.append(writer.add(COLLECT, forest.scope[n], (up[c] for c in forest.children[n])))
     down: dict[int, int] = dict.fromkeys(roots, UNIT)  # table of D of each node; children on demand for leaves
     where = _posterior_places(forest, n_factors)
-    wanted = _wanted(forest, where)
+    wanted = _wanted(forest, [*where, *((f, "down") for f in sets)])
     if all_derivatives:
         wanted.update(range(n_factors, len(forest.children)))
     scopes = writer.program.scopes
@@ -110,6 +112,7 @@ def emit(
     for v, (n, through) in enumerate(where):
         above = [up[n]] if through == "down" else [up[c] for c in forest.children[n]]
         posterior.append(writer.add(POSTERIOR, (v,), [*above, down[n]]))
+    posterior += [writer.add(POSTERIOR, forest.scope[f], (up[f], down[f])) for f in sets]
     program = writer.program
     program.posterior_table, program.root_table = posterior, [up[r] for r in roots]
     by_level = sorted(range(len(program.outs)), key=lambda i: (program.levels[i], i))
@@ -180,7 +183,9 @@ FAMILY = 3  # a kind of contraction, in addition to those of a plan
 class Program:
     """Contractions in an order in which every table is written before it is read; integers only.
 
-    V variables, F factors, T tables, P contractions.
+    V variables, F factors, T tables, P contractions. The last variables may be *set variables*: one for each set of
+    variables that the plan keeps together, whose states are the cells of the set's factor. No table has their axis;
+    their weights are multiplied into that factor, cell by cell, and their posterior is that of its scope.
     """
 
     cardinality: NDArray[np.int64]  # (V,)
@@ -202,6 +207,8 @@ class Program:
     # such factors; a sample needs every variable; a derivative is wanted by every entry.
     may_prune: bool = False
 
+    n_sets: int = 0  # set variables, the last of the V
+
     @property
     def n_factors(self) -> int:
         """F."""
@@ -211,6 +218,19 @@ class Program:
     def n_variables(self) -> int:
         """V."""
         return len(self.cardinality)
+
+    @property
+    def n_plain(self) -> int:
+        """The variables that are not set variables."""
+        return len(self.cardinality) - self.n_sets
+
+    def weighed_scope(self, v: int) -> tuple[int, ...]:
+        """The variables that weights of v are about: v itself; of a set variable, those of its set."""
+        return (v,) if v < self.n_plain else self.factor_scopes[self.evidence_factor[v]]
+
+    def shape(self, scope: Sequence[int]) -> tuple[int, ...]:
+        """Extents of a table over `scope`."""
+        return tuple(int(self.cardinality[v]) for v in scope)
 
     def size(self, scope: Sequence[int]) -> int:
         """Entries of a table over `scope`."""
@@ -232,7 +252,7 @@ def posterior_program(plan: Plan) -> Program:
     answer = {int(t): v for v, t in enumerate(plan.posterior_table)}
     outs, kinds = tuple(plan.op_out.tolist()), tuple(plan.op_kind.tolist())
     return replace(
-        _empty(plan),
+        bare_program(plan),
         scopes=plan.table_scopes,
         outs=outs,
         ins=plan.op_inputs,
@@ -247,7 +267,7 @@ def collect_program(plan: Plan, maximal: bool) -> Program:
     """The contractions of a plan towards the roots, by sum or by maximum."""
     collect = [i for i, kind in enumerate(plan.op_kind.tolist()) if kind == COLLECT]
     return replace(
-        _empty(plan),
+        bare_program(plan),
         outs=tuple(int(plan.op_out[i]) for i in collect),
         ins=tuple(plan.op_inputs[i] for i in collect),
         maximal=(maximal,) * len(collect),
@@ -316,9 +336,11 @@ def family_program(plan: Plan) -> Program:
     )
 
 
-def _empty(plan: Plan) -> Program:
+def bare_program(plan: Plan) -> Program:
     """A plan's factors and roots without contractions."""
+    first, last = plan.n_variables, len(plan.evidence_factor)
+    rank = np.concatenate([plan.axis_rank, np.arange(first, last)]) if last > first else plan.axis_rank
     return Program(
-        plan.cardinality, plan.axis_rank, plan.evidence_factor, plan.factor_scopes, plan.table_scopes, (), (), (),
-        tuple(plan.root_table.tolist()),
+        plan.cards_with_sets, rank, plan.evidence_factor, plan.factor_scopes, plan.table_scopes, (), (), (),
+        tuple(plan.root_table.tolist()), n_sets=last - first,
     )  # fmt: skip

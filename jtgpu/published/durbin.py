@@ -99,14 +99,13 @@ def durbin_on_gpu(r: NDArray[np.float64], version: str) -> NDArray[np.float64]:
     """The recurrence on the best GPU, for a C-contiguous array that is not empty."""
     device = open_device()
     with device.active():
-        stream = device.stream()
-        job = DurbinJob(device, r, version, stream)
+        job = DurbinJob(device, r, version, device.stream())
         try:
             job.queue()
             return job.download()
         finally:
             job.close()
-            del job, stream
+            del job  # and its stream, while the device is current
 
 
 _durbin = loops("jtgpu.published.durbin_loops")

@@ -197,18 +197,14 @@ class OrderKernels:
 
     def sums(self, order: NDArray[np.int64], ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
         """(largest score, sum of exp(score - largest)) of each range; the sum of an empty one is 0."""
-        with self.device.active():
-            memory = Memory(self.device)
-            try:
-                parts = split(list(ranges), MAX_RANGE)
-                out = memory.empty(16 * len(parts))
-                self._arguments["sums"] = out
-                self._launch("order_sums", order, parts, memory)
-                sums = np.empty((len(parts), 2))
-                self.device.download(sums, out, self._families.stream)
-                self._families.stream.synchronize()
-            finally:
-                memory.close()
+        parts = split(list(ranges), MAX_RANGE)
+        sums = np.empty((len(parts), 2))
+        with self.device.active(), Memory(self.device) as memory:
+            out = memory.empty(16 * len(parts))
+            self._arguments["sums"] = out
+            self._launch("order_sums", order, parts, memory)
+            self.device.download(sums, out, self._families.stream)
+            self._families.stream.synchronize()
         return _join(ranges, sums)
 
     def edges(
@@ -217,16 +213,12 @@ class OrderKernels:
         """P(u -> v | order), (n, n)."""
         n, s, stream = len(order), self._arguments, self._families.stream
         counts = np.zeros((n, n), np.uint64)
-        with self.device.active():
-            memory = Memory(self.device)
-            try:
-                self.device.upload(int(s["edges"][0]), counts, stream)
-                self.device.upload(int(s["totals"][0]), np.ascontiguousarray(totals), stream)
-                self._launch("order_edges", order, split(list(ranges), MAX_RANGE), memory)
-                self.device.download(counts, int(s["edges"][0]), stream)
-                stream.synchronize()
-            finally:
-                memory.close()
+        with self.device.active(), Memory(self.device) as memory:
+            self.device.upload(int(s["edges"][0]), counts, stream)
+            self.device.upload(int(s["totals"][0]), np.ascontiguousarray(totals), stream)
+            self._launch("order_edges", order, split(list(ranges), MAX_RANGE), memory)
+            self.device.download(counts, int(s["edges"][0]), stream)
+            stream.synchronize()
         return np.asarray(counts * SHARE, np.float64)
 
     def _launch(self, name: str, order: NDArray[np.int64], parts: Sequence[SetRange], memory: Memory) -> None:

@@ -227,8 +227,7 @@ class DeviceTree:
     def _sort(self, places: NDArray[np.int64] | None, columns: NDArray[np.uint32], edges: NDArray[np.float64]) -> None:
         """Sort rows by their places, or along the curve, into `rows`."""
         launcher, n = self._launcher, self.n
-        scratch = Memory(launcher.device)
-        try:
+        with Memory(launcher.device) as scratch:
             keys, rows = [scratch.empty(8 * n) for _ in range(2)], [scratch.empty(4 * n), self.rows]
             n_tiles = -(-n // TILE)
             counts = scratch.empty(4 * DIGITS * n_tiles)
@@ -258,8 +257,6 @@ class DeviceTree:
                 launcher.launch(BUILD, "screen_scan", 1, SORT, job, threads=1024)
                 launcher.launch(BUILD, "screen_scatter", n_tiles, SORT, job)
             launcher.stream.synchronize()
-        finally:
-            scratch.close()
 
     def _boxes(self, *, has_boxes: bool) -> None:
         """Levels of nodes, and their boxes from the leaves upwards."""

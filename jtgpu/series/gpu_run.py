@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -156,16 +157,13 @@ def fit(x: NDArray[np.float64], p: int, order: str | int, demean: bool, devices:
     penalty = batch.penalty_of(order, n_times)
 
     def work(device: Device, stream: Any, some: slice) -> None:
-        memory = Memory(device)
-        try:
+        with Memory(device) as memory:
             address = memory.put(x[some], stream)
             size = len(x[some])
             job = batch.BatchJob(
                 device, address, size, n_times, "float64", p, n_times=n_times, demean=demean, penalty=penalty
             )
             _finish(job, stream, fitted, some)
-        finally:
-            memory.close()
 
     on_devices(work, n, 8 * n_times + batch.bytes_per_system(p), opened(devices), f"a series of {n_times} values")
     return fitted
@@ -189,12 +187,10 @@ def fit_resident(x: DeviceArray, p: int, order: str | int, demean: bool) -> batc
 
 def _finish(job: Any, stream: Any, fitted: Any, some: slice) -> None:
     """Run a job, and copy its results."""
-    try:
+    with closing(job):
         job.queue(stream)
         for to, result in zip(fitted, job.download(stream), strict=True):
             to[some] = result
-    finally:
-        job.close()
 
 
 def predict(
@@ -210,8 +206,7 @@ def predict(
     each = batch.bytes_per_system(p) + 8 * (p + 1) if is_short else bytes_per_system(p + 1, solve=False)
 
     def work(device: Device, stream: Any, some: slice) -> None:
-        memory = Memory(device)
-        try:
+        with Memory(device) as memory:
             address = memory.put(r[some], stream)
             orders = memory.put(last[some].astype(np.int32), stream)
             if is_short:
@@ -219,8 +214,6 @@ def predict(
                 _finish(_Selected(short), stream, predictors, some)
             else:
                 _finish(SchurJob(device, address, len(r[some]), p + 1, stream, last=orders), stream, predictors, some)
-        finally:
-            memory.close()
 
     on_devices(work, n, each, opened(devices), f"a system of order {p}")
     no_order = predictors[3] == 0
@@ -276,28 +269,20 @@ def solve(
     n_right = b.shape[1]
 
     def work(device: Device, stream: Any, some: slice) -> None:
-        memory = Memory(device)
-        try:
+        with Memory(device) as memory:
             size = len(c[some])
             address = memory.put(c[some], stream)
             orders = memory.put(np.full(size, n - 1, np.int32), stream)
             for j in range(n_right):
-                part = Memory(device)
-                try:
+                with Memory(device) as part:
                     right = part.put(np.ascontiguousarray(b[some, j]), stream)
                     job = SchurJob(
                         device, address, size, n, stream, last=orders, right=right, is_covariance=False
                     )
-                    try:
+                    with closing(job):
                         job.queue(stream)
                         arrays = job.download(stream)
-                    finally:
-                        job.close()
-                finally:
-                    part.close()
                 x[some, j], stops_at[some] = arrays.filter, arrays.stops_at
-        finally:
-            memory.close()
 
     each = bytes_per_system(n, solve=True)
     on_devices(work, n_systems if n_right else 0, each, opened(devices), f"a system of {n} equations")

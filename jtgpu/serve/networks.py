@@ -18,13 +18,14 @@ from starlette.responses import Response
 from ..cases.query import model_fingerprint
 from ..draw.drawing import Graph, graph_of, hub, neighbourhood
 from ..errors import ArgumentError, BackendUnavailable, EvidenceError, JtgpuError, closest
+from ..formats.bundled import networks
 from ..formats.conversion import carry
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .batching import Batcher, measure
-from .page_module import MAX_NODES, map_layout, overview, positions
+from .map_layout import CANVAS, MAX_NODES, map_layout, overview, positions
 from .questions import QUESTIONS
 from .registry import Distribution, Form, Rates, spans, with_labels
 from .requests import JSON, Refusal, flag, number, unless_gone
@@ -46,7 +47,7 @@ def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
     }
 
 
-def description(name: str, tree: JunctionTree) -> dict[str, Any]:
+def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, Any]:
     """Everything about a network except its numbers."""
     # returns Variables with their states and the numbers of their parents, arcs, prior probabilities in the order of
     #     the variables, and the cost of the plan.
@@ -57,6 +58,7 @@ def description(name: str, tree: JunctionTree) -> dict[str, Any]:
     return {
         "name": name,
         "title": model.name,
+        "source": source or (name if name in networks() else ""),
         "kind": "bayesian" if graph.is_directed else "markov",
         "digest": digest(tree),
         "backend": tree.backend,
@@ -121,6 +123,7 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
 T = TypeVar("T")
 _log = logging.getLogger("jtgpu.serve")
 MOST = 150  # variables of a layout
+CANVAS_STEP = 40  # pixels
 SLOW = 0.5  # seconds of a case from which questions are not tried at start
 
 
@@ -154,7 +157,7 @@ class Hosted:
         except BackendUnavailable as error:
             if not self.use_cpu(error):
                 raise
-        self.description = description(self.name, self.tree)
+        self.description = description(self.name, self.tree, self.settings.sources.get(self.name, ""))
         if self.rates.single < SLOW:
             self._try_questions()
 
@@ -255,8 +258,18 @@ def _requested(request: Request, hosted: Hosted) -> Any:
     if flag(request, "overview"):
         return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
     nodes = _nodes(request, hosted, graph_of(model))
-    key = None if nodes is None else tuple(nodes)
-    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes))
+    canvas = _canvas(request)
+    key = (None if nodes is None else tuple(nodes), canvas)
+    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes, canvas))
+
+
+def _canvas(request: Request) -> tuple[int, int]:
+    """Pixels of the window that shows the positions, in steps, so that a map that was computed serves again."""
+    width, height = (
+        number(request, name, given, 1, 100_000) or given
+        for name, given in zip(("width", "height"), CANVAS, strict=True)
+    )
+    return max(CANVAS_STEP, width - width % CANVAS_STEP), max(CANVAS_STEP, height - height % CANVAS_STEP)
 
 
 def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:

@@ -13,8 +13,9 @@ from ..errors import ArgumentError, JtgpuError
 from ..inference.evidence import read_known
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from .map_layout import map_layout, overview
 from .networks import cpt, description
-from .page_module import map_layout, overview, page_module, page_style
+from .page_module import page_module, page_style
 from .questions import answer
 from .requests import problem
 
@@ -85,8 +86,8 @@ def _answer(tree: JunctionTree, method: str, arguments: list[Any]) -> Any:
     match method, arguments:
         case "network", []:
             return description(NAME, tree)
-        case "layout", [nodes]:
-            return map_layout(tree.model, nodes)
+        case "layout", [nodes, *canvas]:
+            return map_layout(tree.model, nodes, *(tuple(size) for size in canvas))
         case "overview", []:
             return overview(tree.model)
         case "cpt", [str(name)]:

@@ -159,6 +159,8 @@ _GET: dict[str, Any] = {
             _parameter("around", "query", _LIST, "Variables whose neighbourhood is shown."),
             _parameter("hops", "query", _NUMBER, "Arcs to the farthest variable."),
             _parameter("most", "query", _NUMBER, "Number of variables."),
+            _parameter("width", "query", _NUMBER, "Pixels of the window that shows it."),
+            _parameter("height", "query", _NUMBER, "Pixels of the window that shows it."),
             _parameter("overview", "query", _BIT, "A dot for every variable."),
         ],
     ),

@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from starlette.types import Scope
 
@@ -87,6 +87,9 @@ class Settings:
         Include the evidence in these lines.
     folder : str
         Folder for uploads that several processes share. Default: a private temporary one, removed at the end.
+    sources : mapping of str to str
+        Files or bundled names that the networks were read from, by the names of the networks. Code that the page
+        exports reads them.
     metrics_folder : str
         Folder for the metrics of several processes that share a port, so that each of them reports all. Default: a
         process reports its own.
@@ -110,6 +113,7 @@ class Settings:
     log: str = "none"
     log_evidence: bool = False
     folder: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
     metrics_folder: str = ""
     hosts: frozenset[str] = field(init=False, default=frozenset())  # all accepted ones, lower case
 
@@ -132,6 +136,8 @@ class Settings:
             put(self, name, tuple(text(name, each) for each in names))
         for name in ("token", "embed", "folder", "metrics_folder", "page"):
             text(name, getattr(self, name))
+        if not isinstance(cast(object, self.sources), Mapping):
+            raise ArgumentError(f"sources must map names of networks to files, not {described(self.sources)}")
         if self.page and self.api_only:
             raise ArgumentError("page cannot be combined with api_only")
         for origin in self.allow_origins:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
 __all__ = [
-    "Against", "BackendName", "CompileOptions", "Data", "Devices", "Dtype", "EngineName", "Frame", "FrameLibrary",
-    "ImputeMethod", "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective", "OnProblem",
-    "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "ScreenMissing",
+    "Against", "BackendName", "CompileOptions", "Data", "Decisions", "Devices", "Dtype", "EngineName", "Frame",
+    "FrameLibrary", "ImputeMethod", "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective",
+    "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "ScreenMissing",
     "SearchMethod", "StructurePriorLike", "TableLike", "Tensor", "TreeOptions", "ZeroRows",
 ]  # fmt: skip
 
@@ -54,6 +54,7 @@ Lowering = Literal["pairwise", "clique", "shallow"]
 Objective = Literal["entries", "largest", "time"]
 OnProblem = Literal["error", "flag"]  # raise, or mark the row
 ZeroRows = Literal["error", "uniform"]  # of a CPT
+Decisions = Literal["network", "chance"]  # what a file with decisions becomes
 JointMethod = Literal["auto", "cases", "together"]
 ImputeMethod = Literal["sample", "mpe"]
 OrderMethod = Literal["auto", "best", "saved", "min-fill", "min-weight", "weighted-min-fill", "min-neighbours"]

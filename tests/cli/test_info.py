@@ -114,7 +114,7 @@ def test_a_network_without_anything_odd() -> None:
 
 def test_every_format_is_named(tmp_path: Path) -> None:
     net = read(ROOT / "nets" / "asia.net")
-    for target in FORMATS:
+    for target in (f for f in FORMATS if f.writer):
         path = tmp_path / f"a{target.suffixes[0]}.gz"
         path.write_bytes(gzip.compress(carry(net, target).text.encode()))
         found = json.loads(run(str(path), "--json").stdout)

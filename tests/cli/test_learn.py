@@ -104,7 +104,7 @@ def test_probabilities_of_arcs_are_written(data: Path, tmp_path: Path) -> None:
     done = run(*words)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0] == "parent\tchild\tprobability\tmcse"
+    assert lines[0] == "parent\tchild\tprobability"
     assert len(lines) == 8
     assert lines[-1] == "# exact probabilities"
     assert "3 variables, 40 cases, prior uniform: exact" in done.stderr

@@ -349,17 +349,21 @@ def test_the_caret_is_shown_below_the_place() -> None:
 def test_voi(asia: jtgpu.JunctionTree) -> None:
     expected = asia.value_of_information("lung", evidence={"dysp": "yes"})
     lines = run("voi", ASIA, "lung", "-e", "dysp=yes", *REFERENCE).stdout.splitlines()
-    assert lines[0].startswith("# H(lung) now\t0.33")
-    assert lines[2].split("\t") == ["either", repr(expected[0].gain), repr(expected[0].expected_entropy),
-                                    repr(expected[0].expected_accuracy)]  # fmt: skip
+    assert lines[0].startswith("# H(lung) now\t0.477")
+    assert lines[0].endswith(" bits")
+    best, bit = expected[0], math.log(2.0)
+    assert lines[2].split("\t") == [
+        "either", repr(best.gain / bit), repr(best.expected_entropy / bit), repr(best.expected_accuracy)
+    ]  # fmt: skip
     found = json.loads(run("voi", ASIA, "lung", "-c", "smoke", "-c", "xray", "--json", *REFERENCE).stdout)
     assert [o["variable"] for o in found["observations"]] == ["xray", "smoke"]
-    assert found["entropy"] == asia.entropy("lung")
+    assert found["unit"] == "bits"
+    assert found["entropy"] == asia.entropy("lung") / bit
 
 
 def test_gains_below_rounding_error_are_printed_as_0() -> None:
     found = [Observation("a", 0.1, 0.5, 0.9), Observation("b", 0.6, 6.66e-18, 0.8), Observation("c", 0.6, -1e-17, 0.8)]
-    assert [row[1] for row in observation_table(found).rows] == [0.5, 0.0, 0.0]
+    assert [row[1] for row in observation_table(found).rows] == [0.5 / math.log(2.0), 0.0, 0.0]
 
 
 def test_evidence_from_a_file(tmp_path: Path) -> None:

@@ -68,10 +68,10 @@ def test_every_command_with_numbers_takes_digits(terminal: pytest.MonkeyPatch) -
     terminal.setenv("COLUMNS", "120")
     voi = run("voi", ASIA, "-t", "lung", "-c", "smoke", "--digits", "2", *REFERENCE).stdout.splitlines()
     assert voi == [
-        "H(lung) now: 0.21 nats",
+        "H(lung) now: 0.31 bits",
         "",
-        "variable   gain  expected entropy  expected accuracy",
-        "smoke     0.022              0.19               0.95",
+        "variable  gain (bits)  expected entropy (bits)  expected accuracy",
+        "smoke           0.032                     0.27               0.95",
     ]
     found = run("sensitivity", ASIA, "lung=yes", "-n", "1", "--digits", "2", *REFERENCE).stdout.splitlines()
     assert found[0] == "P(lung = yes) now: 0.055"

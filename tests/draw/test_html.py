@@ -163,3 +163,10 @@ def test_notebooks_import_pictures_only_when_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True", "False"]
+
+
+def test_a_tree_is_the_picture_of_its_network(asia: jtgpu.JunctionTree) -> None:
+    text = shown(asia)
+    assert all(f">{name}</text>" in text for name in asia.plan.model.variables)
+    assert "entries" not in text  # of cliques
+    assert "entries" in shown(asia.plan)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.draw.arrange import Arrangement, arrange
+from jtgpu.draw.dense import arrange_dense
 from jtgpu.draw.layers import assign_layers, count_crossings, insert_dummies, reduce_crossings
 from jtgpu.draw.network import arrange_stacked
 
@@ -60,6 +61,21 @@ def test_boxes_do_not_overlap_and_arcs_point_down(
     made = arrange(sizes, arcs, max_width)
     check(made, arcs)
     assert made == arrange(sizes, arcs, max_width)
+    assert all(type(x) is int for box in made.boxes for x in box)
+
+
+@given(graphs(), st.sampled_from([100, 400, 1500]))
+def test_dense_rows_do_not_overlap_and_arcs_point_down(
+    graph: tuple[list[tuple[int, int]], list[tuple[int, int]]], width: int
+) -> None:
+    sizes, arcs = graph
+    made = arrange_dense(sizes, arcs, width)
+    for a, b in itertools.combinations(made.boxes, 2):
+        assert not overlap(a, b)
+    for (_, y0), (_, y1) in made.lines:
+        assert y0 < y1
+    assert made.width <= max([width, *(w + 1 for w, _ in sizes)])
+    assert made == arrange_dense(sizes, arcs, width)
     assert all(type(x) is int for box in made.boxes for x in box)
 
 

@@ -96,3 +96,14 @@ def test_notebooks_show_a_table_and_two_pictures(posterior: StructurePosterior) 
     assert "width of a line" in page
     assert "arc of the best graph" in page
     assert "<svg" not in posterior.paths._repr_html_()
+
+
+def test_weak_arcs_are_dashed_and_do_not_place_variables() -> None:
+    found = jtgpu.learn.posterior(random_table(3, n=5, n_rows=60))
+    strong, weak = (jtgpu.draw.arcs(found, threshold).svg for threshold in (0.5, 0.02))
+    assert "stroke-dasharray" not in strong
+    assert weak.count('stroke-dasharray="5 4"') > 0
+    boxes = [re.findall(r'class="w" ([^/]*)/', svg) for svg in (strong, weak)]
+    assert boxes[0] == boxes[1]
+    assert "of them weak (dashed)" in weak
+    assert 'class="s p"' in weak  # labels have a halo

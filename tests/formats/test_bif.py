@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import ParseError
-from jtgpu.formats import read, table_rows
+from jtgpu.formats import block_reader, read
 from jtgpu.formats.bif import dumps, parse
 from jtgpu.model.network import BayesianNetwork
 
@@ -297,7 +297,7 @@ def ordered(cards: list[int], last_fastest: bool, comma: str) -> tuple[str, list
 def test_rows_in_order(
     cards: list[int], last_fastest: bool, comma: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_rows, "PART", part)
+    monkeypatch.setattr(block_reader, "PART", part)
     head, order = ordered(cards, last_fastest, comma)
     numbers = np.random.default_rng(0).integers(1, 15, cards) / 16
 

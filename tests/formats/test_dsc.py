@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, table_rows
+from jtgpu.formats import block_reader, read
 from jtgpu.formats.dsc import dumps, parse, sniff
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
@@ -106,7 +106,7 @@ def test_mistakes_have_a_place(text: str, message: str) -> None:
 
 
 def test_defaults_fill_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_rows, "MAX_FILL", 3)
+    monkeypatch.setattr(block_reader, "MAX_FILL", 3)
     with pytest.raises(ParseError, match="would fill 4 numbers"):
         parse(HEAD + A + B + P_A + "probability ( b | a ) { default : 1, 1; }")
 

@@ -95,7 +95,6 @@ def test_packed_files_are_seen_by_content(tmp_path: Path, suffix: str, compress:
     [
         ("<html>", "an XML file of another kind"),
         ("// Bayesian Network\n// Elvira format\n\nbnet  Untitled {\n", "Elvira"),
-        ("// ~->[DNET-1]->~\nbnet x {", "Netica"),
     ],
 )
 def test_unsupported_formats_are_named_in_the_message(text: str, name: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import hugin, read, write
 from jtgpu.formats.hugin import parse
 from jtgpu.formats.hugin_values import Verbatim, dumps
+from jtgpu.model.decisions import DecisionNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 
@@ -145,8 +146,6 @@ def test_repeated_unknown_attributes_are_noted() -> None:
     ("text", "start", "names"),
     [
         ("continuous node C { }", "1:1", ("continuous node", "'C'")),
-        ("net {}\nutility U { }", "2:1", ("utility node", "'U'")),
-        ("decision D { states = (a b); }", "1:1", ("decision node", "'D'")),
         ("function F { }", "1:1", ("function node", "'F'")),
         ("discrete function F { states = (a b); }", "1:10", ("function node", "'F'")),
         ("class K { instance I : J (a = b; c = d) { } }", "1:11", ("class instance", "'I'")),
@@ -457,15 +456,9 @@ REFUSED = {
     "index_SpearGrazeCattle.oobn": (11, "class instance", "BACG"),
     "rhugin_test_oobn.oobn": (65, "continuous node", "fan_power"),
     "unbbayes_Chest_Clinic_Learned_Dirichlet.net": (76, "all zeros", "Tuberculose"),
-    "unbbayes_RegularID.net": (17, "decision node", "D2"),
-    "unbbayes_car_buyer.net": (52, "decision node", "D1"),
-    "unbbayes_fisherID.net": (10, "utility node", "Utility_2014"),
-    "unbbayes_mildew3.net": (86, "utility node", "U"),
-    "wmc_OilWildcatter.net": (90, "decision node", "Test"),
     "wmc_WasteIncinerator.net": (71, "continuous node", "E"),
     "wmc_heart_disease_regression.net": (50, "function node", "Risk"),
-    "wmc_mildew4.net": (59, "decision node", "D10"),
-    "wmc_poker_subnet.net": (58, "decision node", "MSC"),
+    "wmc_poker_subnet.net": (176, "second class", "poker_oh"),
     "wmc_sdlc93.net": (52, "continuous node", "C22"),
 }
 READ = (  # noqa: SIM905 - a list of names reads better as words
@@ -477,12 +470,16 @@ READ = (  # noqa: SIM905 - a list of names reads better as words
     "wmc_family_out.net wmc_hailfinder.net wmc_mainuk.net wmc_pathfinder.net wmc_r_choice.net wmc_socks.net "
     "wmc_year2000.net"
 ).split()
+WITH_DECISIONS = (  # noqa: SIM905
+    "unbbayes_RegularID.net unbbayes_car_buyer.net unbbayes_fisherID.net unbbayes_mildew3.net wmc_OilWildcatter.net "
+    "wmc_mildew4.net"
+).split()
 
 
 def test_the_lists_of_variety_are_complete(shared_nets: Path) -> None:
     there = {p.name for p in (shared_nets / "variety").iterdir()}
-    assert there == set(READ) | set(REFUSED)
-    assert len(there) == len(READ) + len(REFUSED)
+    assert there == {*READ, *REFUSED, *WITH_DECISIONS}
+    assert len(there) == len(READ) + len(REFUSED) + len(WITH_DECISIONS)
 
 
 @pytest.mark.parametrize("name", READ)
@@ -496,6 +493,17 @@ def test_variety_reads_and_round_trips(name: str, shared_nets: Path, tmp_path: P
     assert isinstance(again, BayesianNetwork)
     assert again.attributes["node"] == net.attributes["node"]
     assert again.attributes["potential"] == net.attributes["potential"]
+
+
+@pytest.mark.parametrize("name", WITH_DECISIONS)
+def test_variety_of_decisions_round_trips(name: str, shared_nets: Path, tmp_path: Path) -> None:
+    net: Any = read(shared_nets / "variety" / name, zero_rows="uniform")
+    assert isinstance(net, DecisionNetwork)
+    for suffix in ("net", "xdsl"):
+        write(net, tmp_path / f"again.{suffix}", rename=True)
+        again: Any = read(tmp_path / f"again.{suffix}")
+        assert again == net
+    assert read(shared_nets / "variety" / name, zero_rows="uniform", decisions="chance").variables == net.variables
 
 
 @pytest.mark.parametrize("name", REFUSED)

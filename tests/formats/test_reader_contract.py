@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import bif, dsl, hugin, hugin_values, read, write, xdsl, xmlbif
+from jtgpu.formats import bif, dsl, hugin, hugin_values, read, write, xdsl, xdsl_writer, xmlbif
+from jtgpu.model.decisions import DecisionNetwork
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
@@ -36,7 +37,7 @@ FORMATS = {
     "bif": Format(bif.parse, bif.dumps, f"  property {bif.EXACT};\n", ("0.3,", "0.4,"), f"f:7:3: {SUM}"),
     "net": Format(hugin.parse, hugin_values.dumps, 'jtgpu_rows = "exact"', ("0.3 ", "0.4 "), f"f:12:13: {SUM}"),
     "xmlbif": Format(xmlbif.parse, xmlbif.dumps, "jtgpu_rows = exact", ("0.3 ", "0.4 "), "marked as exact"),
-    "xdsl": Format(xdsl.parse, xdsl.dumps, 'rows="exact"', ("", ""), ""),
+    "xdsl": Format(xdsl.parse, xdsl_writer.dumps, 'rows="exact"', ("", ""), ""),
     "dsl": Format(dsl.parse, dsl.dumps, 'JTGPU_ROWS = "exact"', ("", ""), ""),
 }
 
@@ -127,9 +128,11 @@ def test_shared_nets_round_trip(shared_nets: Path, tmp_path: Path) -> None:
     done = 0
     for path in [*nets_of(shared_nets / "RetiEsempio"), *nets_of(shared_nets / "variety")]:
         try:
-            read(path, zero_rows="uniform")
+            net: Any = read(path, zero_rows="uniform")
         except ParseError:
             continue  # held by test_hugin
+        if isinstance(net, DecisionNetwork):
+            continue  # held by test_decisions
         round_trips(path, tmp_path)
         done += 1
     assert done == 43

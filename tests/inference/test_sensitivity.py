@@ -205,6 +205,9 @@ def test_tornado() -> None:
             other = oracle.with_entry(chain(), v, p.entry, value)
             assert at == pytest.approx(other.compile("cpu").posterior("a", {"c": "high"})["yes"])
     assert len(found.tornado(2)) == 2
+    listed = [(b.parameter.variable, b.parameter.given) for b in bars if len(chain().states(b.parameter.variable)) == 2]
+    assert len(set(listed)) == len(listed)  # no complements
+    assert all(b.parameter.value <= 0.5 for b in bars if len(chain().states(b.parameter.variable)) == 2)
     with pytest.raises(ValueError, match="spread"):
         found.tornado(spread=0)
 

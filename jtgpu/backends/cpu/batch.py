@@ -20,7 +20,7 @@ from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
-from .runner import Runner, soft_of
+from .runner import Runner, soft_of, with_sets
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Table:
         targets: Sequence[int] | None,
     ):
         self.runner, self.model, self.targets = runner, runner.model, targets
-        self.states = np.ascontiguousarray(states, np.int32)
+        self.states = with_sets(states, runner.program.n_sets)
         self.likelihood = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
         self.weights, self.weight_ptr, self.log_scale = self._scaled_weights()
         self.log_evidence = np.empty(len(self.states))
@@ -155,13 +155,24 @@ class Table:
             at += w.shape[1]
         return (np.ascontiguousarray(np.hstack(parts)) if parts else np.zeros((n, 0))), ptr, log_scale
 
+    @property
+    def weighed(self) -> tuple[int, ...]:
+        """Variables that have a weight in every row: those with likelihoods, and those of the sets of the call.
+
+        The cells of a set that agree with the observed states differ from row to row.
+        """
+        program = self.runner.program
+        sets = [v for v in (*self.likelihood, *(self.targets or ())) if v >= program.n_plain]
+        return tuple(sorted({*self.likelihood, *(u for v in sets for u in program.weighed_scope(v))}))
+
     def get(self, seen: NDArray[np.bool_], soft: tuple[int, ...], lanes: int = 1) -> CachedProgram:
         """The program of a pattern."""
         return self.model.programs.get(seen, soft, self.targets, lanes=lanes)
 
     def case(self, row: int) -> Evidence:
         """A row as a case of its own."""
-        return Evidence(self.states[row], {v: w[row] for v, w in self.likelihood.items()})
+        state = self.states[row, : self.runner.program.n_plain]
+        return Evidence(state, {v: w[row] for v, w in self.likelihood.items()})
 
     def cases(self, rows: NDArray[np.int64]) -> Cases:
         """Rows as `lanes` takes them."""
@@ -190,11 +201,11 @@ class _Posteriors:
         self._table = table
         self.place = np.full(program.n_variables, -1, np.int64)  # by rank
         at = 0
-        for v in range(program.n_variables) if table.targets is None else dict.fromkeys(table.targets):
+        for v in range(program.n_plain) if table.targets is None else dict.fromkeys(table.targets):
             self.place[program.axis_rank[v]] = at
             at += int(program.cardinality[v])
         self.cells = np.empty((len(table.states), at))
-        once = None if table.targets is None else list(dict.fromkeys(table.targets))
+        once = list(range(program.n_plain) if table.targets is None else dict.fromkeys(table.targets))
         self._columns = columns_of(program.posterior_ptr, once)
 
     def work(self, group: Group, first: int, last: int) -> None:
@@ -262,7 +273,7 @@ def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, in
 
 def group_rows(table: Table) -> list[Group]:
     """The rows of a table by the programs that answer them. It does not depend on the number of threads."""
-    soft = tuple(table.likelihood)
+    soft = table.weighed
     if not len(table.states):
         return []
     ignored = np.zeros(table.runner.program.n_variables, np.bool_)

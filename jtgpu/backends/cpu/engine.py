@@ -20,7 +20,7 @@ from ..wrappers.pattern_cache import PatternCache
 from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
 from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
-from .runner import Runner, soft_of
+from .runner import Runner, soft_of, with_sets
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     except ImpossibleEvidence:
         table.log_evidence[row], table.impossible[row] = -np.inf, True
         return
-    states = case.state[table.runner.by_rank]
+    states = with_sets(case.state, table.runner.program.n_sets)[table.runner.by_rank]
     _lanes.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
 
 
@@ -110,7 +110,7 @@ class Cpu(Backend):
         mixed = self._mixed
         if mixed is None or mixed.model is not self.runner.model:
             self._mixed = mixed = MixedCases(self.runner, self.runner.model)
-        if not mixed.is_suitable:
+        if not mixed.is_suitable or any(v >= self.plan.n_variables for v in likelihood or ()):
             return self.run_batch(states, likelihood)
         return mixed.run(states, likelihood)
 
@@ -222,14 +222,15 @@ class CpuSession:
                 return backend.run(evidence, targets)
             cached = model.programs.get(seen, soft, targets, layout=self._layout)
             cached.leave_out_zeros(model.numbers, runner.cards, cells=self._cells)
-            weights, weight_ptr, log_scale = scaled_weights(evidence, runner.program.axis_rank)
+            weights, weight_ptr, log_scale = scaled_weights(evidence, runner.program)
             p = cached.records
             space.fit_program(cached, self._cells)
             log_evidence = IMPOSSIBLE
             if log_scale != IMPOSSIBLE:
                 log_evidence = _sweep.run_changed(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
-                    evidence.state[runner.by_rank], weights, weight_ptr, runner.limit, space.block, *cached.hashes(p),
+                    with_sets(evidence.state, runner.program.n_sets)[runner.by_rank], weights, weight_ptr, runner.limit,
+                    space.block, *cached.hashes(p),
                     self._signature, weights.view(np.uint64), self.made,
                 )  # fmt: skip
             if log_evidence == IMPOSSIBLE:

@@ -18,7 +18,7 @@ from ..base import BatchResult
 from .batch import CACHE, Table, lane_memory
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
-from .runner import Model, Runner
+from .runner import Model, Runner, with_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,11 +48,12 @@ class MixedCases:
         self._idle: dict[int, list[_Sweep]] = {}
         reset_in_child(self, MixedCases._forget)
         self._seen = np.zeros(program.n_variables, np.bool_)
-        self._soft = tuple(range(program.n_variables))
+        self._soft = tuple(range(program.n_plain))
         cards = program.cardinality
         place = np.empty(program.n_variables, np.int64)
         place[program.axis_rank] = np.cumsum(cards) - cards
-        self._place, self._columns = place, int(cards.sum())
+        place[program.n_plain :] = -1  # set variables, whose ranks are their numbers
+        self._place, self._columns = place, int(cards[: program.n_plain].sum())
         self._hard = np.zeros(0, np.int64)
         self._no_likelihood = np.full(program.n_variables, -1, np.int64)
         one = model.programs.get(self._seen, self._soft)
@@ -80,6 +81,7 @@ class MixedCases:
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
     ) -> BatchResult:
         n, runner = len(states), self._runner
+        states = with_sets(states, runner.program.n_sets)
         lanes = 1 if n <= FEW else next((w for w in self._widths if w >= n), self._widths[-1])
         sweep = self._acquire(lanes)
         memory, weights, log_scale = sweep.memory, _NO_WEIGHTS, None

@@ -79,6 +79,8 @@ class CachedProgram:
         self.cells, most_inputs, self.row, self.terms = sizes
         self.work = 4 * most_inputs + 64 + self.row
         self.bytes = code.nbytes + OVERHEAD
+        first = source.program.n_plain
+        self.set_targets = [v for v in key[2] if v >= first] if key[2] and source.program.n_sets else []
         self.is_sparse = False  # whether the code leaves out zeros
         self.key = key
         self._program, self._flat = source.program, source.flat
@@ -197,6 +199,8 @@ class ProgramCache:
         # targets: sequence of int: Variables whose posteriors are wanted. Default: all.
         # lanes: Cases that the program answers at once
         # layout: Another one than the default, always the same
+        if len(seen) < self.program.n_variables:  # without set variables
+            seen = np.concatenate([seen, np.zeros(self.program.n_variables - len(seen), np.bool_)])
         key = (seen.tobytes(), soft, None if targets is None else tuple(targets), lanes, layout is None)
         cached = self._cached.get(key)
         if cached is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -14,12 +15,12 @@ from ...errors import ImpossibleEvidence
 from ...plans.arrays import ragged
 from ...plans.program import UNIT, Program
 from ...util.loops import loops
-from ..base import Evidence
+from ..base import Evidence, slice_of
 from ..sweep import Best, Derivatives, Uniforms
 from .backward import Steps
 from .batch import rows_by_pattern
 from .programs import CachedProgram
-from .runner import Runner, soft_of
+from .runner import Runner, soft_of, with_sets
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class CpuSweep:
 
     def _trace(self, space: Workspace, cached: CachedProgram, state: NDArray[np.int32]) -> NDArray[np.int32]:
         """The best configuration, by rank, when the program has run."""
-        steps, states = cached.steps, np.maximum(state[self._runner.by_rank], 0)
+        steps, states = cached.steps, np.maximum(with_sets(state, self.program.n_sets)[self._runner.by_rank], 0)
         last = len(steps.step_ptr) - 1
         _backward.trace(space.arena, steps.steps, steps.step_ptr, last, states, space.values, space.places)
         return states
@@ -144,11 +145,11 @@ class CpuSweep:
         program = self.program
         states = np.empty((len(configurations), program.n_variables), np.int32)
         states[:, self._runner.by_rank] = configurations
-        if program.chosen and len(program.chosen) < program.n_variables:
+        if program.chosen and len(program.chosen) < program.n_plain:
             rest = np.ones(program.n_variables, np.bool_)
             rest[list(program.chosen)] = False
             states[:, rest] = -1
-        return states
+        return states[:, : program.n_plain]
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
         out = np.empty((n, self.program.n_variables), np.int32)
@@ -156,8 +157,8 @@ class CpuSweep:
         try:
             cached = self._get(space, evidence.state, soft_of(evidence))
             self._runner.run(space, cached, evidence)
-            self._draw(space, cached, evidence.state, uniforms, out)
-            return out
+            self._draw(space, cached, with_sets(evidence.state, self.program.n_sets), uniforms, out)
+            return out[:, : self.program.n_plain]
         finally:
             self._runner.release(space)
 
@@ -201,7 +202,7 @@ class CpuSweep:
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
     ) -> NDArray[np.int32]:
-        out = np.full(states.shape, -1, np.int32)
+        out = np.full((len(states), self.program.n_variables), -1, np.int32)
         block = max(1, BLOCK // self.program.n_variables)
         space = self._runner.acquire()
         try:
@@ -212,10 +213,11 @@ class CpuSweep:
                     cached = self._get(space, case.state, soft_of(case))
                     with suppress(ImpossibleEvidence):
                         self._runner.run(space, cached, case)
-                        self._draw_one(space, cached, case.state, numbers[row], out[first + row])
+                        state = with_sets(case.state, self.program.n_sets)
+                        self._draw_one(space, cached, state, numbers[row], out[first + row])
         finally:
             self._runner.release(space)
-        return out
+        return out[:, : self.program.n_plain]
 
     def _draw_one(
         self,
@@ -239,7 +241,7 @@ class CpuSweep:
         try:
             cached = runner.model.programs.get(evidence.state >= 0, soft_of(evidence))
             runner.run(space, cached, evidence, zeros=True)
-            weights, weight_ptr, log_scale = scaled_weights(evidence, program.axis_rank)
+            weights, weight_ptr, log_scale = scaled_weights(evidence, program)
             records = cached.records
             place = {t: i for i, t in enumerate(program.wanted)}
             cell, exponent = np.zeros(program.n_factors, np.int64), np.zeros(program.n_factors, np.int64)
@@ -279,6 +281,11 @@ class CpuSweep:
             space.arena, cell, evidence.state, (weights, weight_ptr, factor), program.cardinality,
             ragged(program.factor_scopes), ragged(scopes), first, cells,
         )  # fmt: skip
+        for v in (v for v in soft if v >= program.n_plain):  # of a set: all cells, scaled as those that agree
+            f, own = int(program.evidence_factor[v]), np.asarray(evidence.likelihood[v], np.float64)
+            scope = program.factor_scopes[f]
+            agreeing = own.reshape(program.shape(scope))[slice_of(scope, evidence.state)]
+            cells[first[f] : first[f + 1]] *= np.ldexp(own.ravel(), -math.frexp(float(agreeing.max()))[1])
         return cells
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
@@ -295,7 +302,8 @@ class CpuSweep:
             self._runner.release(space)
         with np.errstate(divide="ignore"):
             for v, weights in evidence.likelihood.items():
-                logs += np.log(np.asarray(weights, np.float64)[states[:, v]])
+                scope = program.weighed_scope(v)
+                logs += np.log(np.reshape(weights, program.shape(scope))[tuple(states[:, u] for u in scope)])
         return logs
 
 

@@ -12,7 +12,7 @@ from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.program import Program
 from ...util.loops import loops
 from ...util.system import cores, new_lock, reset_in_child
-from ..base import Evidence
+from ..base import Evidence, slice_of
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache
 from .records import IMPOSSIBLE
@@ -99,16 +99,16 @@ class Runner:
         # zeros: Whether to continue where a table is zero everywhere, as derivatives do
         # returns ln P(e).
         # raises ImpossibleEvidence: If P(e) = 0 and not `zeros`, or if a likelihood is zero everywhere.
-        weights, weight_ptr, log_scale = scaled_weights(evidence, self.program.axis_rank)
+        weights, weight_ptr, log_scale = scaled_weights(evidence, self.program)
         cached.leave_out_zeros(space.numbers, self.cards)
         space.fit_program(cached)
         log_evidence = IMPOSSIBLE
+        state = with_sets(evidence.state, self.program.n_sets)
         if log_scale != IMPOSSIBLE:
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
-                case = evidence.state[self.by_rank], weights, weight_ptr
+                case = state[self.by_rank], weights, weight_ptr
                 log_evidence = self._run_with_threads(space, cached, case)
             else:
-                state = np.ascontiguousarray(evidence.state, np.int32)
                 log_evidence = _sweep.run(
                     cached.code, space.arena, space.exponent, self.by_rank, state, weights, weight_ptr, self.limit,
                     zeros, space.block,
@@ -119,10 +119,16 @@ class Runner:
 
     def posteriors(self, space: Workspace, cached: CachedProgram, evidence: Evidence) -> NDArray[np.float64]:
         """The posteriors that a program left in the arena, variable after variable, with the observed variables'."""
+        program = self.program
         posterior: NDArray[np.float64] = _sweep.copy_posteriors(
-            cached.code, space.arena, self.by_rank, np.ascontiguousarray(evidence.state, np.int32),
-            self.program.posterior_ptr,
-        )  # fmt: skip
+            cached.code, space.arena, self.by_rank, with_sets(evidence.state, program.n_sets), program.posterior_ptr
+        )
+        for v in cached.set_targets:
+            scope, cells = program.weighed_scope(v), posterior[program.posterior_ptr[v] : program.posterior_ptr[v + 1]]
+            table = np.zeros(program.shape(scope))
+            agreeing = table[slice_of(scope, evidence.state)]
+            table[slice_of(scope, evidence.state)] = cells[: agreeing.size].reshape(agreeing.shape)
+            cells[:] = table.ravel()
         return posterior
 
     def _run_with_threads(
@@ -140,8 +146,16 @@ class Runner:
         return float(_sweep.evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
 
 
+def with_sets(state: NDArray[np.int32], n_sets: int) -> NDArray[np.int32]:
+    """(V+S,) int32 observed states, of one case or of each row: set variables are not observed."""
+    if n_sets:
+        state = np.concatenate([state, np.full((*state.shape[:-1], n_sets), -1, state.dtype)], axis=-1)
+    return np.ascontiguousarray(state, np.int32)
+
+
 def soft_of(evidence: Evidence) -> tuple[int, ...]:
-    """Variables with weights that are not observed."""
+    """Variables with weights that are not observed, and set variables with weights."""
     if not evidence.likelihood:
         return ()
-    return tuple(sorted(int(v) for v in evidence.likelihood if evidence.state[v] < 0))
+    state = evidence.state
+    return tuple(sorted(int(v) for v in evidence.likelihood if v >= len(state) or state[v] < 0))

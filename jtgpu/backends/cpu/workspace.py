@@ -11,6 +11,7 @@ import numpy as np
 from ...plans.arrays import POSTERIOR
 from ...plans.program import Program
 from ...util.loops import loops
+from ..base import slice_of
 from .records import ALIGNMENT, BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, Layout
 
 if TYPE_CHECKING:
@@ -32,22 +33,25 @@ def aligned(cells: int) -> NDArray[np.float64]:
 
 
 def scaled_weights(
-    evidence: Evidence, axis_rank: NDArray[np.int64]
+    evidence: Evidence, program: Program
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
     """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1).
 
-    A weight on an observed variable is a number.
+    A weight on an observed variable is a number; those of a set are its cells that agree with the observed states.
     """
     # returns weight_ptr: (V,) int64: First number of each variable, by rank
     # returns log_scale: ln of what the vectors were divided by; -inf if the evidence is impossible
     if not evidence.likelihood:
         return _NO_WEIGHTS, _NO_PTR, 0.0
     vectors = []
-    ptr = np.zeros(len(axis_rank), np.int64)
+    ptr = np.zeros(program.n_variables, np.int64)
     at, log_scale = 0, 0.0
     for v, given in sorted(evidence.likelihood.items()):
         vector = np.asarray(given, np.float64)
-        state = int(evidence.state[v])
+        state = int(evidence.state[v]) if v < program.n_plain else -1
+        if v >= program.n_plain:
+            scope = program.weighed_scope(v)
+            vector = np.ravel(vector.reshape(program.shape(scope))[slice_of(scope, evidence.state)])
         top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
         if not top > 0:
             return _NO_WEIGHTS, _NO_PTR, -math.inf
@@ -56,7 +60,7 @@ def scaled_weights(
             continue
         shift = math.frexp(top)[1]
         log_scale += shift * math.log(2.0)
-        ptr[axis_rank[v]] = at
+        ptr[program.axis_rank[v]] = at
         vectors.append(np.ldexp(vector, -shift))
         at += len(vector)
     return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale

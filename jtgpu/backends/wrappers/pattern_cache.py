@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -251,6 +251,8 @@ class PatternCache(DelegatingBackend):
     # A backend ------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        if self._has_sets(evidence.likelihood, targets):
+            return self.backend.run(evidence, targets)
         pattern = self.acquire(evidence.state >= 0, targets)
         if pattern is None or pattern.new is None:
             return self.backend.run(evidence, targets)
@@ -263,7 +265,7 @@ class PatternCache(DelegatingBackend):
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         weights = dict(likelihood or {})
-        groups = self._groups(states, targets)
+        groups = [] if self._has_sets(weights, targets) else self._groups(states, targets)
         if not groups:
             return self.backend.run_batch(states, likelihood, targets)
         columns = len(columns_of(self._plan.posterior_ptr, targets))
@@ -289,6 +291,10 @@ class PatternCache(DelegatingBackend):
             answer.log_evidence[rows] = part.log_evidence
             answer.impossible[rows] = part.impossible
         return answer
+
+    def _has_sets(self, likelihood: Iterable[int], targets: Sequence[int] | None) -> bool:
+        """Whether a query is about sets of variables: their plans for patterns do not have these."""
+        return any(v >= self._plan.n_variables for v in (*likelihood, *(targets or ())))
 
     def _groups(
         self, states: NDArray[np.int32], targets: Sequence[int] | None
@@ -361,6 +367,8 @@ class _Session:
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         if self._default is None:
             raise JtgpuError("this session is closed")
+        if self._backend._has_sets(evidence.likelihood, targets):
+            return self._default.run(evidence, targets)
         pattern = self._backend.acquire(evidence.state >= 0, targets)
         if pattern is None or pattern.new is None:
             return self._default.run(evidence, targets)

@@ -96,7 +96,7 @@ def expected_counts(
         counts = count(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = counts.log_evidence[equal.kind], counts.impossible[equal.kind]
     raise_if_impossible(tree, known, impossible, on_impossible)
-    return ExpectedCounts(model, counts.families, tuple(wanted), each, log_evidence, impossible)
+    return ExpectedCounts(model, counts.families[: len(model)], tuple(wanted), each, log_evidence, impossible)
 
 
 def _counted(

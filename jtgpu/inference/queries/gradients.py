@@ -21,8 +21,10 @@ from ...model.network import BayesianNetwork
 from ...plans.program import derivative_program
 from ...util.arguments import choice
 from ...util.system import new_lock
-from ..evidence import by_number, number_array
+from ..evidence import by_number
 from ..evidence_table import BatchEvidence, read_known_cases
+from ..sets import of_sets as of_sets_in
+from ..tables.arrow import number_array
 from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
 
@@ -40,7 +42,8 @@ class Gradients(NamedTuple):
     """Derivatives of one number."""
 
     cpts: dict[str, NDArray[np.float64]]  # mapping of str to ndarray: By every entry of a CPT, in its shape
-    likelihood: dict[str, NDArray[np.float64]]  # mapping of str to (B, card) ndarray: By the likelihoods of every case
+    # mapping of str, or of tuple of str, to (B, card ...) ndarray: By the likelihoods of every case
+    likelihood: dict[Any, NDArray[np.float64]]
 
 
 class _Numbers:
@@ -138,7 +141,7 @@ class EvidenceFunction:
         factors, known = self._read(cpts, likelihood)
         wanted = self._wanted(variables)
         by_cpt, by_likelihood = self._differentiate(factors, known, case_weights(weights, self.n_cases), wanted)
-        return self._named(by_cpt, by_likelihood)
+        return self._named(by_cpt, by_likelihood, likelihood)
 
     def posterior_gradient(
         self, weights: Mapping[Any, ArrayLike], cpts: Mapping[Any, ArrayLike] | None = None,
@@ -176,7 +179,7 @@ class EvidenceFunction:
                 by_likelihood[u] += other[u] * each if u == v else other[u]
         one, other = self._differentiate(factors, known, shares, wanted)
         return self._named(
-            {v: by_cpt[v] + one[v] for v in wanted}, {v: by_likelihood[v] + other[v] for v in by_likelihood}
+            {v: by_cpt[v] + one[v] for v in wanted}, {v: by_likelihood[v] + other[v] for v in by_likelihood}, likelihood
         )
 
     # ----------------------------------------------------------------------------------------------------------
@@ -197,7 +200,7 @@ class EvidenceFunction:
             factors[v] = table
         if not likelihood:
             return factors, self._known
-        known = read_known_cases(self.model, self._known.states, likelihood)
+        known = read_known_cases(self.model, self._known.states, likelihood, sets=self.tree.plan.sets)
         return factors, BatchEvidence(self._known.states, known.likelihood, table=self._known.table)
 
     def _wanted(self, variables: Sequence[str | int] | None) -> list[int]:
@@ -206,12 +209,20 @@ class EvidenceFunction:
         return [self.model.index(v) for v in variables]
 
     def _split(self, posterior: NDArray[np.float64], targets: Sequence[int]) -> list[NDArray[np.float64]]:
-        ends = np.cumsum([int(self.model.cardinality[v]) for v in targets])
+        cards = self.tree.plan.plan.cards_with_sets
+        ends = np.cumsum([int(cards[v]) for v in targets])
         return [np.ascontiguousarray(part) for part in np.split(posterior, ends[:-1], axis=1)] if targets else []
 
-    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods) -> Gradients:
-        names = self.model.variables
-        return Gradients(*({names[v]: x for v, x in gradients.items()} for gradients in (by_cpt, by_likelihood)))
+    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods, likelihood: Any) -> Gradients:
+        names, sets = self.model.variables, self.tree.plan.sets
+        of_sets = {}  # a smaller set's weights are repeated in those of the plan's set: the derivatives add up
+        for scope, _ in of_sets_in(self.model, likelihood):
+            v = sets.number(scope, "likelihood")
+            if v not in by_likelihood:
+                raise EvidenceError(f"derivatives by two likelihoods of the set {sets.names(v)}: pass their product")
+            of_sets[tuple(names[u] for u in scope)] = sets.joint(v, scope, by_likelihood.pop(v))
+        of_variables = {names[v]: x for v, x in by_likelihood.items()}
+        return Gradients({names[v]: x for v, x in by_cpt.items()}, {**of_variables, **of_sets})
 
     def _differentiate(
         self, factors: Factors, known: BatchEvidence, weights: NDArray[np.float64], wanted: Sequence[int]

@@ -68,16 +68,16 @@ def cost(tree: CompiledModel, scope: list[int], last: int, resolved: ResolvedEvi
 def _operations(plan: Plan, resolved: ResolvedEvidence, observed: Sequence[int], target: int) -> tuple[int, int]:
     """Operations of a case with additional observed variables: those of each case, and those that all cases share."""
     heads = conditional_heads(resolved.factors, plan.factor_scopes, plan.n_variables)
-    sk = flatten(posterior_program(plan), heads)
+    program = posterior_program(plan)
+    sk = flatten(program, heads)
     sk.card[-1] = 2  # any number of cases: tables that depend on the case have this axis
-    pattern = np.full(plan.n_variables, FREE, np.uint8)
+    pattern = np.full(program.n_variables, FREE, np.uint8)
     pattern[list(resolved.case.likelihood)] = SOFT
-    pattern[resolved.case.state >= 0] = HARD
+    pattern[np.flatnonzero(resolved.case.state >= 0)] = HARD
     pattern[list(observed)] = HARD
-    wanted = np.zeros(plan.n_variables, np.bool_)
+    wanted = np.zeros(program.n_variables, np.bool_)
     wanted[target] = True
-    by_rank = np.argsort(plan.axis_rank)
-    left = reduce(sk, pattern[by_rank], wanted[by_rank])
+    left = reduce(sk, pattern[program.by_rank], wanted[program.by_rank])
     axis = len(sk.card) - 1
     each = shared = 0
     for i, out in enumerate(sk.op_out.tolist()):

@@ -10,7 +10,7 @@ the result is then its largest entry.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
 from ...plans.ordering import find_order
-from ...plans.program import Program
+from ...plans.program import Program, bare_program
 from ...plans.specialise import conditional_heads
 from ...util.arguments import number
 from ...util.system import free_memory, parse_bytes
@@ -179,7 +179,10 @@ def map_program(
     # chosen: frozenset of int: The variables of the query
     # case: Which variables are observed or weighted; their states and weights do not matter
     observed = frozenset(np.flatnonzero(case.state >= 0).tolist())
-    factors = _without_barren(plan, heads, observed | frozenset(case.likelihood) | chosen)
+    sets, n = plan.sets, plan.n_variables
+    weighed = frozenset(u for v in case.likelihood for u in ((v,) if v < n else sets[v - n]))
+    of_sets = {int(f) for v, f in enumerate(plan.evidence_factor[n:], n) if v not in case.likelihood}  # ones
+    factors = _without_barren(plan, heads, observed | weighed | chosen, of_sets)
     build = _Builder(plan, factors, observed)
     chosen = chosen - observed
     summed = frozenset().union(*build.live.values()) - chosen
@@ -206,29 +209,32 @@ def map_program(
     weighted = plan.evidence_factor.copy()  # weights are multiplied into the smallest remaining factor
     for f in sorted(factors, key=lambda f: (-build.size(plan.factor_scopes[f]), -f)):
         weighted[list(plan.factor_scopes[f])] = f
-    program = Program(
-        plan.cardinality,
-        plan.axis_rank,
-        weighted,
-        plan.factor_scopes,
-        tuple(build.scopes),
-        tuple(build.outs),
-        tuple(build.ins),
-        tuple(build.maximal),
-        tuple(roots),
+    program = replace(
+        bare_program(plan),
+        evidence_factor=weighted,
+        scopes=tuple(build.scopes),
+        outs=tuple(build.outs),
+        ins=tuple(build.ins),
+        maximal=tuple(build.maximal),
+        roots=tuple(roots),
         chosen=chosen | observed,
     )
     return program, cost
 
 
-def _without_barren(plan: Plan, heads: Sequence[int], relevant: frozenset[int]) -> list[int]:
-    """The factors that remain when barren variables are removed repeatedly.
+def _without_barren(
+    plan: Plan, heads: Sequence[int], relevant: frozenset[int], gone: Collection[int] = ()
+) -> list[int]:
+    """The factors that remain when some factors of ones, then barren variables are removed, these repeatedly.
 
     A variable is barren if it is not relevant, only its own conditional table contains it, and that table sums to one.
     """
-    kept = dict.fromkeys(range(plan.n_factors))
-    table = {v: f for f, v in enumerate(heads) if v >= 0}
-    count = np.bincount(plan.factor_var, minlength=plan.n_variables).tolist()
+    kept = {f: None for f in range(plan.n_factors) if f not in gone}
+    table = {v: f for f, v in enumerate(heads) if v >= 0 and f in kept}
+    count = [0] * plan.n_variables
+    for f in kept:
+        for v in plan.factor_scopes[f]:
+            count[v] += 1
     queue = [v for v in sorted(table) if count[v] == 1 and v not in relevant]
     for v in queue:
         del kept[table[v]]

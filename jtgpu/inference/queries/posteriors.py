@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ...backends.base import Evidence
+from ...backends.base import BatchResult, Evidence
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
@@ -18,11 +19,12 @@ from ...plans.program import Program, collect_program, derivative_program
 from ...util.arguments import described, several
 from ...util.lru import LRU
 from ..compiled import CompiledModel
-from ..evidence import CaseEvidence, Cases, by_number
-from ..evidence_table import BatchEvidence, read_known_cases, weight_rows
+from ..evidence import CaseEvidence, Cases
+from ..evidence_table import BatchEvidence, read_known_cases, read_weights
 from ..interventions import ResolvedEvidence, answer_cases
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
-from ..results.tables import DevicePosteriors
+from ..results.tables import DevicePosteriors, Joint
+from ..sets import Joints, Scope
 from ..tables import at_row, is_on_device
 
 if TYPE_CHECKING:
@@ -81,12 +83,31 @@ def n_configurations(model: DiscreteModel, scope: Iterable[int]) -> int:
 
 
 def posteriors(
-    model: CompiledModel, resolved: ResolvedEvidence, targets: Sequence[int] | None, known: CaseEvidence | None = None
-) -> Posteriors:
+    model: CompiledModel, resolved: ResolvedEvidence, targets: Sequence[int] | None, known: CaseEvidence | None = None,
+    joints: Sequence[Scope] = (),
+) -> Posteriors:  # fmt: skip
     """See `jtgpu.JunctionTree.posteriors`; `known` is the evidence that `resolved` comes from."""
-    result = model.answer(resolved.backend.run, resolved.case, targets)
+    sets, backend = model.plan.sets, resolved.backend
+    numbers = [sets.number(scope, "joint posterior") for scope in joints]
+    result = model.answer(backend.run, resolved.case, with_sets(model.model, targets, numbers))
+    ptr = backend.cell_ptr
+    cells = {scope: result.posterior[ptr[v] : ptr[v + 1]] for scope, v in zip(joints, numbers, strict=True)}
+    tables = {scope: sets.joint(v, scope, cells[scope]) for scope, v in zip(joints, numbers, strict=True)}
     log_evidence = result.log_evidence + resolved.log_shift
-    return Posteriors(model.model, result.posterior, model.plan.posterior_ptr, log_evidence, targets, known)
+
+    def labelled(scope: Scope, table: NDArray[np.float64]) -> Joint:
+        names, states = zip(*((model.model.variables[v], model.model.states(v)) for v in scope), strict=True)
+        return Joint(names, states, table.copy(), log_evidence)
+
+    labels = Joints[Joint](model.model, tables, labelled)
+    return Posteriors(model.model, result.posterior, model.plan.posterior_ptr, log_evidence, targets, known, labels)
+
+
+def with_sets(model: DiscreteModel, targets: Sequence[int] | None, numbers: Sequence[int]) -> list[int] | None:
+    """Targets of a backend that include some sets, once each, behind the variables."""
+    if not numbers:
+        return None if targets is None else [*targets]
+    return [*(range(len(model)) if targets is None else targets), *dict.fromkeys(numbers)]
 
 
 def posterior(model: CompiledModel, variable: str | int, resolved: ResolvedEvidence) -> Posterior:
@@ -94,38 +115,62 @@ def posterior(model: CompiledModel, variable: str | int, resolved: ResolvedEvide
 
 
 def posteriors_batch(
-    model: CompiledModel, known: BatchEvidence, targets: list[int] | None, on_impossible: str
-) -> CasePosteriors:
+    model: CompiledModel, known: BatchEvidence, targets: list[int] | None, on_impossible: str,
+    joints: Sequence[Scope] = (),
+) -> CasePosteriors:  # fmt: skip
+    sets = model.plan.sets
+    numbers = [sets.number(scope, "joint posterior") for scope in joints]
+    wanted = with_sets(model.model, targets, numbers)
     tables = model.intervened(known.intervened).backend.tables
     reasons: Mapping[int, str] = {}
     if known.soft:
-        result, reasons = answer_cases(model.model, tables.run_batch, known, targets)
+        result, reasons = answer_cases(model.model, tables.run_batch, known, wanted)
     else:
-        result = tables.run_batch(known.states, known.likelihood, targets)
+        result = tables.run_batch(known.states, known.likelihood, wanted)
     if on_impossible == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
         raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or model.impossible(case)))
-    return CasePosteriors(model.model, result, targets, known.table)
+    result, arrays = _split_joints(model, result, targets, joints, numbers)
+    return CasePosteriors(model.model, result, targets, known.table, Joints(model.model, arrays))
+
+
+def _split_joints(
+    model: CompiledModel, result: BatchResult, targets: Sequence[int] | None, joints: Sequence[Scope],
+    numbers: Sequence[int],
+) -> tuple[BatchResult, dict[Scope, NDArray[np.float64]]]:  # fmt: skip
+    """The result without the sets, whose cells are the last columns, and the joint posterior of each set."""
+    if not joints:
+        return result, {}
+    sets, names = model.plan.sets, range(len(model.model)) if targets is None else targets
+    at = int(sum(model.model.cardinality[v] for v in names))
+    plain, columns = np.ascontiguousarray(result.posterior[:, :at]), {}
+    for v in dict.fromkeys(numbers):
+        columns[v] = result.posterior[:, at : at + sets.size(v)]
+        at += sets.size(v)
+    tables = {scope: sets.joint(v, scope, columns[v]) for scope, v in zip(joints, numbers, strict=True)}
+    return replace(result, posterior=plain), tables
 
 
 def posteriors_on_device(
-    model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None
-) -> DevicePosteriors:
+    model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None,
+    joints: Sequence[Scope] = (),
+) -> DevicePosteriors:  # fmt: skip
     backend = model.intervened().backend
     if backend.capabilities.device_number is None:
         raise BackendUnavailable(
             "answers stay on a device only with backend='gpu', on one GPU; this tree has "
             + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")
         )
+    numbers = [model.plan.sets.number(scope, "joint posterior") for scope in joints]
+    wanted = with_sets(model.model, targets, numbers)
     if is_on_device(cases):
         n = int(cast(Any, cases).shape[0])
-        rows = by_number(model.model, likelihood, "likelihood")
-        weights = {v: weight_rows(model.model, v, value, n) for v, value in rows}
-        result = backend.run_device(cases, weights, targets)
+        weights = read_weights(model.model, likelihood, n, model.plan.sets)
+        result = backend.run_device(cases, weights, wanted)
     else:
-        known = read_known_cases(model.model, cases, likelihood)
-        result = backend.run_device(known.states, known.likelihood, targets)
+        known = read_known_cases(model.model, cases, likelihood, sets=model.plan.sets)
+        result = backend.run_device(known.states, known.likelihood, wanted)
     return DevicePosteriors(model.model, result, targets)
 
 

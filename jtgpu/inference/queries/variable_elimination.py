@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.base import Evidence
+from ...backends.base import Evidence, slice_of
 from ...backends.reference import contract
 from ...errors import ImpossibleEvidence
 from ...model.discrete import DiscreteModel
@@ -37,7 +37,7 @@ _Scoped = tuple[tuple[int, ...], Any]  # the variables of a table, and its numbe
 def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> tuple[NDArray[np.float64], float]:
     """P(configuration, evidence) up to a factor, one axis for each variable; and ln P(evidence)."""
     cards = tree.model.cardinality
-    tables = list(_tables(tree.model, scope, resolved))
+    tables = list(_tables(tree, scope, resolved))
     exponent = 0
     for v in _elimination_order(_plan_of(tree, scope), scope, resolved.case):
         bucket = [t for t in tables if v in t[0]]
@@ -62,7 +62,7 @@ def cost(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> J
     def size(variables: Iterable[int]) -> int:
         return math.prod(cards[v] for v in variables)
 
-    tables = [frozenset(s) for s, _ in _tables(tree.model, scope, resolved)]
+    tables = [frozenset(s) for s, _ in _tables(tree, scope, resolved)]
     operations = largest = cells = 0
     free = frozenset(v for v in scope if resolved.case.state[v] < 0)
     for v in [*_elimination_order(_plan_of(tree, scope), scope, resolved.case), -1]:
@@ -83,18 +83,21 @@ def cost(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> J
     return JointCost("together", entries, 0, operations, max(largest, entries), 8 * (cells + entries))
 
 
-def _tables(model: DiscreteModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Iterator[_Scoped]:
+def _tables(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Iterator[_Scoped]:
     """The relevant factors, restricted to the observed states, and the likelihoods."""
-    case = resolved.case
+    case, model, sets = resolved.case, tree.model, tree.plan.sets
+    weighed: set[int] = set()
     for v, w in sorted(case.likelihood.items()):
-        yield ((v,), w) if case.state[v] < 0 else ((), w[case.state[v]])
+        axes = sets.scopes[v - sets.first] if v >= sets.first else (v,)
+        weighed.update(axes)
+        table = np.reshape(w, [int(model.cardinality[u]) for u in axes])
+        yield tuple(u for u in axes if case.state[u] < 0), table[slice_of(axes, case.state)]
     factors = model_factors(model)
-    relevant = _ancestors(model, [*scope, *case.likelihood, *np.flatnonzero(case.state >= 0).tolist()])
-    for f, table in enumerate(resolved.factors):
+    relevant = _ancestors(model, [*scope, *weighed, *np.flatnonzero(case.state >= 0).tolist()])
+    for f, table in enumerate(resolved.factors[: len(factors)]):
         if f in relevant:
             axes = factors[f].scope
-            at = tuple(slice(None) if case.state[v] < 0 else int(case.state[v]) for v in axes)
-            yield tuple(v for v in axes if case.state[v] < 0), table[at]
+            yield tuple(v for v in axes if case.state[v] < 0), table[slice_of(axes, case.state)]
 
 
 def _ancestors(model: DiscreteModel, variables: Iterable[int]) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ...model.discrete import DiscreteModel
 from ...util import late_imports
 from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import CaseEvidence
+from ..sets import Joints
 from ..tables import Table
 from .printed import HINT, LazySequence, Printed, make_frame, row_labels, state_columns, to_frame_method
 
@@ -33,6 +35,12 @@ def as_array(array: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]
     if dtype is None or np.dtype(dtype) == array.dtype:
         return array.copy() if copy else array
     return array.astype(dtype)
+
+
+def joint_names(model: DiscreteModel, scope: Sequence[int]) -> list[str]:
+    """Names of columns of a joint posterior, ``lung,bronc=yes,no``; the last variable varies fastest."""
+    names = ",".join(model.variables[v] for v in scope)
+    return [f"{names}={','.join(s)}" for s in itertools.product(*(distinct_names(model.states(v)) for v in scope))]
 
 
 def _not_a_target(model: DiscreteModel, v: int) -> KeyError:
@@ -141,12 +149,19 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         log_evidence: float,
         targets: Sequence[int] | None = None,
         known: CaseEvidence | None = None,
+        joints: Joints[Any] | None = None,
     ):
         flat.flags.writeable = False
         self._model, self._flat, self._ptr = model, flat, ptr
         self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
+        self._joints = Joints(model, {}) if joints is None else joints
+
+    @property
+    def joint(self) -> Joints[Any]:
+        """Joint posteriors of the sets that ``joints=`` named: ``posteriors.joint["lung", "bronc"]`` is a `Joint`."""
+        return self._joints
 
     def __getitem__(self, variable: str | int) -> Posterior:
         v = self._model.index(variable)
@@ -224,8 +239,10 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
         result: BatchResult,
         targets: Sequence[int] | None = None,
         table: Table | None = None,
+        joints: Joints[NDArray[np.float64]] | None = None,
     ):
         self._model, self._table_of_cases = model, table
+        self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.impossible = result.posterior, result.impossible
         self.log_evidence = without_rounding(result.log_evidence)
         self._columns: dict[int, slice] = {}  # of each variable in `flat`
@@ -234,6 +251,12 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
             end = first + int(model.cardinality[v])
             self._columns[v] = slice(first, end)
             first = end
+
+    @property
+    def joint(self) -> Joints[NDArray[np.float64]]:
+        """Joint posteriors of the sets that ``joints=`` named: ``joint["lung", "bronc"]`` has shape (B, states of lung,
+        states of bronc)."""
+        return self._joints
 
     def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
         v = self._model.index(variable)
@@ -263,6 +286,8 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
             were a pandas frame, the result has its index. Probabilities of impossible cases are null.
         """
         columns = dict(zip(self._names(), self.flat.T, strict=True))
+        for scope, table in self._joints.tables.items():
+            columns |= dict(zip(joint_names(self._model, scope), table.reshape(len(table), -1).T, strict=True))
         if self.impossible.any():
             columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}
         return make_frame({**columns, "log_evidence": self.log_evidence}, backend, cases=self._table_of_cases)

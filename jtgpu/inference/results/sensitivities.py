@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -244,6 +245,8 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
     def tornado(self, n: int = 10, spread: float = 0.1) -> list[Bar]:
         """Return the n parameters that change the target most, each from (1 - spread) to (1 + spread) times its value.
 
+        Of a distribution over two states only the smaller parameter is listed: the other one is its complement.
+
         Parameters
         ----------
         n : int
@@ -262,11 +265,22 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
                 step = end - self._parameters.theta
                 ratio = 1.0 + step * evidence
                 ends.append(np.where(ratio > IMPOSSIBLE, (self.probability + step * joint) / ratio, np.nan))
-        moved = np.nan_to_num(np.abs(ends[1] - ends[0]))
+        moved = np.where(self._complements(), 0.0, np.nan_to_num(np.abs(ends[1] - ends[0])))
         return [
             Bar(self._parameter(i), float(low[i]), float(high[i]), *(float(np.clip(e[i], 0, 1)) for e in ends))
             for i in self._largest(moved, n)
         ]
+
+    def _complements(self) -> NDArray[np.bool_]:
+        """Which parameters are the larger one of two, or the second one of two that are equal."""
+        larger = np.zeros(len(self._parameters.theta), bool)
+        for first, shape in zip(self._parameters.first, self._parameters.shapes, strict=False):
+            if shape[-1] == 2:
+                at = slice(int(first), int(first) + math.prod(shape))
+                theta = self._parameters.theta[at].reshape(-1, 2)
+                is_second = theta[:, 0] <= theta[:, 1]
+                larger[at] = np.column_stack([~is_second, is_second]).ravel()
+        return larger
 
     def _parameter(self, place: int) -> Parameter:
         model = self._model

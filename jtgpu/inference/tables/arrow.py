@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import EvidenceError, JtgpuError
+from ...errors import EvidenceError, JtgpuError, shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
@@ -121,3 +124,21 @@ def log_copy(array: np.ndarray[Any, Any], dtype: Any, what: str) -> None:
         logging.getLogger("jtgpu").info(
             "%s: the tensor is copied because of its %s; a contiguous tensor of %s is not", what, reason, wanted
         )
+
+
+def number_array(
+    value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True
+) -> NDArray[np.float64]:
+    """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False."""
+    # raises EvidenceError: If anything in it is not a real number; texts of digits are not.
+    if is_tensor(value):
+        value = as_array(value, what)
+        if not copy:
+            log_copy(value, np.float64, what)
+    try:
+        array = np.array(value) if copy else np.asarray(value)
+        if array.dtype.kind in "biuf" or (array.dtype.kind == "O" and not any(isinstance(x, str) for x in array.flat)):
+            return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")

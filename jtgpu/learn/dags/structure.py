@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
+from ...util import late_imports
 from ...util.arguments import choice, whole_number
 from ...util.arrays import Bools, Ints
 from ...util.missing import MissingReport
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .scores.rules import ScoreRule
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
+MAX_PRINTED = 60  # families
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
 
 
@@ -72,9 +74,22 @@ class Structure:
     steps: int = 0
 
     def __repr__(self) -> str:
+        return f"<Structure: {self._title()}>"
+
+    def __str__(self) -> str:
+        parents: dict[str, list[str]] = {}
+        for parent, child in self.arcs:
+            parents.setdefault(child, []).append(parent)
+        lines = [f"{', '.join(sorted(parents[v]))} -> {v}" for v in self.order if v in parents]
+        more = [f"and {len(lines) - MAX_PRINTED:,} more families"] if len(lines) > MAX_PRINTED else []
+        return "\n".join([self._title(), *lines[:MAX_PRINTED], *more])
+
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
+
+    def _title(self) -> str:
         sizes = f"{counted(len(self.names), 'variable')}, {counted(len(self.arcs), 'arc')}"
-        text = f"{sizes}, score {self.score:.2f}, {self.method}"
-        return f"<Structure: {'; '.join([text, *self._table.missing_lines()])}>"
+        return "; ".join([f"{sizes}, score {self.score:.2f}, {self.method}", *self._table.missing_lines()])
 
     @property
     def missing(self) -> MissingReport:

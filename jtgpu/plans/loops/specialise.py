@@ -140,7 +140,7 @@ def _shrink_factors(sk, seen, pruned, s):  # type: ignore[no-untyped-def]
     for f in range(len(sk.factor_head)):
         if s.reached[f] == 0:
             continue
-        first, head, cut = sk.table_ptr[f], sk.factor_head[f], False
+        first, head, cut = sk.table_ptr[f], sk.factor_head[f], s.cut[f] != 0
         n = first
         tainted = s.tainted[f] != 0 or head < 0 or seen[head] == HARD
         for j in range(first, sk.table_end[f]):
@@ -334,6 +334,7 @@ def reduce_flat(sk, seen, target, room):  # type: ignore[no-untyped-def]
     for v in range(len(sk.evidence_factor)):
         if seen[v] == SOFT:
             s.tainted[sk.evidence_factor[v]] = 1
+            s.cut[sk.evidence_factor[v]] = 1
     pruned = _prune(sk, seen, target, s)
     _mark_reached(sk, seen, target, pruned, s)
     _shrink(sk, seen, target, pruned, s)

@@ -2,7 +2,7 @@
 
 import { button, el, setText } from "./dom.js";
 import { bodyOf, describeFinding, toggleState } from "./findings.js";
-import { cut, percent, points, probabilityOf, significant } from "./format.js";
+import { cut, logText, percent, points, probabilityOf, significant } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
 import { countText, Panel, panelTable, shareBar } from "./panels.js";
 
@@ -36,7 +36,7 @@ class EvidencePanel extends Panel {
     const log = answer.logEvidence;
     const isEmpty = !Object.keys(answer.findings).length;
     if (isEmpty && !network.isDirected) setText(this.value, "No evidence.");
-    else setText(this.value, isEmpty ? "No evidence: ln P(e) = 0" : `ln P(e) = ${significant(log, 6)}, P(e) = ${probabilityOf(log)}`);
+    else setText(this.value, isEmpty ? "No evidence: ln P(e) = 0" : `ln P(e) = ${logText(log, 6)}, P(e) = ${probabilityOf(log)}`);
     if (isEmpty) setText(this.conflict, "");
   }
 
@@ -293,7 +293,7 @@ class TornadoPanel extends Panel {
         {},
         button(cut(text, 90), () => this.actions.showCpt(v, entry), { class: "link", title: `${text}: show it in its table` }),
         this.bar([bar.at_low, probability, bar.at_high].map((x) => (x - low) / width)),
-        el("span", { class: "muted" }, `${significant(bar.at_low)} to ${significant(bar.at_high)}`),
+        el("span", { class: "muted" }, `${significant(Math.min(bar.at_low, bar.at_high))} to ${significant(Math.max(bar.at_low, bar.at_high))}`),
       );
     });
     this.body.replaceChildren(

@@ -72,7 +72,7 @@ export function httpApi({ base = "", token = () => null } = {}) {
     form: () => json("/v1/form"),
     networks: () => json("/v1/networks"),
     network: (id) => json(network(id)),
-    layout: (id, nodes, signal) => json(`${network(id)}/layout${nodes ? `?nodes=${nodes.join(",")}` : ""}`, { signal }),
+    layout: (id, nodes, [width, height], signal) => json(`${network(id)}/layout?width=${width}&height=${height}${nodes ? `&nodes=${nodes.join(",")}` : ""}`, { signal }),
     overview: (id) => json(`${network(id)}/layout?overview=1`),
     cpt: (id, name, signal) => json(`${network(id)}/cpt/${encodeURIComponent(name)}`, { signal }),
     ask: (id, question, body, signal) =>

@@ -5,8 +5,8 @@ import { Card } from "./card.js";
 import { CptViewer } from "./cpt.js";
 import { button, el, isTyping, setAttribute, setText } from "./dom.js";
 import { Editor } from "./editor.js";
-import { withFinding } from "./findings.js";
-import { probabilityOf, significant } from "./format.js";
+import { toggleState, withFinding } from "./findings.js";
+import { logText, probabilityOf, significant } from "./format.js";
 import { HelpDialog, ThemeButton, TokenDialog } from "./frame.js";
 import { ListView } from "./list.js";
 import { MapView } from "./map.js";
@@ -20,6 +20,7 @@ import { TablePanel } from "./tables.js";
 import { Banner, Tray } from "./tray.js";
 
 const TABS = { list: "Variables", map: "Map", side: "Analysis" };
+const NARROW_HEAD = 560; // pixels of a window, as in page.css
 const SLOW = 150; // ms after which the page says that it waits
 
 export class App {
@@ -102,7 +103,7 @@ export class App {
   }
 
   setNetworks(networks, chosen) {
-    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, `${name} (${variables.toLocaleString("en")} variables)`)));
+    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, window.innerWidth < NARROW_HEAD ? name : `${name} (${variables.toLocaleString("en")} variables)`)));
     this.networkSelect.hidden = networks.length === 0;
   }
 
@@ -121,6 +122,7 @@ export class App {
     store.on("answer", () => {
       clearTimeout(this.slow);
       root.classList.remove("is-waiting");
+      root.classList.toggle("is-impossible", store.isImpossible);
       root.dataset.state = "ready";
       this.showStatus();
       this.speak();
@@ -167,9 +169,13 @@ export class App {
       setText(this.status, "no answer from the server");
       return;
     }
+    if (store.isImpossible) {
+      setText(this.status, "P(e) = 0");
+      return;
+    }
     const n = Object.keys(answer.findings).length;
     if (!n) setText(this.status, `${network.size.toLocaleString("en")} variables, ${network.arcs.toLocaleString("en")} ${network.isDirected ? "arcs" : "edges"}`);
-    else setText(this.status, `ln P(e) = ${significant(answer.logEvidence, 5)}  \u00b7  P(e) = ${probabilityOf(answer.logEvidence)}`);
+    else setText(this.status, `ln P(e) = ${logText(answer.logEvidence, 5)}  \u00b7  P(e) = ${probabilityOf(answer.logEvidence)}`);
     setAttribute(this.status, "title", answer.ms ? `computed in ${significant(answer.ms.computed, 3)} ms` : null);
   }
 
@@ -179,6 +185,11 @@ export class App {
     if (v === null || !store.answer || !store.isFresh) return;
     clearTimeout(this.speaking);
     this.speaking = setTimeout(() => setText(this.live, spokenVariable(store, v)), 100);
+  }
+
+  observe(v, state) {
+    const { store } = this;
+    if (state < store.network.states[v].length) store.setFindings(toggleState(store.findings, v, state));
   }
 
   open(v) {
@@ -213,8 +224,9 @@ export class App {
       "?": () => this.help.open(),
       Escape: () => store.pick(null),
     };
-    if (!(event.key in keys)) return;
-    keys[event.key]();
+    if (/^[1-9]$/.test(event.key) && picked !== null) this.observe(picked, Number(event.key) - 1);
+    else if (event.key in keys) keys[event.key]();
+    else return;
     event.preventDefault();
   }
 }

@@ -4,6 +4,8 @@ import { bodyOf } from "./findings.js";
 
 const shell = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
+const sourceOf = (network) => network.source || `${network.id}.net`;
+
 /** A JSON value as Python. */
 function python(value) {
   if (value === null) return "None";
@@ -19,7 +21,8 @@ export function asPython(network, { findings, targets }) {
   const parts = [evidence ? python(evidence) : null, ...Object.entries(more).map(([kind, part]) => `${kind}=${python(part)}`)];
   const names = targets.map((v) => network.names[v]);
   if (names.length) parts.push(`targets=${python(names)}`);
-  return `import jtgpu\n\ntree = jtgpu.read(${python(`${network.id}.net`)}).compile()\nprint(tree.posteriors(${parts.filter(Boolean).join(", ")}))\n`;
+  const unknown = network.source ? "" : "  # the file of this network";
+  return `import jtgpu\n\ntree = jtgpu.load(${python(sourceOf(network))}).compile()${unknown}\nprint(tree.posteriors(${parts.filter(Boolean).join(", ")}))\n`;
 }
 
 export function asCurl(network, state, address, hasToken = false) {
@@ -34,5 +37,5 @@ export function asCommand(network, { findings, targets }) {
   if (Object.keys(more).length) return null;
   const parts = Object.entries(evidence).map(([name, state]) => `-e ${shell(`${name}=${[state].flat().join(",")}`)}`);
   parts.push(...targets.map((v) => `-t ${shell(network.names[v])}`));
-  return ["jtgpu query", shell(`${network.id}.net`), ...parts].join(" ");
+  return ["jtgpu query", shell(sourceOf(network)), ...parts].join(" ");
 }

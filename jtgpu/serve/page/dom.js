@@ -54,3 +54,8 @@ export function isTyping(target) {
   const field = target.closest("input, textarea, select, [contenteditable]");
   return Boolean(field) && !["checkbox", "radio", "range", "button"].includes(field.type);
 }
+
+/** Whether fingers are what points: there is no right button and no Shift. */
+export function isTouch() {
+  return window.matchMedia("(hover: none)").matches;
+}

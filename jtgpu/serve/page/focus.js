@@ -1,28 +1,29 @@
 // Which variables the map shows. Pure.
 
-export const MOST_WHOLE = 150; // variables of a network that is shown as a whole
-const MOST_FOCUS = 60; // boxes around the picked variable: more are hard to read
+export const MOST_WHOLE = 60; // variables of a network that is shown as a whole
+const [FEWEST, MOST] = [8, 26]; // boxes around the selected variable: more are hard to read
+const BRANCHES = 6; // parents or children of a variable that come before those of others
 
-/** Evidence, targets and the picked variable, their Markov blankets, then wider rings, ascending. */
-export function focusNodes(network, { findings, targets, picked }, most = MOST_FOCUS) {
-  const start = picked === null ? [] : [picked];
-  const found = new Set([...start, ...targets, ...Object.keys(findings).map(Number)].slice(0, most));
-  if (!found.size) found.add(hubOf(network));
-  for (const v of [...found]) for (const w of network.blanket(v)) if (found.size < most) found.add(w);
-  let ring = [...found];
-  while (ring.length && found.size < most / 4) {
-    const next = [];
-    for (const v of ring) {
-      for (const w of [...network.parents[v], ...network.children[v]]) {
-        if (!found.has(w) && found.size < most / 4) {
-          found.add(w);
-          next.push(w);
-        }
-      }
+/** Evidence, targets and the selected variable, their Markov blankets, then wider rings, ascending. */
+export function focusNodes(network, { findings, targets, picked }, most = MOST) {
+  const limit = Math.min(Math.max(most, FEWEST), MOST);
+  const start = [...(picked === null ? [] : [picked]), ...targets, ...Object.keys(findings).map(Number)];
+  const nodes = new Set(start.length ? start : [hubOf(network)]);
+  const add = (list) => {
+    for (const w of list) if (nodes.size < Math.max(limit, start.length)) nodes.add(w);
+  };
+  // some of each first, so that a variable with a hundred children does not fill the map with them
+  for (const branches of [BRANCHES, Infinity]) {
+    let ring = [...nodes];
+    for (let step = 0; ring.length && step < 4 && nodes.size < limit; step += 1) {
+      const before = nodes.size;
+      for (const v of ring) add(network.parents[v].slice(0, branches));
+      for (const v of ring) add(network.children[v].slice(0, branches));
+      for (const v of step ? [] : ring) for (const child of network.children[v].slice(0, branches)) add(network.parents[child].slice(0, branches));
+      ring = [...nodes].slice(before);
     }
-    ring = next;
   }
-  return [...found].sort((a, b) => a - b);
+  return [...nodes].sort((a, b) => a - b);
 }
 
 export function hubOf(network) {

@@ -35,9 +35,14 @@ export function significant(x, digits = 4) {
   return text.replaceAll("-", MINUS);
 }
 
+/** ln P(e); what rounding leaves of 0 is 0. */
+export function logText(log, digits) {
+  return significant(Math.abs(log) < 1e-12 ? 0 : log, digits);
+}
+
 /** P(e) from ln P(e), also where it is smaller than a number of 64 bits can be. */
 export function probabilityOf(log) {
-  if (log === 0) return "1";
+  if (Math.abs(log) < 1e-12) return "1";
   if (log > -600) return significant(Math.exp(log), 4);
   const exponent = Math.floor(log / Math.LN10);
   return `${Math.exp(log - exponent * Math.LN10).toFixed(2)}e${MINUS}${-exponent}`;

@@ -1,6 +1,6 @@
 // Dialogs about the page itself, and the switch between dark and light.
 
-import { button, el, setAttribute, setText } from "./dom.js";
+import { button, el, isTouch, setAttribute, setText } from "./dom.js";
 import { KIND_TEXT } from "./findings.js";
 import { markIcon } from "./marks.js";
 
@@ -25,7 +25,7 @@ export class HelpDialog {
       "dialog",
       { class: "dialog help", "aria-label": "Help" },
       el("h2", {}, "How it works"),
-      el("p", {}, "Click a state to observe it; every bar shows the probability of its state given all evidence. A thin line marks the prior. Shift-click adds a state to those that are possible; a right click offers likelihoods, soft evidence and interventions. Rankings are about the first target, or the selected variable."),
+      el("p", {}, `${isTouch() ? "Tap" : "Click"} a state to observe it; every bar shows the probability of its state given all evidence. A thin line marks the prior. ${isTouch() ? "Evidence\u2026 of the selected variable" : "Shift-click adds a state to those that are possible; a right click"} offers likelihoods, soft evidence and interventions. Rankings are about the first target, or the selected variable. Boxes of a large map show names and bars only: select one, or enlarge the map.`),
       el("table", { class: "panel-table" }, el("tbody", {}, ...KEYS.map(([key, text]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, text))))),
       el("h3", {}, "Evidence"),
       el("ul", { class: "legend" }, ...Object.entries(KIND_TEXT).map(([kind, text]) => el("li", {}, markIcon(kind), ` ${text}`))),

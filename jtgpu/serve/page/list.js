@@ -6,8 +6,10 @@ import { percent, points } from "./format.js";
 import { markIcon } from "./marks.js";
 import { mode, sortedVariables, totalVariation } from "./measures.js";
 import { searchIndex, searchVariables } from "./search.js";
+import { fitted } from "./text.js";
 
 const ROW_HEIGHT = 44; // pixels, as in page.css
+const NAME_WIDTH = 225; // pixels: names of large networks often differ in their ends
 const MARGIN_ROWS = 6; // rows above and below the visible part
 
 export class ListView {
@@ -136,7 +138,7 @@ export class ListView {
     row.node = el(
       "div",
       { class: "list-row", role: "option", id: `jtgpu-v${v}`, "data-v": v, title: network.labels[v] || network.texts[v] },
-      el("span", { class: "list-name" }, row.mark, el("bdi", {}, network.texts[v])),
+      el("span", { class: "list-name" }, row.mark, el("bdi", {}, fitted(network.texts[v], NAME_WIDTH, "600 13px"))),
       el("span", { class: "list-line" }, el("span", { class: "list-track" }, row.bar), row.state, row.change),
     );
     return row;

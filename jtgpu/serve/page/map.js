@@ -2,21 +2,19 @@
 
 import { el, iconButton, setAttribute, setText, svgEl } from "./dom.js";
 import { toggleOneOf, toggleState, withFinding } from "./findings.js";
-import { focusNodes, MOST_WHOLE } from "./focus.js";
+import { focusNodes, hubOf, MOST_WHOLE } from "./focus.js";
 import { percent, points } from "./format.js";
 import { MARK_SHAPES } from "./marks.js";
 import { spokenState, spokenVariable } from "./speech.js";
 import { fitted } from "./text.js";
 
-// pixels; jtgpu/serve/map_layout.py has the same numbers
-const [WIDTH, TITLE, ROW, MAX_ROWS] = [168, 26, 20, 8];
-const [PAD, BAR, NUMBER, MARK] = [8, 50, 38, 15];
-const BAR_LEFT = WIDTH - PAD - NUMBER - BAR;
-const LABEL = BAR_LEFT - PAD - 5;
-const [NEAREST, FARTHEST, FAR] = [2.5, 0.04, 0.5]; // scales; below FAR boxes show names and bars only
-const TOOLS = 36; // width of the buttons on the map
-const FARTHEST_CLICK = 0.28; // bars are too small for a click below this scale
+const [NEAREST, FARTHEST] = [4, 0.04]; // scales
+const [SMALL_ROWS, SMALL_TITLES] = [0.62, 0.5]; // scales of text below which rows are bars alone, and titles are larger
+const [MARGIN, TOOLS] = [20, 36]; // around the map; width of its buttons
 const [NARROW, MOST_NARROW] = [600, 20]; // of a narrow window, larger networks are shown in part
+const AREA = 24000; // pixels for each box of a neighbourhood
+const MOST_BOXES = 300; // of a network that can be shown as a whole
+const BAR_TOP = 4; // within a row
 const STEP = 1.25;
 const ICONS = {
   more: "M8 2.5v11M2.5 8h11",
@@ -69,7 +67,7 @@ export class MapView {
   reload() {
     const { network } = this.store;
     this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
-    this.wholeButton.hidden = network.size > 2 * MOST_WHOLE;
+    this.wholeButton.hidden = network.size > MOST_BOXES;
     return this.relayout(true);
   }
 
@@ -89,7 +87,8 @@ export class MapView {
     const label = this.isWhole ? "Show the neighbourhood of the selected variable only" : "Show the whole network";
     setAttribute(this.wholeButton, "aria-label", label);
     setAttribute(this.wholeButton, "title", label);
-    const nodes = this.isWhole ? null : focusNodes(network, store);
+    const canvas = this.canvasSize();
+    const nodes = this.isWhole ? null : focusNodes(network, store, Math.round((canvas[0] * canvas[1]) / AREA));
     const wanted = `${network.id}/${nodes ? nodes.join() : "all"}`;
     if (wanted === this.shown) {
       this.updateMarks();
@@ -99,7 +98,7 @@ export class MapView {
     this.controller = new AbortController();
     let layout;
     try {
-      layout = await store.api.layout(network.id, nodes, this.controller.signal);
+      layout = await store.api.layout(network.id, nodes, canvas, this.controller.signal);
     } catch (error) {
       if (error.name !== "AbortError") this.say(`The map cannot be drawn: ${error.message}`);
       return;
@@ -107,10 +106,22 @@ export class MapView {
     if (network !== store.network) return;
     this.shown = wanted;
     this.draw(layout);
-    this.say(nodes ? `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables: evidence, targets and the neighbourhood of the selected variable` : "");
+    const of = `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables`;
+    const isChosen = store.picked !== null || store.targets.length || Object.keys(store.findings).length;
+    this.say(!nodes ? "" : isChosen ? `${of}: those near the evidence, the targets and the selected variable` : `${of}, around ${network.texts[hubOf(network)]}: select another to see its neighbourhood`);
     if (fit || this.isFocus) this.fit();
-    this.centre(store.picked ?? layout.nodes[0], fit && this.view.scale >= FAR);
+    this.centre(store.picked ?? layout.nodes[0], fit && this.view.scale >= SMALL_TITLES);
     this.actions.onMapDrawn?.(layout.nodes);
+  }
+
+  get noteHeight() {
+    return this.isFocus ? 28 : 0;
+  }
+
+  /** Pixels for the drawing; of a map that is not visible yet, those of the window. */
+  canvasSize() {
+    const [width, height] = this.width ? [this.width, this.height] : [window.innerWidth, window.innerHeight - 220];
+    return [Math.max(width - 2 * MARGIN - TOOLS, 80), Math.max(height - 2 * MARGIN - this.noteHeight, 80)].map(Math.round);
   }
 
   say(text) {
@@ -131,22 +142,25 @@ export class MapView {
     this.spines = layout.spines.map(([parent, line]) => ({ parent, child: -1, node: svgEl("g", { class: "arc" }, svgEl("path", { class: "line", d: line })) }));
     arcs.append(...[...this.arcs, ...this.spines].map((arc) => arc.node));
     if (layout.heads) arcs.append(svgEl("path", { class: "head", d: layout.heads }));
-    const boxes = layout.nodes.map((v, i) => this.drawBox(v, layout.boxes[i], layout.hidden[i]));
+    this.svg.classList.toggle("compact", layout.style.rows < 1);
+    const boxes = layout.nodes.map((v, i) => this.drawBox(v, layout.boxes[i], layout.titles[i], layout.hidden[i]));
     this.canvas.replaceChildren(arcs, ...boxes);
     this.setTabStop(this.store.picked);
     this.update();
   }
 
-  drawBox(v, [x, y, width, height], [parents, children]) {
+  drawBox(v, [x, y, width, height], lines, [parents, children]) {
     const { network } = this.store;
+    const { line, pad, most_rows: most, row: rowHeight, rows: scale } = this.layout.style;
     const n = network.states[v].length;
-    const rowCount = Math.min(n, MAX_ROWS);
-    const title = fitted(network.texts[v], WIDTH - 2 * PAD - MARK, "600 12px");
+    const title = lines.map((text, i) => svgEl("tspan", { x: pad, y: line * (i + 1) + 1 }, fitted(text, width - 2 * pad, "600 12px")));
+    const top = line * lines.length + pad;
     const box = {
       rows: [],
+      width: Math.round((width - 2 * pad) / scale), // of a row
       ring: svgEl("rect", { class: "ring", x: -5, y: -5, width: width + 10, height: height + 10, rx: 9 }),
-      mark: svgEl("path", { class: "mark", transform: `translate(${width - PAD - 5},${TITLE / 2 + 1})` }),
-      far: svgEl("text", { class: "far-title", x: width / 2, y: TITLE - 2 }, fitted(network.texts[v], WIDTH - 8, "600 22px")),
+      mark: svgEl("path", { class: "mark", transform: `translate(${width - pad - 2},${line / 2 + 5})` }),
+      far: svgEl("text", { class: "far-title", x: width / 2, y: 20 }, fitted(network.texts[v], width - 8, "600 20px")),
     };
     box.node = svgEl(
       "g",
@@ -154,20 +168,22 @@ export class MapView {
       svgEl("title", {}, network.labels[v] ? `${network.texts[v]}: ${network.labels[v]}` : network.texts[v]),
       box.ring,
       svgEl("rect", { class: "frame", width, height, rx: 5 }),
-      svgEl("text", { class: "title", x: PAD, y: 17 }, title),
+      svgEl("text", { class: "title" }, ...title),
       box.far,
       box.mark,
     );
-    const shownRows = n > MAX_ROWS ? MAX_ROWS - 1 : rowCount;
+    const shownRows = n > most ? most - 1 : n;
+    const rows = svgEl("g", { transform: `translate(${pad},${top}) scale(${scale})` });
     for (let k = 0; k < shownRows; k += 1) {
-      const row = this.drawRow(TITLE + k * ROW);
+      const row = this.drawRow(k * rowHeight, box.width);
       box.rows.push(row);
-      box.node.append(row.node);
+      rows.append(row.node);
     }
-    if (n > MAX_ROWS) {
-      const more = svgEl("text", { class: "more", x: PAD, y: TITLE + shownRows * ROW + 14 }, `${(n - shownRows).toLocaleString("en")} more states`);
-      box.node.append(more);
-    }
+    if (n > most) rows.append(svgEl("text", { class: "more", y: shownRows * rowHeight + 13 }, `${(n - shownRows).toLocaleString("en")} more states`));
+    const { bar, number } = this.layout.style;
+    rows.style.setProperty("--shift", `${bar + number - box.width}px`);
+    rows.style.setProperty("--stretch", box.width / bar);
+    box.node.append(rows);
     if (parents) box.node.append(svgEl("path", { class: "stub", d: "M12 0V-9" }), svgEl("text", { class: "stub-text", x: 16, y: -2 }, `+${parents}`));
     if (children) {
       box.node.append(svgEl("path", { class: "stub", d: `M${width - 12} ${height}v9` }), svgEl("text", { class: "stub-text end", x: width - 16, y: height + 10 }, `+${children}`));
@@ -176,22 +192,25 @@ export class MapView {
     return box.node;
   }
 
-  drawRow(y) {
+  drawRow(y, width) {
+    const { bar, number, row: height } = this.layout.style;
+    const left = width - bar - number;
     const row = {
       state: -1,
-      label: svgEl("text", { class: "label", x: PAD, y: 14 }),
-      bar: svgEl("rect", { class: "bar", x: BAR_LEFT, y: 5, width: 0, height: 10 }),
+      left,
+      label: svgEl("text", { class: "label", y: 13 }),
+      bar: svgEl("rect", { class: "bar", x: left, y: BAR_TOP, width: 0, height: height - 2 * BAR_TOP }),
       tick: svgEl("path", { class: "tick" }),
-      number: svgEl("text", { class: "number", x: WIDTH - PAD, y: 14 }),
+      number: svgEl("text", { class: "number", x: width, y: 13 }),
       title: svgEl("title"),
     };
     row.node = svgEl(
       "g",
       { class: "row", role: "button", transform: `translate(0,${y})` },
       row.title,
-      svgEl("rect", { class: "hit", x: 2, y: 0, width: WIDTH - 4, height: ROW, rx: 3 }),
+      svgEl("rect", { class: "hit", x: -6, y: 0, width: width + 12, height, rx: 3 }),
       row.label,
-      svgEl("rect", { class: "track", x: BAR_LEFT, y: 5, width: BAR, height: 10 }),
+      svgEl("rect", { class: "track", x: left, y: BAR_TOP, width: bar, height: height - 2 * BAR_TOP }),
       row.bar,
       row.tick,
       row.number,
@@ -210,8 +229,9 @@ export class MapView {
   }
 
   update() {
-    if (!this.store.answer) return;
+    if (!this.store.answer || !this.layout) return;
     const { answer, network, findings } = this.store;
+    const { bar: length, row: height } = this.layout.style;
     const isChanged = Object.keys(answer.findings).length > 0;
     for (const [v, box] of this.boxes) {
       const p = answer.posteriors[v];
@@ -221,12 +241,12 @@ export class MapView {
         if (row.state !== state) {
           row.state = state;
           row.node.dataset.s = state;
-          setText(row.label, fitted(network.stateTexts[v][state], LABEL));
+          setText(row.label, fitted(network.stateTexts[v][state], row.left - 5));
         }
-        setAttribute(row.bar, "width", Math.round(BAR * p[state] * 100) / 100);
+        setAttribute(row.bar, "width", Math.round(length * p[state] * 100) / 100);
         setText(row.number, percent(p[state]));
-        const at = BAR_LEFT + Math.round(BAR * prior[state] * 10) / 10;
-        setAttribute(row.tick, "d", isChanged ? `M${at} 3v14` : null);
+        const at = row.left + Math.round(length * prior[state] * 10) / 10;
+        setAttribute(row.tick, "d", isChanged ? `M${at} 2v${height - 4}` : null);
         setAttribute(row.node, "aria-label", spokenState(this.store, v, state));
         const change = isChanged ? `, prior ${percent(prior[state])} %, ${points(p[state] - prior[state])} percentage points` : "";
         setText(row.title, `${network.stateTexts[v][state]}: ${percent(p[state])} %${change}`);
@@ -271,29 +291,38 @@ export class MapView {
   applyView() {
     const { x, y, scale } = this.view;
     setAttribute(this.canvas, "transform", `translate(${x.toFixed(1)},${y.toFixed(1)}) scale(${scale.toFixed(4)})`);
-    this.svg.classList.toggle("far", scale < FAR);
-    this.svg.classList.toggle("farthest", scale < FARTHEST_CLICK);
+    this.svg.classList.toggle("far", scale * (this.layout?.style.rows ?? 1) < SMALL_ROWS);
+    this.svg.classList.toggle("distant", scale < SMALL_TITLES);
     this.actions.onView?.();
   }
 
   fit() {
     const { width, height } = this;
     if (!this.layout || !width || !height) return;
-    const margin = 24;
-    const inner = width - 2 * margin - TOOLS;
-    const scale = Math.min(inner / this.layout.width, (height - 2 * margin) / this.layout.height, 1.3);
+    const [inner, tall] = this.canvasSize();
+    const scale = Math.min(inner / this.layout.width, tall / this.layout.height, 1.3);
     this.view.scale = Math.max(scale, FARTHEST);
-    this.view.x = margin + (inner - this.layout.width * this.view.scale) / 2;
-    this.view.y = Math.max((height - this.layout.height * this.view.scale) / 2, margin);
+    this.view.x = MARGIN + (inner - this.layout.width * this.view.scale) / 2;
+    this.view.y = Math.max((height - this.layout.height * this.view.scale) / 2, MARGIN) + this.noteHeight / 2;
     this.applyView();
   }
 
   zoom(factor, at = null) {
-    const [px, py] = at || [this.width / 2, this.height / 2];
+    const [px, py] = at || this.middle();
     const scale = Math.min(Math.max(this.view.scale * factor, FARTHEST), NEAREST);
     const ratio = scale / this.view.scale;
     this.view = { x: px - (px - this.view.x) * ratio, y: py - (py - this.view.y) * ratio, scale };
     this.applyView();
+  }
+
+  /** Where buttons and keys enlarge the map: at the selected variable if it is visible, else in the middle. */
+  middle() {
+    const i = this.layout ? this.layout.nodes.indexOf(this.store.picked) : -1;
+    const { x: left, y: top, scale } = this.view;
+    const [x, y, w, h] = i < 0 ? [] : this.layout.boxes[i];
+    const at = [left + (x + w / 2) * scale, top + (y + h / 2) * scale];
+    const isVisible = at[0] >= 0 && at[1] >= 0 && at[0] <= this.width && at[1] <= this.height;
+    return isVisible ? at : [this.width / 2, this.height / 2];
   }
 
   /** Move a box into view; `always` moves it to the middle, too, where it is visible. */

@@ -18,7 +18,7 @@ const COPIED = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-widt
 export function mapSvg(map, title) {
   const { width, height } = map.layout;
   const margin = 16;
-  map.svg.classList.remove("far");
+  map.svg.classList.remove("far", "distant");
   const copy = withStyles(map.canvas);
   map.applyView();
   copy.setAttribute("transform", `translate(${margin},${margin})`);

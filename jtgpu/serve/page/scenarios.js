@@ -2,7 +2,7 @@
 
 import { button, el } from "./dom.js";
 import { bodyOf, describeFinding, findingList } from "./findings.js";
-import { cut, percent, points, significant } from "./format.js";
+import { cut, logText, percent, points } from "./format.js";
 import { totalVariation } from "./measures.js";
 import { Panel, panelTable } from "./panels.js";
 
@@ -40,15 +40,15 @@ export class ScenarioPanel extends Panel {
   save() {
     const { scenarios, findings } = this.store;
     const taken = new Set(scenarios.map((s) => s.title));
-    const letter = [..."ABCDEFGH"].find((l) => !taken.has(`Scenario ${l}`));
-    this.store.setScenarios([...scenarios, { title: `Scenario ${letter}`, findings }]);
+    const title = [..."ABCDEFGH"].find((letter) => !taken.has(letter));
+    this.store.setScenarios([...scenarios, { title, findings }]);
   }
 
   heads() {
     const { store } = this;
     const cells = store.scenarios.map((scenario, i) => {
       const replace = (title) => store.setScenarios(store.scenarios.map((s, j) => (i === j ? { ...s, title } : s)));
-      const name = el("input", { type: "text", value: scenario.title, class: "scenario-name", maxlength: 40, "aria-label": `Name of scenario ${i + 1}`, onchange: (event) => replace(event.target.value || scenario.title) });
+      const name = el("input", { type: "text", value: scenario.title, class: "scenario-name", maxlength: 40, title: scenario.title, "aria-label": `Name of scenario ${i + 1}`, onchange: (event) => replace(event.target.value || scenario.title) });
       return el(
         "th",
         { scope: "col" },
@@ -69,7 +69,7 @@ export class ScenarioPanel extends Panel {
   }
 
   logRow(results) {
-    const cells = results.map((result) => el("td", { class: "figure" }, result.error ? result.error.title || "no result" : significant(result.log_evidence, 5)));
+    const cells = results.map((result) => el("td", { class: "figure" }, result.error ? result.error.title || "no result" : logText(result.log_evidence, 5)));
     return el("tr", {}, el("th", { scope: "row" }, "ln P(e)"), ...cells);
   }
 

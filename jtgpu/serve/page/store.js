@@ -54,6 +54,11 @@ export class Store {
     return this.answer !== null && isSameEvidence(this.answer.findings, this.findings);
   }
 
+  /** Whether the findings of a link contradict each other: the bars are those without them. */
+  get isImpossible() {
+    return Boolean(this.problem?.isKept);
+  }
+
   setNetwork(network, { findings = {}, targets = [], picked = null, scenarios = [] } = {}) {
     this.reset();
     this.network = network;
@@ -164,8 +169,10 @@ export class Store {
     const { network } = this;
     const before = this.history.past.length ? this.history.past.at(-1) : {};
     const changed = Object.keys(findings).filter((v) => !isSameEvidence(findings[v], before[v])).map(Number);
-    this.history = this.history.past.length ? drop(this.history) : newHistory({});
     const isImpossible = error.kind === "impossible-evidence";
+    // of a link or a scenario: the user decides which finding goes
+    const isKept = isImpossible && (!this.history.past.length || changed.length > 1);
+    if (!isKept) this.history = this.history.past.length ? drop(this.history) : newHistory({});
     const others = (error.data.findings || network.names).filter((name) => {
       const v = network.number.get(name);
       return v !== undefined && findings[v] && !changed.includes(v);
@@ -174,6 +181,7 @@ export class Store {
       title: isImpossible ? "Impossible evidence" : error.data.title || "Not answered",
       detail: isImpossible ? "" : error.message,
       isImpossible,
+      isKept,
       isMissingToken: error.kind === "missing-token",
       changed: changed.map((v) => describeFinding(network, v, findings[v])),
       others: others.map((name) => describeFinding(network, network.number.get(name), findings[network.number.get(name)])),
@@ -181,7 +189,8 @@ export class Store {
     };
     this.emit("findings");
     this.emit("problem");
-    if (!this.isFresh) {
+    if (isKept) this.answer = { findings: {}, posteriors: network.prior, logEvidence: 0, ms: null };
+    else if (!this.isFresh) {
       this.refresh();
       return;
     }

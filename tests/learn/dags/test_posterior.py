@@ -323,7 +323,7 @@ def test_results_print_and_convert() -> None:
     found = jtgpu.learn.posterior(SMALL)
     lines = str(found).splitlines()
     assert lines[0].startswith("Posterior of 4 variables, exact: ")
-    assert lines[1].split() == ["parent", "child", "probability", "mcse"]
+    assert lines[1].split() == ["parent", "child", "probability"]
     assert len(lines) == 2 + 12
     assert "ln of the sum over all graphs" in found.describe()
     assert [*found.edges(0.0)[0]][:2] == [found.edges(0.0)[0].parent, found.edges(0.0)[0].child]
@@ -441,3 +441,17 @@ def test_a_better_graph_of_the_chains_is_the_best_one(monkeypatch: pytest.Monkey
     assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
     position = {v: i for i, v in enumerate(found.structure.order)}
     assert all(position[u] < position[v] for u, v in found.structure.arcs)
+
+
+def test_of_many_arcs_the_uncertain_ones_are_printed() -> None:
+    found = jtgpu.learn.posterior(jtgpu.load("sachs").compile("cpu").sample(300, seed=1).to_frame("pandas"))
+    lines = str(found).splitlines()
+    certain = found.edges(0.99)
+    assert lines[1].startswith(f"{len(certain)} arc")
+    assert lines[1].endswith("nearest to 0.5 first")
+    assert lines[2].split() == ["parent", "child", "probability"]
+    shown = [float(line.split()[2]) for line in lines[3:]]
+    assert len(shown) <= 20
+    assert all(0.01 < p < 0.99 for p in shown)
+    distances = [round(abs(p - 0.5), 6) for p in shown]
+    assert distances == sorted(distances)

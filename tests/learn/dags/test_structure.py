@@ -127,6 +127,9 @@ def test_result_for_users() -> None:
     assert list(found.dag.nodes) == ["rain", "noise", "wet"]
     assert sorted(found.cpdag.edges) == [("rain", "wet"), ("wet", "rain")]
     assert "1 arc," in repr(found)
+    assert str(found).splitlines()[1:] == ["rain -> wet"]
+    assert "<svg" in found._repr_html_()
+    assert ">noise</text>" in found._repr_html_()
     assert found.candidates is None
     net = found.network()
     assert net.parents("wet") == ("rain",)

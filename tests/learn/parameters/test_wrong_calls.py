@@ -69,6 +69,11 @@ def test_messages(options: dict[str, Any], text: str) -> None:
         fit(NET, TABLE, **options)
 
 
+def test_cells_that_are_lists_are_named() -> None:
+    with pytest.raises(DataError, match="row 0, column 'a'"):
+        discretise({"a": [["x"], ["y"]]})
+
+
 def test_a_hidden_variable_needs_two_states() -> None:
     states = {"a": ["only"], "b": ["x", "y"]}
     cpts: dict[str, Any] = {"a": [1.0], "b": [[0.5, 0.5]]}

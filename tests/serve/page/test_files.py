@@ -90,13 +90,3 @@ def test_the_module_of_a_notebook() -> None:
     names = Counter(declared(page_module()))
     assert {"App", "Store", "MapView", "messageApi"} <= names.keys()
     assert "httpApi" in names  # in the module of Problem; a notebook does not call it
-
-
-def test_sizes_of_boxes_are_those_of_the_server() -> None:
-    from jtgpu.serve.page_module import MAX_ROWS, ROW, TITLE, WIDTH
-
-    text = (FOLDER / "map.js").read_text(encoding="utf-8")
-    found = re.search(r"const \[WIDTH, TITLE, ROW, MAX_ROWS\] = \[([\d, ]+)\]", text)
-    assert found
-    sizes = [WIDTH, TITLE, ROW, MAX_ROWS]
-    assert [int(n) for n in found[1].split(",")] == sizes

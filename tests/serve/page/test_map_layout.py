@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.serve.page_module import MAX_NODES, box_size, map_layout, overview
+from jtgpu.serve.map_layout import COMPACT, FULL, MAX_NODES, box_size, map_layout, overview
 
 
 @pytest.mark.parametrize("name", ["asia", "alarm", "hepar2"])
@@ -18,8 +18,9 @@ def test_all_boxes_and_arcs(name: str) -> None:
     assert isinstance(net, jtgpu.BayesianNetwork)
     found = map_layout(net)
     assert found["nodes"] == [*range(len(net))]
-    for v, (_, _, width, height) in enumerate(found["boxes"]):
-        assert (width, height) == box_size(len(net.states(v)))
+    style = FULL if found["style"]["rows"] == 1.0 else COMPACT
+    for v, (lines, (_, _, width, height)) in enumerate(zip(found["titles"], found["boxes"], strict=True)):
+        assert (width, height) == box_size(style, lines, net.states(v))
     for (ax, ay, aw, ah), (bx, by, bw, bh) in combinations(found["boxes"], 2):
         assert ax + aw <= bx or bx + bw <= ax or ay + ah <= by or by + bh <= ay
     arcs = {(a, b) for a, b, _, _ in found["arcs"]}
@@ -103,3 +104,14 @@ def test_positions_of_the_file(tmp_path: Path) -> None:
 def test_positions_that_are_of_no_use(tmp_path: Path, places: list[tuple[int, int] | None]) -> None:
     names_only = placed(tmp_path, *[None] * len(places))
     assert map_layout(placed(tmp_path, *places)) == map_layout(names_only)
+
+
+@pytest.mark.parametrize("canvas", [(752, 775), (284, 500), (1600, 500)])
+@pytest.mark.parametrize("name", ["alarm", "insurance", "hepar2", "win95pts"])
+def test_a_whole_network_fills_its_canvas(name: str, canvas: tuple[int, int]) -> None:
+    """Names of 12 pixels stay readable on a desktop; a telephone begins with a neighbourhood."""
+    found = map_layout(jtgpu.load(name), None, canvas)
+    scale = min(canvas[0] / found["width"], canvas[1] / found["height"])
+    assert scale >= {752: 0.65, 284: 0.3, 1600: 0.45}[canvas[0]]
+    for (ax, ay, aw, ah), (bx, by, bw, bh) in combinations(found["boxes"], 2):
+        assert ax + aw <= bx or bx + bw <= ax or ay + ah <= by or by + bh <= ay

@@ -154,6 +154,13 @@ def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
             at += 3
             n_weights += 1
         inner *= sk.card[v]
+    v = len(sk.evidence_factor) - 1
+    while v >= 0 and sk.uses[v] == 0:  # a set variable: no factor has it
+        if seen[v] == SOFT and sk.evidence_factor[v] == f:
+            to[at], to[at + 1], to[at + 2] = v, to[n + LOAD_CELLS], 1
+            at += 3
+            n_weights += 1
+        v -= 1
     to[n + LOAD_WEIGHTS] = n_weights
     to[n + LOAD_LENGTH] = at - n
     return at
@@ -168,7 +175,7 @@ def _padded(cells):  # type: ignore[no-untyped-def]
 @inlined
 def _load_room(sk, f):  # type: ignore[no-untyped-def]
     """Numbers that the load of factor f takes at most (int64)."""
-    return LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f])
+    return LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f]) + 3
 
 
 @compiled(allocates=False)
@@ -499,7 +506,7 @@ def _reduce_pattern(sk, axis_rank, seen, soft, targets, room):  # type: ignore[n
     everything = len(targets) == 1 and targets[0] < 0
     for v in range(n_vars - 1):
         pattern[axis_rank[v]] = HARD if seen[v] else FREE
-        target[axis_rank[v]] = everything
+        target[axis_rank[v]] = everything and sk.uses[axis_rank[v]] > 0
     for v in soft:
         pattern[axis_rank[v]] = SOFT
     if not everything:

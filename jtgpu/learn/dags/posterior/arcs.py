@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .records import PosteriorRecord, Source
 
 MAX_PRINTED = 20  # arcs of the printed table
+CERTAIN = 0.99  # probability of an arc that need not be listed
 
 
 class ArcTable(Printed):
@@ -199,9 +200,23 @@ class ArcProbabilities(Printed):
         records = [ParentSet(tuple(self.names[u] for u in s), p, e) for s, p, e in sets[:k]]
         return ParentSets(records, ParentSet, f"Parents of {self.names[v]}")
 
+    def printed_arcs(self) -> tuple[str, list[Arc]]:
+        """The arcs that a printed table has, and how they were chosen; of many, those nearest to 0.5."""
+        arcs = [*self.edges(0.0)]
+        if len(arcs) <= MAX_PRINTED:
+            return "", arcs
+        certain = sum(a.probability >= CERTAIN for a in arcs)
+        unsure = [a for a in arcs if 1.0 - CERTAIN < a.probability < CERTAIN]
+        unsure.sort(key=lambda a: round(abs(a.probability - 0.5), 12))
+        chosen = unsure[:MAX_PRINTED] or arcs[:MAX_PRINTED]
+        text = f"{counted(certain, 'arc')} with a probability of at least {CERTAIN:g}"
+        return f"{text}; {len(chosen)} of the other {counted(len(unsure), 'arc')}, nearest to 0.5 first", chosen
+
     def _table(self) -> tuple[list[str], list[Any], int]:
-        arcs = self.edges(0.0)[:MAX_PRINTED]
+        arcs = self.printed_arcs()[1]
         columns: list[Any] = [[a.parent for a in arcs], [a.child for a in arcs], [a.probability for a in arcs]]
+        if not any(a.mcse for a in arcs):  # exact
+            return ["parent", "child", "probability"], columns, 2
         return ["parent", "child", "probability", "mcse"], [*columns, [a.mcse for a in arcs]], 2
 
     @to_frame_method

@@ -312,4 +312,5 @@ class StructurePosterior(ArcProbabilities):
         n = len(self.edges(0.5))
         state = "exact" if not self.n_chains else self.method if self.converged else f"{self.method}, NOT converged"
         text = f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
-        return "; ".join([text, *self._record.table.missing_lines()])
+        parts = [text, *self._record.table.missing_lines()]
+        return "\n".join(filter(None, ["; ".join(parts), self.printed_arcs()[0]]))

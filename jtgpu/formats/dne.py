@@ -1,0 +1,208 @@
+"""Netica's text format, ``.dne``: reader.
+
+* ``probs`` list the first parent slowest and the child fastest; parentheses are redundant. ``@imposs`` is 0. A node
+  without numbers is uniform.
+* ``functable`` gives a state for each configuration of the parents, by name or as ``#2``, counted from 0; of a utility
+  it lists the utilities, which add up. ``kind = DECISION``: the parents are what is known when deciding.
+* States without names are called by their ``statetitles``, ``levels`` (numbers, or intervals ``[0, 10)``) or numbers.
+* Attributes: ``label`` (``title``), ``comment``, ``position`` (``center`` of the picture). ``CONSTANT`` nodes are texts
+  on the picture.
+
+Refused, with their names: equations without a table, continuous nodes without levels, nodes with delays.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+from ..errors import shown
+from .block_reader import skipped, token_pattern
+from .canonical_nodes import Expander
+from .draft import Draft, Family
+from .dsl_values import Value, ValueReader
+from .finish import parsers_of
+from .text import Source, floats, nth_word
+
+_SKIP = skipped()
+_TOKEN = token_pattern(_SKIP, "=;,")
+_START = re.compile(r"[ \t\r\n]*+//[ \t]*+~->\[DNET")
+_COMMENT = re.compile(r"//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
+_LIST = re.compile(rf'(?:[^;"{{}}/]++|{_COMMENT.pattern}|/(?![/*]))*+')  # up to the ';'
+_CENTER = re.compile(r"\bcenter\s*+=\s*+\(\s*+(-?[0-9]{1,9})\s*+,\s*+(-?[0-9]{1,9})\s*+\)")
+_TABLES = ("probs", "functable", "levels")
+_LISTS = ("states", "statetitles", "parents")
+
+
+def sniff(text: str) -> bool:
+    """Whether a text begins like a file of Netica."""
+    return _START.match(text) is not None
+
+
+class DneReader(ValueReader):
+    """Reads the statements of nodes, and interprets them."""
+
+    def __init__(self, source: Source):
+        super().__init__(source, _TOKEN, "Netica dne")
+        self.expander = Expander(self.draft)
+        self.constants: dict[str, int] = {}
+
+    def file(self) -> Draft:
+        tokens, draft = self.tokens, self.draft
+        tokens.expect("bnet", "at the beginning of a Netica network")
+        draft.name = self.name("the network's name")
+        net = self.body(0, has_nodes=True)
+        self.pass_over(";")
+        if tokens.kind != "end":
+            tokens.fail("the end of the file")
+        about = draft.attributes["net"]
+        about |= {to: text for key, to in (("title", "label"), ("comment", "comment")) if (text := net.word(key))}
+        used = {p for family in draft.families.values() for p, _ in family.parents}
+        for name, at in self.constants.items():
+            if name in used:
+                draft.refused[name] = at, "constant node"
+        self.expander.run()
+        return draft
+
+    # Statements -----------------------------------------------------------------------------------------------
+
+    def named_block(self, key: str, at: int, depth: int, outer: Value | None, within: Value) -> None:
+        """A picture, of which the position is kept, or another block with a name, which is skipped."""
+        tokens = self.tokens
+        self.name(f"the name of {shown(key)}")
+        if not tokens.at("{"):
+            tokens.fail("'{'")
+        begin = tokens.start
+        self.skip(depth)
+        if key == "visual" and (center := _CENTER.search(self.source.text, begin, tokens.start)):
+            within.inner.setdefault("center", Value(begin, items=[(center[1], begin), (center[2], begin)]))
+
+    def value(self, key: str, depth: int) -> Value:
+        tokens = self.tokens
+        if key in _TABLES and tokens.at("("):
+            return self.table_value()
+        if key in _LISTS and tokens.at("("):
+            return self.list(Value(tokens.end))
+        value = Value(tokens.start)
+        if not tokens.at("(", "{"):
+            value.text = self.name(f"the value of {shown(key)}")
+        if tokens.at("(", "{"):  # also a font: a word and a block
+            self.skip(depth + 1)
+        return value
+
+    def table_value(self) -> Value:
+        """Numbers, or words where it has something else."""
+        tokens, text, begin = self.tokens, self.source.text, self.tokens.start
+        match = _LIST.match(text, begin)
+        end = match.end() if match else begin
+        body = text[begin:end]
+        if "/" in body:
+            body = _COMMENT.sub(lambda comment: " " * len(comment[0]), body)
+        value = Value(begin, end=end)
+        value.numbers = floats(body.replace("@imposs", " 0"), blanks="(),")
+        if body.count("(") != body.count(")"):
+            raise self.source.error(begin, f"found {body.count('(')} '(' and {body.count(')')} ')' in a table")
+        if value.numbers is None:
+            value.items = []
+            while tokens.start < end and tokens.kind != "end":
+                if not tokens.at("(", ")", ","):
+                    at = tokens.start
+                    value.items.append((self.name("a number or a state"), at))
+                else:
+                    tokens.advance()
+        tokens.jump(end)
+        return value
+
+    # Nodes ----------------------------------------------------------------------------------------------------
+
+    def node(self, depth: int) -> None:
+        draft, (child, at) = self.draft, self.new_name()
+        if child in self.constants:
+            raise self.source.error(at, f"the node {child!r} is declared a second time")
+        block = self.body(depth + 1)
+        kind = (block.word("kind") or "NATURE").upper()
+        table = block.get("probs") or block.get("functable")
+        states = self.states(child, at, block) if kind in ("NATURE", "DECISION") else ()
+        why = self.reason_against(kind, block, table, states)
+        if kind == "CONSTANT":
+            self.constants[child] = at
+        elif why:
+            draft.refused[child] = at, why
+        if kind == "CONSTANT" or why:
+            return
+        parents = block.get("parents")
+        family = Family(child, list(parents.items or ()) if parents else [], at)
+        draft.families[child] = family
+        if kind == "UTILITY":
+            draft.utilities[child] = at
+        else:
+            draft.declare(child, states, at)
+        if kind == "DECISION":
+            draft.decisions[child] = None
+        kept: dict[str, Any] = {}
+        kept |= {to: text for key, to in (("title", "label"), ("comment", "comment")) if (text := block.word(key))}
+        if center := block.get("center"):
+            kept["position"] = tuple(int(number) for number, _ in center.items or ())
+        if kept:
+            draft.attributes["node"][child] = kept
+        if table is not None:
+            self.table(family, table, "probs" in block.inner)
+
+    def table(self, family: Family, table: Value, is_probs: bool) -> None:
+        at, items = table.at, table.items
+        family.data_at = at
+        family.locate = lambda position: nth_word(self.source, _TOKEN, at, table.end, position)
+        if items is None and (is_probs or family.child in self.draft.utilities):
+            family.numbers = table.numbers
+            return
+        if items is None:  # numbers that name states
+            items = [(f"{x:g}", at) for x in (table.numbers if table.numbers is not None else ())]
+        odd = next((item for item in items if not item[0].startswith("#") and floats(item[0]) is None), None)
+        odd = odd or next((item for item in items if not item[0].startswith("#")), None)
+        if odd is not None and (is_probs or family.child in self.draft.utilities):
+            raise self.source.error(odd[1], f"found {shown(odd[0])}, expected a number")
+        labels = self.draft.states[family.child]
+        results = []
+        for word, place in items:
+            number = word[1:]
+            if word.startswith("#"):
+                if not number.isdecimal() or len(number) > 9 or int(number) >= len(labels):
+                    raise self.source.error(place, f"found {shown(word)}, expected #0 to #{len(labels) - 1}")
+                word = labels[int(number)]
+            results.append(word)
+        self.expander.function(family, results, lambda i: items[i][1], at)
+
+    def reason_against(self, kind: str, block: Value, table: Value | None, states: tuple[str, ...]) -> str:
+        """Why a node cannot be read; empty if it can."""
+        if "delays" in block.inner:
+            return "node with delays, of a dynamic network"
+        if kind == "CONSTANT":
+            return ""
+        if kind not in ("NATURE", "DECISION", "UTILITY"):
+            return f"node of kind {shown(kind)}"
+        if table is None and "equation" in block.inner:
+            return "equation node without a table"
+        return "continuous node without levels" if kind != "UTILITY" and not states else ""
+
+    def states(self, child: str, at: int, block: Value) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the states; none of a continuous node without levels."""
+        is_discrete = (block.word("discrete") or "TRUE").upper() == "TRUE"
+        for key in ("states", "statetitles"):
+            named = block.get(key)
+            if named and named.items:
+                return tuple(name for name, _ in named.items)
+        levels = block.get("levels")
+        if levels:
+            words = [f"{x:g}" for x in levels.numbers] if levels.numbers is not None else []
+            words = words or [word.lower().replace("infinity", "inf") for word, _ in levels.items or ()]
+            return tuple(words) if is_discrete else tuple(f"[{a}, {b})" for a, b in pairwise(words))
+        count = block.word("numstates")
+        if count and count.isdecimal() and 0 < int(count[:9]) <= 1 << 16:
+            return tuple(map(str, range(int(count[:9]))))
+        if is_discrete:
+            raise self.source.error(at, f"the node {child!r} has no states")
+        return ()
+
+
+parse_draft, parse = parsers_of(lambda text, source: DneReader(Source(text, source)).file())

@@ -1,0 +1,229 @@
+"""A `Draft` becomes a network: everything is checked, errors have the place of their cause, rows are normalised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NetworkError, ParseError
+from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
+from ..model.decisions import DecisionNetwork
+from ..model.network import BayesianNetwork
+from ..util.options import Decisions, ZeroRows
+from .draft import MAX_NOTES, Draft, Family, settle, utility_table
+from .text import shortened
+
+# Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
+# file from exhausting the memory.
+MAX_IMPLIED = 1 << 24
+BATCH = 1 << 14  # numbers normalised in one call
+
+
+def shape_tables(draft: Draft, *, chance_only: bool = False) -> None:
+    """Fill `tables`: check names and counts, create implied tables, reshape all tables."""
+    # chance_only: see `jtgpu.formats.decision_nodes.settle`
+    # raises ParseError: With the position of the wrong name or data.
+    settle(draft, chance_only=chance_only)
+    implied = 0
+    for family in draft.families.values():
+        draft.check_names(family)
+    for v, states in draft.states.items():
+        family = draft.families.get(v) or Family(v, [], draft.declared[v])
+        shape = (*(len(draft.states[p]) for p, _ in family.parents), len(states))
+        size = math.prod(shape)
+        if v in draft.decisions and not chance_only:
+            continue
+        if family.numbers is None:
+            implied += size
+            if implied > MAX_IMPLIED:
+                raise draft.source.error(
+                    family.at,
+                    f"{v!r} has no numbers, and a uniform table of {size} entries is too large to be implied",
+                )
+            draft.note(family.at, f"{v!r} {'is a decision' if v in draft.decisions else 'has no numbers'}: uniform")
+            draft.tables[v] = np.full(shape, 1.0 / len(states))
+            continue
+        if family.numbers.size != size:
+            axes = " x ".join(f"{len(draft.states[n])} ({n!r})" for n in [*(p for p, _ in family.parents), v])
+            raise draft.source.error(
+                family.data_at, f"found {family.numbers.size} numbers for {v!r}, expected {size} = {axes}"
+            )
+        draft.tables[v] = family.numbers.reshape(shape)
+        if family.n_open >= 0:
+            _note_depth(draft, family)
+
+
+def _note_depth(draft: Draft, family: Family) -> None:
+    """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
+    expected, rows = 1, 1
+    for p, _ in family.parents:
+        rows *= len(draft.states[p])
+        expected += rows
+    if family.n_open != expected:
+        draft.note(
+            family.data_at,
+            f"the data of {family.child!r} have {family.n_open} pairs of parentheses where its "
+            f"{len(family.parents)} parents make {expected}; read by the order of the numbers",
+        )
+
+
+def finish(draft: Draft, zero_rows: ZeroRows = "error", decisions: Decisions = "network") -> BayesianNetwork:
+    """Check everything, normalise the rows and return the network, which takes over the arrays."""
+    # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros is an error or stands for the uniform distribution
+    # decisions: {"network", "chance"}: Whether decisions make a decision network, or are uniform chance variables
+    # raises ParseError: If the file is wrong, with the position.
+    if not draft.tables:
+        shape_tables(draft, chance_only=decisions == "chance")
+    utilities = {u: utility_table(draft, u) for u in draft.utilities}
+    exact = {v for v, family in draft.families.items() if family.exact}
+    reports = [RowReport(sum(draft.tables[v][..., 0].size for v in draft.tables if v in exact))]
+    try:
+        for names in _batches(draft):
+            for v in names:
+                _check_numbers(draft, v, draft.tables[v], zero_rows)
+            tables = {v: draft.tables[v] for v in names if v not in exact}
+            tables, report = normalize_rows(tables, zero_rows=zero_rows, in_place=True)
+            draft.tables |= tables
+            reports.append(report)
+        for family in draft.families.values():
+            family.numbers = None  # releases the numbers that normalisation has copied
+        for table in draft.tables.values():
+            _freeze(table)
+        more: dict[str, Any] = {
+            "name": draft.name, "attributes": _all_attributes(draft), "row_report": _all_in_one(reports),
+        }  # fmt: skip
+        if decisions == "chance" or not (draft.decisions or utilities):
+            return BayesianNetwork(draft.states, draft.parents(), draft.tables, **more)
+        made = DecisionNetwork(
+            draft.states, draft.parents(), draft.tables, decisions=[*draft.decisions], utilities=utilities, **more
+        )
+        return cast(BayesianNetwork, made)
+    except NetworkError as error:
+        at = _cycle_at(draft)
+        place = (None, None) if at is None else draft.source.place(at)
+        raise ParseError(shortened(str(error)), draft.source.name, *place) from None
+
+
+def _batches(draft: Draft) -> Iterator[list[str]]:
+    """The variables in batches, large enough to amortise a call and small enough to need little memory."""
+    names: list[str] = []
+    size = 0
+    for v, table in draft.tables.items():
+        names.append(v)
+        size += table.size
+        if size > BATCH:
+            yield names
+            names, size = [], 0
+    yield names
+
+
+def _check_numbers(draft: Draft, v: str, table: NDArray[np.float64], zero_rows: ZeroRows) -> None:
+    if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # also catches NaN
+        flat = table.ravel()
+        at = int((~((flat >= 0) & (flat < np.inf))).argmax())
+        raise _number_error(draft, v, at, f"the table of {v!r} holds {flat[at]:g}, which is not a probability")
+    if v in draft.families and draft.families[v].exact:
+        sums = table.sum(axis=-1)
+        off = np.abs(sums - 1.0) > ROW_TOLERANCE
+        what = "a row of the table of {v!r} sums to {sum:.9g}, not to 1, though it is marked as exact"
+    elif zero_rows == "error":
+        sums = table.max(axis=-1)
+        off = sums == 0
+        what = (
+            "a row of the table of {v!r} is all zeros ({n} of {n_rows} are), which is not a distribution "
+            '(zero_rows="uniform" makes them uniform)'
+        )
+    else:
+        return
+    if off.any():
+        row = int(off.argmax())
+        what = what.format(v=v, n=int(off.sum()), n_rows=off.size, sum=float(sums.flat[row]))
+        raise _number_error(draft, v, row * table.shape[-1], what)
+
+
+def _number_error(draft: Draft, v: str, position: int, message: str) -> ParseError:
+    family = draft.families[v]
+    return draft.source.error(family.locate(position) if family.locate else family.at, message)
+
+
+def _cycle_at(draft: Draft) -> int | None:
+    """Offset of the first table whose child is on a cycle or a descendant of one; None if there is no cycle."""
+    waiting = {v: set(p) for v, p in draft.parents().items()}
+    children: dict[str, list[str]] = {v: [] for v in waiting}
+    for v, before in waiting.items():
+        for p in sorted(before):
+            children[p].append(v)
+    ready = [v for v, before in waiting.items() if not before]
+    while ready:
+        p = ready.pop()
+        for v in children[p]:
+            waiting[v].discard(p)
+            if not waiting[v]:
+                ready.append(v)
+    return min((draft.families[v].at for v, before in waiting.items() if before), default=None)
+
+
+def _all_attributes(draft: Draft) -> dict[str, dict[str, Any]]:
+    notes = [
+        f"{draft.source.name}:{line}:{column}: {text}"
+        for (line, column), text in ((draft.source.place(at), text) for at, text in draft._notes)
+    ]
+    if draft._n_notes > MAX_NOTES:
+        notes.append(f"{draft.source.name}: {draft._n_notes - MAX_NOTES} more like these")
+    read = {"format": draft.format, "notes": tuple(notes)}
+    return {**draft.attributes, "read": {**read, "skipped": draft.skipped} if draft.skipped else read}
+
+
+def _freeze(table: NDArray[np.float64]) -> None:
+    """Make a table and the arrays that it is a view of read-only, so that the network does not copy it."""
+    array: Any = table
+    while isinstance(array, np.ndarray):
+        array.flags.writeable = False
+        array = array.base
+
+
+def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
+    """Combine the reports of several calls of `normalize_rows`."""
+    uneven = [r for r in reports if r.worst_variable is not None]
+    worst = max(uneven, key=lambda r: max(r.worst_sum, 1.0 / r.worst_sum), default=RowReport())
+    return RowReport(
+        n_rows=sum(r.n_rows for r in reports),
+        n_off=sum(r.n_off for r in reports),
+        worst_variable=worst.worst_variable,
+        worst_sum=worst.worst_sum,
+        variables=tuple(v for r in reports for v in r.variables),
+        zero_rows=tuple(z for r in reports for z in r.zero_rows),
+    )
+
+
+class Parse(Protocol):
+    """The signature of every format's ``parse``."""
+
+    def __call__(
+        self, text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+    ) -> BayesianNetwork:
+        """Parse the text of a network."""
+        # source: The file's name, for error messages
+        # zero_rows, decisions: See `finish`
+        # returns With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists irregularities.
+        # raises ParseError: With line and column.
+
+
+def parsers_of(read: Callable[[str, str], Draft]) -> tuple[Callable[..., Draft], Parse]:
+    """``parse_draft`` and ``parse`` of a format, from the function that reads a text with the name of its source."""
+
+    def parse_draft(text: str, source: str = "<text>") -> Draft:
+        draft = read(text, source)
+        shape_tables(draft)
+        return draft
+
+    def parse(
+        text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+    ) -> BayesianNetwork:
+        return finish(read(text, source), zero_rows, decisions)
+
+    return parse_draft, parse

@@ -1,0 +1,181 @@
+"""Likelihoods and joint posteriors of several variables: from names to the cells of a plan's sets, and back.
+
+A plan that keeps a set of variables together has a factor of ones over it, and a number for it behind those of the
+variables: the *set variable* (`jtgpu.plans.program.Program`). A likelihood of the set is one of this number; so is a
+target. A smaller set is part of a larger one: its weights are repeated, and its joint posterior is a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import numpy as np
+
+from ..errors import EvidenceError, ImpossibleEvidence, shown
+from ..util.arguments import described, several
+from .tables.arrow import number_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..model.discrete import DiscreteModel
+    from ..plans.plan import Plan
+
+T = TypeVar("T")
+Scope = tuple[int, ...]  # variables, in the order of a table's axes
+
+
+def scopes_of(model: DiscreteModel, given: Any, what: str) -> list[Scope]:
+    """The sets that an argument lists, each as numbers in the user's order."""
+    listed = several(given)
+    if listed is None or any(isinstance(one, (str, int)) or several(one) is None for one in listed):
+        raise EvidenceError(
+            f"{what} must be a list of sets of variables such as [('lung', 'bronc')], not {described(given)}"
+        )
+    return [scope_of_set(model, tuple(several(one) or ()), what) for one in listed]
+
+
+def scope_of_set(model: DiscreteModel, names: tuple[Hashable, ...], what: str) -> Scope:
+    """The numbers of the variables of a set."""
+    scope = tuple(model.index(v) for v in names)  # type: ignore[arg-type]
+    if not scope:
+        raise EvidenceError(f"{what} has a set without variables")
+    if len(set(scope)) < len(scope):
+        raise EvidenceError(f"{what} has the set {shown(names)}, which names a variable twice")
+    return scope
+
+
+def single(likelihood: Any) -> Any:
+    """The likelihoods of single variables."""
+    if not isinstance(likelihood, Mapping) or not any(isinstance(v, tuple) for v in likelihood):
+        return likelihood
+    return {v: w for v, w in likelihood.items() if not isinstance(v, tuple)}
+
+
+def of_sets(model: DiscreteModel, likelihood: Any) -> Iterator[tuple[Scope, Any]]:
+    """The likelihoods of sets, and their variables."""
+    if isinstance(likelihood, Mapping):
+        for names, value in likelihood.items():
+            if isinstance(names, tuple):
+                yield scope_of_set(model, names, "likelihood"), value
+
+
+class Sets:
+    """The sets that a plan keeps together."""
+
+    def __init__(self, model: DiscreteModel, plan: Plan):
+        self.model, self.scopes, self.first = model, plan.sets, plan.n_variables
+
+    def find(self, scope: Iterable[int]) -> int | None:
+        """The number of the smallest set that contains these variables; None if there is none."""
+        wanted = set(scope)
+        sizes = [(self._size(s), i) for i, s in enumerate(self.scopes) if wanted <= set(s)]
+        return self.first + min(sizes)[1] if sizes else None
+
+    def size(self, v: int) -> int:
+        """Cells of a set."""
+        return self._size(self.scopes[v - self.first])
+
+    def _size(self, scope: Iterable[int]) -> int:
+        return math.prod(int(self.model.cardinality[v]) for v in scope)
+
+    def number(self, scope: Scope, what: str) -> int:
+        """The number of a set that contains these variables."""
+        v = self.find(scope)
+        if v is None:
+            names = tuple(self.model.variables[u] for u in scope)
+            raise EvidenceError(
+                f"{what} of {', '.join(map(repr, names))}: this tree does not keep these variables together; compile "
+                f"with net.compile(together=[{names!r}])"
+            )
+        return v
+
+    def names(self, v: int) -> str:
+        """The variables of a set, for messages."""
+        return ", ".join(self.model.variables[u] for u in self.scopes[v - self.first])
+
+    def cells(self, v: int, scope: Scope, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights (..., extents of `scope`) as weights (..., cells) of set v."""
+        own = self.scopes[v - self.first]
+        n = table.ndim - len(scope)
+        present = [u for u in own if u in scope]
+        table = np.transpose(table, [*range(n), *(n + scope.index(u) for u in present)])
+        extents = [int(self.model.cardinality[u]) for u in own]
+        table = table.reshape(*table.shape[:n], *(c if u in scope else 1 for u, c in zip(own, extents, strict=True)))
+        return np.ascontiguousarray(np.broadcast_to(table, (*table.shape[:n], *extents))).reshape(*table.shape[:n], -1)
+
+    def joint(self, v: int, scope: Scope, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities (..., cells) of set v as the joint distribution (..., extents) of `scope`."""
+        own, n = self.scopes[v - self.first], cells.ndim - 1
+        table = cells.reshape(*cells.shape[:n], *(int(self.model.cardinality[u]) for u in own))
+        table = table.sum(axis=tuple(n + i for i, u in enumerate(own) if u not in scope))
+        left = [u for u in own if u in scope]
+        return np.ascontiguousarray(np.transpose(table, [*range(n), *(n + left.index(u) for u in scope)]))
+
+    def add(self, given: dict[int, NDArray[np.float64]], likelihood: Any, n: int | None = None) -> None:
+        """Multiply the likelihoods of sets into `given`, of one case or of n cases."""
+        for scope, value in of_sets(self.model, likelihood):
+            v = self.number(scope, "likelihood")
+            cells = self.cells(v, scope, set_weights(self.model, scope, value, n))
+            with np.errstate(over="ignore"):
+                product = given[v] * cells if v in given else cells
+            if not np.isfinite(product).all():
+                raise EvidenceError(f"the product of the likelihoods of {self.names(v)} is too large for a number")
+            given[v] = product
+
+
+def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = None) -> NDArray[np.float64]:
+    """Weights of the configurations of several variables, of one case or of n cases (n, extents)."""
+    what = f"the likelihood of {', '.join(repr(model.variables[v]) for v in scope)}"
+    shape = tuple(int(model.cardinality[v]) for v in scope)
+    table = number_array(value, what, copy=False)
+    if table.shape != shape and (n is None or table.shape != (n, *shape)):
+        more = "" if n is None else f" or {(n, *shape)}"
+        raise EvidenceError(f"{what} has shape {table.shape}, expected {shape}{more}: an axis for each variable")
+    if not np.isfinite(table).all() or (table < 0).any():
+        raise EvidenceError(f"{what} must have finite weights >= 0")
+    if n is None:
+        if not table.any():
+            raise ImpossibleEvidence(f"{what} is zero in every configuration")
+        return table
+    return np.asarray(np.broadcast_to(table, (n, *shape)))
+
+
+class Joints(Mapping[tuple[str, ...], T], Generic[T]):
+    """Joint posteriors of sets of variables, by the names of the variables in any order.
+
+    ``joint["lung", "bronc"]`` is the joint posterior of the two: the axes are in the order of the key. Of one case it
+    is a `Joint`, of a table of B cases an array of float64 of shape (B, states of the first, states of the second ...).
+    """
+
+    def __init__(self, model: DiscreteModel, tables: Mapping[Scope, NDArray[np.float64]], make: Any = None):
+        self._model, self._tables, self._make = model, dict(tables), make
+
+    def __getitem__(self, variables: Sequence[str | int]) -> T:
+        names = several(variables)
+        if isinstance(variables, str) or names is None:
+            names = [variables]
+        scope = tuple(self._model.index(v) for v in names)
+        for own, table in self._tables.items():
+            if own == scope or set(own) == set(scope):
+                n = table.ndim - len(own)
+                turned = np.transpose(table, [*range(n), *(n + own.index(v) for v in scope)])
+                made: Any = turned if self._make is None else self._make(scope, turned)
+                return cast(T, made)
+        raise KeyError(f"{shown(tuple(names))} is not among the joints of this query; add it to joints=")
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return (tuple(self._model.variables[v] for v in scope) for scope in self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __repr__(self) -> str:
+        return f"Joints of {', '.join(map(str, self))}" if self else "Joints of nothing"
+
+    @property
+    def tables(self) -> dict[Scope, NDArray[np.float64]]:
+        """The arrays by number of their variables."""
+        return self._tables

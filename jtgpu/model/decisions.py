@@ -1,0 +1,254 @@
+"""`DecisionNetwork`: variables that chance draws, variables that somebody decides, and utilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ..errors import ArgumentError, NetworkError, UnknownVariable, closest, shown
+from ..util.text_table import counted
+from .cpt import Axis, Cpt, checked_cpt
+from .directed import DirectedModel
+from .network_text import summary
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from .cpt import CptLike
+    from .cpts import RowReport
+
+
+class DecisionNetwork(DirectedModel):
+    """A limited-memory influence diagram: a network with decisions and utilities; immutable, checked on construction.
+
+    Parameters
+    ----------
+    states : mapping of str to sequences of str
+        Chance variables and decisions in order, with the names of their states: a decision's states are its options.
+    parents : mapping of str to sequences of str
+        Parents of each variable and utility, in the order of its axes. The parents of a decision are what is known when
+        deciding. Variables that are left out have no parents.
+    cpts : mapping of str to array_like or mapping
+        A CPT for each chance variable, as for `BayesianNetwork`; decisions have none.
+    decisions : sequence of str
+        The variables that are decided. Their order is that of `states`.
+    utilities : mapping of str to array_like
+        Tables of finite numbers; axes: the parents of the utility, in order.
+    combine : {"sum", "product"}
+        How several utilities make the total.
+    name : str, optional
+    attributes : mapping, optional
+        Further contents of a file, as for `BayesianNetwork`; keys of ``node`` and ``potential`` include utilities.
+    row_report : RowReport, optional
+        Rows that the reader of a file normalised.
+
+    Raises
+    ------
+    NetworkError
+        As `BayesianNetwork`; if a decision is unknown or has a CPT, a utility has a child, the name of a variable, a
+        table of other axes, or a number that is NaN or infinite.
+
+    Notes
+    -----
+    S. L. Lauritzen and D. Nilsson, "Representing and solving decision problems with limited information", Management
+    Science 47 (2001) 1235.
+
+    Examples
+    --------
+    >>> from jtgpu import DecisionNetwork
+    >>> net = DecisionNetwork(
+    ...     {"ill": ["yes", "no"], "test": ["positive", "negative"], "treat": ["yes", "no"]},
+    ...     {"test": ["ill"], "treat": ["test"], "health": ["ill", "treat"]},
+    ...     {"ill": [0.1, 0.9], "test": [[0.9, 0.1], [0.2, 0.8]]},
+    ...     decisions=["treat"],
+    ...     utilities={"health": [[80, 20], [90, 100]]},
+    ... )
+    >>> net.decisions, net.utilities, net.parents("health")
+    (('treat',), ('health',), ('ill', 'treat'))
+    """
+
+    def __init__(  # noqa: PLR0913 (public API)
+        self,
+        states: Mapping[str, Sequence[str]],
+        parents: Mapping[str, Sequence[str]],
+        cpts: Mapping[str, CptLike],
+        *,
+        decisions: Sequence[str] = (),
+        utilities: Mapping[str, ArrayLike] | None = None,
+        combine: str = "sum",
+        name: str = "",
+        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        row_report: RowReport | None = None,
+    ):
+        utilities = dict(utilities or {})
+        _check_names(states, parents, decisions, utilities)
+        super().__init__(states, {v: p for v, p in parents.items() if v not in utilities}, name=name)
+        if combine not in ("sum", "product"):
+            raise ArgumentError(f"combine must be 'sum' or 'product', not {shown(combine)}")
+        self.combine = combine
+        decided = set(decisions)
+        self._decisions = tuple(v for v in self._variables if v in decided)
+        self._attributes = MappingProxyType(dict(attributes or {}))
+        self._row_report = row_report
+        for v in cpts:
+            if v in decided:
+                raise NetworkError(f"the decision {v!r} has a CPT; what is decided has no probabilities")
+            if v not in self._index:
+                raise NetworkError(f"a CPT given for {v!r}, which is not declared{closest(str(v), self._index)}")
+        self._cpts: dict[str, NDArray[np.float64]] = {}
+        for i, v in enumerate(self._variables):
+            if v not in cpts and v not in decided:
+                raise NetworkError(f"variable {v!r} has no CPT, and is not among the decisions")
+            if v not in decided:
+                self._cpts[v] = checked_cpt(self, (*self._parents[i], i), cpts[v])
+        self._utility_parents = {u: self._checked_parents(u, parents.get(u, ())) for u in utilities}
+        self._utility_tables = {u: self._checked_utility(u, table) for u, table in utilities.items()}
+
+    def _checked_utility(self, name: str, given: ArrayLike) -> NDArray[np.float64]:
+        try:
+            table = np.array(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise NetworkError(f"utility {name!r}: its table must be an array of numbers ({error})") from None
+        shape = tuple(int(self._cardinality[p]) for p in self._utility_parents[name])
+        if table.shape != shape:
+            axes = ", ".join(self._named(self._utility_parents[name]))
+            raise NetworkError(
+                f"utility {name!r}: its table has shape {table.shape}, expected {shape} for the axes ({axes})"
+            )
+        if not np.isfinite(table).all():
+            bad = table[~np.isfinite(table)][0]
+            raise NetworkError(f"utility {name!r} has the number {bad}, expected a finite one")
+        table.flags.writeable = False
+        return table
+
+    # Attributes -----------------------------------------------------------------------------------------------
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """Names of the decisions, in the order of the variables."""
+        return self._decisions
+
+    @property
+    def utilities(self) -> tuple[str, ...]:
+        """Names of the utilities, in order."""
+        return tuple(self._utility_tables)
+
+    @property
+    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Contents of a file beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
+        return self._attributes
+
+    @property
+    def row_report(self) -> RowReport | None:
+        """Rows that the reader normalised; None if the network was not read from a file."""
+        return self._row_report
+
+    def parents(self, variable: str | int) -> tuple[str, ...]:
+        """Names of the parents of a variable or utility, in the order of its axes; of a decision: what is known."""
+        if variable in self._utility_parents:
+            return self._named(self._utility_parents[str(variable)])
+        return super().parents(variable)
+
+    def cpt(self, variable: str | int) -> Cpt:
+        """P(variable | parents) of a chance variable: float64, read-only; axes: parents in order, then the variable.
+
+        Raises
+        ------
+        UnknownVariable
+            If it is no variable of the network, or a decision.
+        """
+        i = self.index(variable)
+        name = self._variables[i]
+        if name not in self._cpts:
+            raise UnknownVariable(f"{name!r} is a decision, which has no CPT")
+        return Cpt.of(self._cpts[name], [Axis(self._variables[v], self._states[v]) for v in (*self._parents[i], i)])
+
+    def utility(self, name: str) -> NDArray[np.float64]:
+        """The table of a utility: float64, read-only; axes: its parents in order.
+
+        Raises
+        ------
+        UnknownVariable
+            If the network has no such utility.
+        """
+        if name not in self._utility_tables:
+            raise UnknownVariable(f"there is no utility {shown(name)}{closest(str(name), self._utility_tables)}")
+        return self._utility_tables[name]
+
+    # Comparison and text --------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a mapping proxy cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_attributes": MappingProxyType(state["_attributes"])})
+
+    def __eq__(self, other: object) -> bool:
+        """Whether names, states, parents and tables are equal, bit for bit. Attributes are not compared."""
+        if not isinstance(other, DecisionNetwork):
+            return NotImplemented
+        mine, theirs = (
+            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
+            for net in (self, other)
+        )
+        return mine == theirs and all(
+            np.array_equal(table, given[name])
+            for tables, given in ((self._cpts, other._cpts), (self._utility_tables, other._utility_tables))
+            for name, table in tables.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._variables, self._states, self._parents, self._decisions, self.utilities))
+
+    def __repr__(self) -> str:
+        parts = f"{counted(len(self), 'variable')}, {counted(len(self._decisions), 'decision')}"
+        n = len(self._utility_tables)
+        return f"DecisionNetwork({self._name!r}, {parts}, {n} {'utility' if n == 1 else 'utilities'})"
+
+    def __str__(self) -> str:
+        """Variables and decisions with their states and parents, as an aligned table, and the utilities."""
+        named = f" {self._name!r}" if self._name else ""
+        sizes = (len(self._cpts), "chance variable"), (len(self._decisions), "decision")
+        head = f"Decision network{named}: {', '.join(counted(*size) for size in sizes)}"
+        names = [f"{v} (decision)" if v in self._decisions else v for v in self._variables]
+        lines = [summary(head, names, self._states, [self.parents(v) for v in self._variables])]
+        lines += [f"utility {u}: {', '.join(self.parents(u)) or 'constant'}" for u in self.utilities]
+        return "\n".join(lines)
+
+    # Solving --------------------------------------------------------------------------------------------------
+
+    def plan(self, *_: Any, **__: Any) -> NoReturn:
+        """Decisions have no probabilities: a network with a policy has a plan."""
+        raise NetworkError(f"a network with decisions ({self._named_decisions()}) has no plan: it needs a policy")
+
+    def compile(self, *_: Any, **__: Any) -> NoReturn:
+        """Decisions have no probabilities: a network with a policy has answers."""
+        what = 'jtgpu.read(path, decisions="chance") makes uniform chance variables of decisions'
+        raise NetworkError(f"a network with decisions ({self._named_decisions()}) needs a policy; {what}")
+
+    def _named_decisions(self) -> str:
+        return ", ".join(map(repr, self._decisions[:5])) or "none"
+
+
+def _check_names(
+    states: Mapping[str, Any],
+    parents: Mapping[str, Iterable[str]],
+    decisions: Sequence[str],
+    utilities: Mapping[str, Any],
+) -> None:
+    """Check that decisions are variables, utilities are none, and nothing depends on a utility."""
+    if isinstance(decisions, str):
+        raise NetworkError(f"decisions must be a sequence of names, not the string {decisions!r}")
+    for d in decisions:
+        if d not in states:
+            raise NetworkError(f"the decision {d!r} is not declared{closest(str(d), states)}")
+    for u in utilities:
+        if u in states:
+            raise NetworkError(f"the utility {u!r} has the name of a variable; utilities have no states")
+    for v, above in parents.items():
+        for p in () if isinstance(above, str) else above:
+            if p in utilities:
+                raise NetworkError(f"{v!r} has the parent {p!r}, which is a utility; nothing can depend on a utility")

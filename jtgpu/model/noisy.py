@@ -1,0 +1,191 @@
+"""`NoisyOr` and `NoisyMax`: CPTs of children whose parents act independently, from a few numbers for each parent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NetworkError, TableTooLarge
+from .discrete import MAX_AXES
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+MAX_CELLS = 1 << 28  # of a CPT
+
+
+def noisy_max(
+    cards: Sequence[int], n_states: int, strengths: Sequence[Sequence[int]], parameters: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The CPT of a noisy-MAX node as GeNIe and SMILE define it."""
+    # The child takes the strongest of the effects that its causes produce independently, and of a leak. Its first state
+    # is the strongest effect and its last one stands for no effect, so with the columns c_i of the parents' states and
+    # the leak c_0
+    #
+    #     P(effect no stronger than k) = prod_i (c_i[k] + c_i[k + 1] + ... + c_i[last]),
+    #
+    # and the probabilities are the differences.
+    #
+    # cards: sequence of int: Numbers of the parents' states
+    # n_states: Number of the child's states, the strongest effect first
+    # strengths: sequence of sequences of int: For each parent, its states by number in the order of its columns; the
+    #     last one has no effect
+    # parameters: (sum(cards) + 1, n_states) float64: One row per parent state, parent after parent; the last row is the
+    #     leak. Rows need not sum to 1, but must not be all zeros.
+    # returns (*cards, n_states) float64
+    columns = parameters / parameters.sum(axis=1, keepdims=True)
+    # P(effect no stronger than k), the leak's last: (columns, n_states), 1 at k = 0
+    weaker = np.minimum(np.cumsum(columns[:, ::-1], axis=1)[:, ::-1], 1.0)
+    weaker[:, 0] = 1.0
+    table = np.broadcast_to(weaker[-1], (*cards, n_states)).copy()
+    begin = 0
+    for axis, (card, order) in enumerate(zip(cards, strengths, strict=True)):
+        of_states = np.empty((card, n_states))
+        of_states[list(order)] = weaker[begin : begin + card]
+        begin += card
+        table *= of_states.reshape((1,) * axis + (card,) + (1,) * (len(cards) - axis - 1) + (n_states,))
+    table[..., :-1] -= table[..., 1:].copy()
+    np.maximum(table, 0.0, out=table)
+    return table
+
+
+class NoisyMax:
+    """The CPT of a noisy-MAX child: the strongest of the effects that its parents produce independently.
+
+    An array as far as NumPy is concerned, so that it can be given as a CPT:
+    ``BayesianNetwork(states, parents, {"fever": jtgpu.NoisyMax(...), ...})``.
+
+    Parameters
+    ----------
+    effects : sequence of (card, k) array_like
+        For each parent, in order: a row for each of its states, the distribution of the child if this parent alone
+        acts. The child's k states are ordered by strength. A state without effect has the row ``[0, ..., 0, 1]``.
+    leak : (k,) array_like, optional
+        The distribution of the child if no parent acts. Default: no effect.
+    strongest : {"first", "last"}
+        Whether the child's first state is the strongest effect and its last one no effect, or the other way round; then
+        rows without effect are ``[1, 0, ..., 0]``.
+
+    Attributes
+    ----------
+    cpt : (card, ..., k) ndarray of float64
+        Axes: the parents in order, then the child.
+    attributes : dict
+        The numbers for files: with ``attributes={"potential": {"fever": noisy.attributes}}`` the network is written to
+        XDSL and DSL files as a noisy-MAX node, as long as the CPT is unchanged.
+
+    Raises
+    ------
+    NetworkError
+        If rows have different lengths, or are no distributions. The message names the parent by its number.
+    TableTooLarge
+        If the CPT would have more than 2**28 numbers.
+
+    Notes
+    -----
+    F. J. Díez, "Parameter adjustment in Bayes networks: the generalized noisy OR-gate", UAI 1993.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> flu, drug = [[0.5, 0.3, 0.2], [0, 0, 1]], [[0.2, 0.4, 0.4], [0, 0, 1]]
+    >>> jtgpu.NoisyMax([flu, drug]).cpt[0, 0].round(3).tolist()
+    [0.6, 0.32, 0.08]
+    """
+
+    def __init__(
+        self, effects: Sequence[ArrayLike], leak: ArrayLike | None = None, *, strongest: str = "first"
+    ) -> None:
+        if strongest not in ("first", "last"):
+            raise NetworkError(f"strongest must be 'first' or 'last', not {strongest!r}")
+        rows = [_rows(f"parent {i}", given) for i, given in enumerate(effects)]
+        if len(rows) >= MAX_AXES:
+            raise NetworkError(f"found {len(rows)} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)")
+        step = 1 if strongest == "first" else -1
+        none = [0.0] * (rows[0].shape[1] - 1 if rows else 0) + [1.0]
+        last = _rows("the leak", [none[::step] if leak is None else leak])
+        k, cards = last.shape[1], [len(r) for r in rows]
+        for i, r in enumerate(rows):
+            if r.shape[1] != k:
+                raise NetworkError(f"parent {i} has rows of {r.shape[1]} numbers, the leak has {k}")
+        if math.prod(cards) * k > MAX_CELLS:
+            raise TableTooLarge(f"the CPT of a noisy-MAX child would have {math.prod(cards) * k:,} numbers")
+        # in files the last state of each parent is the one without effect
+        orders = [sorted(range(len(r)), key=(r[:, ::step][:, -1] == 1.0).tolist().__getitem__) for r in rows]
+        columns = np.concatenate([*(r[order] for r, order in zip(rows, orders, strict=True)), last])[:, ::step]
+        self.cpt: NDArray[np.float64] = noisy_max(cards, k, orders, columns)[..., ::step]
+        self.attributes: dict[str, tuple[float, ...]] = {}
+        if strongest == "first":
+            self.attributes = noisy_attributes(columns, [s for order in orders for s in order])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.cpt, dtype)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape {self.cpt.shape})"
+
+
+class NoisyOr(NoisyMax):
+    """The CPT of a noisy-OR child: each parent that is present produces the effect with a probability of its own.
+
+    Parameters
+    ----------
+    links : sequence of float
+        For each parent, in order: the probability that it alone, being present, produces the effect.
+    leak : float, default 0
+        The probability of the effect if no parent is present.
+    present : int, default 0
+        The number of the state that stands for presence, 0 or 1, of the parents and of the child. All have two states.
+
+    Raises
+    ------
+    NetworkError
+        If a number is no probability.
+
+    Notes
+    -----
+    J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, section 4.3.2. See `NoisyMax` for what can be done
+    with it.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.NoisyOr([0.8, 0.5], leak=0.1).cpt[..., 0].round(3).tolist()
+    [[0.91, 0.82], [0.55, 0.1]]
+    >>> net = jtgpu.BayesianNetwork(
+    ...     {"flu": ["yes", "no"], "cold": ["yes", "no"], "fever": ["yes", "no"]}, {"fever": ["flu", "cold"]},
+    ...     {"flu": [0.1, 0.9], "cold": [0.2, 0.8], "fever": jtgpu.NoisyOr([0.8, 0.5], leak=0.1)},
+    ... )
+    """
+
+    def __init__(self, links: Sequence[float], leak: float = 0.0, *, present: int = 0) -> None:
+        if present not in (0, 1):
+            raise NetworkError(f"present must be the number of a state, 0 or 1, not {present!r}")
+        for name, p in (*((f"link {i}", p) for i, p in enumerate(links)), ("leak", leak)):
+            if not 0 <= p <= 1:
+                raise NetworkError(f"{name} is {p}, which is not a probability")
+        step = -1 if present else 1  # rows: the parent present, absent; columns: the effect, none
+        effects = [np.array([[p, 1 - p], [0.0, 1.0]])[::step, ::step] for p in links]
+        super().__init__(effects, [leak, 1 - leak][::step], strongest="last" if present else "first")
+
+
+def noisy_attributes(parameters: NDArray[np.float64], strengths: Sequence[int]) -> dict[str, tuple[float, ...]]:
+    """The numbers of `noisy_max` as attributes of a potential."""
+    return {"noisy_max": tuple(parameters.ravel().tolist()), "noisy_strengths": tuple(int(s) for s in strengths)}
+
+
+def _rows(name: str, given: Any) -> NDArray[np.float64]:
+    try:
+        rows = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        raise NetworkError(f"{name} must be rows of equally many numbers, not {given!r}") from None
+    if rows.ndim != 2 or not rows.size:
+        raise NetworkError(f"{name} must be an array with a row for each state, not of shape {rows.shape}")
+    sums = rows.sum(axis=1)
+    if not (np.isfinite(rows).all() and rows.min() >= 0 and np.abs(sums - 1).max() <= 1e-6):
+        raise NetworkError(f"{name} has a row that is no distribution: {rows[int(np.abs(sums - 1).argmax())].tolist()}")
+    return rows

@@ -1,0 +1,122 @@
+"""`NoisyOr` and `NoisyMax` against their definitions, and their numbers in files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu import BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
+from jtgpu.formats.dsl import dumps as dsl
+from jtgpu.formats.dsl import parse as parse_dsl
+from jtgpu.formats.xdsl import parse as parse_xdsl
+from jtgpu.formats.xdsl_writer import dumps as xdsl
+
+DATA = Path(__file__).parents[1] / "formats" / "data"
+WAYS = {"xdsl": (xdsl, parse_xdsl, "<noisymax"), "dsl": (dsl, parse_dsl, "NOISY_MAX")}
+
+
+@given(st.lists(st.floats(0, 1), max_size=5), st.floats(0, 1), st.integers(0, 1))
+def test_noisy_or_by_definition(links: list[float], leak: float, present: int) -> None:
+    cpt = NoisyOr(links, leak, present=present).cpt
+    assert cpt.shape == (2,) * (len(links) + 1)
+    for states in itertools.product((0, 1), repeat=len(links)):
+        absent = 1 - leak
+        for p, s in zip(links, states, strict=True):
+            absent *= 1 - p if s == present else 1
+        assert abs(cpt[(*states, present)] - (1 - absent)) < 1e-12
+        assert abs(cpt[states].sum() - 1) < 1e-12
+
+
+@given(st.data())
+def test_noisy_max_by_definition(data: st.DataObject) -> None:
+    """The strongest of independent effects: the sum over all combinations of effects."""
+    k = data.draw(st.integers(2, 4))
+    cards = data.draw(st.lists(st.integers(1, 3), max_size=3))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    effects = [rng.dirichlet(np.ones(k), card) for card in cards]
+    leak = rng.dirichlet(np.ones(k))
+    strongest = data.draw(st.sampled_from(["first", "last"]))
+    cpt = NoisyMax(effects, leak, strongest=strongest).cpt
+    for states in itertools.product(*map(range, cards)):
+        wanted = np.zeros(k)
+        rows = [leak, *(e[s] for e, s in zip(effects, states, strict=True))]
+        for levels in itertools.product(range(k), repeat=len(rows)):
+            best = min(levels) if strongest == "first" else max(levels)
+            wanted[best] += np.prod([row[level] for row, level in zip(rows, levels, strict=True)])
+        assert np.abs(cpt[states] - wanted).max() < 1e-12
+
+
+def fever(**changes: Any) -> BayesianNetwork:
+    flu, drug = [[0.0, 0.0, 1.0], [0.5, 0.3, 0.2]], [[0.2, 0.4, 0.4], [0.0, 0.0, 1.0], [0.1, 0.1, 0.8]]
+    noisy = NoisyMax([flu, drug], [0.01, 0.04, 0.95])
+    given: dict[str, Any] = {
+        "states": {"flu": ["no", "yes"], "drug": "abc", "fever": ["high", "mild", "none"]},
+        "parents": {"fever": ["flu", "drug"]},
+        "cpts": {"flu": [0.9, 0.1], "drug": [0.25, 0.25, 0.5], "fever": noisy},
+        "attributes": {"potential": {"fever": noisy.attributes}},
+    }
+    return BayesianNetwork(**(given | changes))
+
+
+@pytest.mark.parametrize("suffix", WAYS)
+def test_networks_keep_their_numbers_in_files(suffix: str) -> None:
+    dumps, parse, mark = WAYS[suffix]
+    net = fever()
+    assert net.attributes["potential"]["fever"]["noisy_strengths"] == (1, 0, 0, 2, 1)  # the last one has no effect
+    text = dumps(net)
+    assert mark in text
+    again = parse(text)
+    assert again == net
+    assert again.attributes["potential"] == net.attributes["potential"]
+    assert dumps(again) == text
+    other, back, _ = WAYS["dsl" if suffix == "xdsl" else "xdsl"]
+    assert back(other(again)) == net
+    changed = again.replace(cpt={"fever": np.full((2, 3, 3), 1 / 3)})
+    assert mark not in dumps(changed)
+    assert parse(dumps(changed)) == changed
+    for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}, {}):
+        kept = {**net.attributes["potential"]["fever"], **wrong} if wrong else {}
+        assert mark not in dumps(fever(attributes={"potential": {"fever": kept}}))
+
+
+@pytest.mark.parametrize(("name", "mark"), [("xdsl_canonical.xdsl", "<noisymax"), ("dsl_old.dsl", "NOISY_MAX")])
+def test_files_keep_their_numbers(name: str, mark: str, tmp_path: Path) -> None:
+    net = jtgpu.read(DATA / name)
+    for suffix, (_, _, written) in WAYS.items():
+        jtgpu.write(net, tmp_path / f"a.{suffix}")
+        assert written in (tmp_path / f"a.{suffix}").read_text()
+        assert jtgpu.read(tmp_path / f"a.{suffix}") == net
+    jtgpu.write(net, tmp_path / "a.net")  # where they are attributes
+    jtgpu.write(jtgpu.read(tmp_path / "a.net"), tmp_path / "b.xdsl")
+    assert "<noisymax" in (tmp_path / "b.xdsl").read_text()
+
+
+def test_wrong_numbers() -> None:
+    words: list[Any] = [[[0.5, "a"]]]
+    wrong: list[tuple[Callable[[], NoisyMax], str]] = [
+        (lambda: NoisyOr([0.5, 1.5]), "link 1 is 1.5, which is not a probability"),
+        (lambda: NoisyOr([0.5], -1), "leak is -1, which is not a probability"),
+        (lambda: NoisyOr([0.5], present=2), "present must be the number of a state, 0 or 1, not 2"),
+        (lambda: NoisyMax([[[0.5, 0.6]]]), r"parent 0 has a row that is no distribution: \[0.5, 0.6\]"),
+        (lambda: NoisyMax([[[0.5, 0.5]], [[1.0]]]), "parent 1 has rows of 1 numbers, the leak has 2"),
+        (lambda: NoisyMax([[[0.5, 0.5]]], [0.5, np.nan]), "the leak has a row that is no distribution"),
+        (lambda: NoisyMax([[0.5, 0.5]]), r"parent 0 must be an array with a row for each state, not of shape \(2,\)"),
+        (lambda: NoisyMax(words), "parent 0 must be rows of equally many numbers"),
+        (lambda: NoisyMax([], strongest="middle"), "strongest must be 'first' or 'last'"),
+        (lambda: NoisyOr([0.5] * 70), "found 70 parents; a CPT can have 63"),
+    ]
+    for make, message in wrong:
+        with pytest.raises(NetworkError, match=message):
+            make()
+    with pytest.raises(TableTooLarge, match="would have 1,073,741,824 numbers"):
+        NoisyOr([0.5] * 29)
+    assert repr(NoisyOr([0.5])) == "NoisyOr(shape (2, 2))"
+    assert np.asarray(NoisyOr([0.5]), np.float32).dtype == np.float32
