@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import described
+from .editing import Editing, edit_routes
 from .metrics import Gauge, Metrics, Values
 from .networks import Hosted
 from .page_module import read_form
@@ -104,7 +105,9 @@ class App:
         self._warming: asyncio.Future[None] | None = None
         self._saving: asyncio.TimerHandle | None = None
         self._ids = itertools.count(1)
+        self._editing = Editing(self.networks, self._questions, self.settings)
         of_router = routes(self.networks, self._questions, self._tables)
+        of_router += edit_routes(self.networks, self._editing)
         of_router += state_routes(self.networks, lambda: self._state, self._metrics)
         if not self.settings.api_only:
             form = read_form(self.settings.page, {n: t.model for n, t in trees.items()}) if self.settings.page else None
@@ -114,7 +117,8 @@ class App:
         self._stack: ASGIApp = self._answer
         if self.settings.allow_origins:
             self._stack = CORSMiddleware(
-                self._answer, self.settings.allow_origins, ("GET", "POST", "DELETE"), ("authorization", "content-type")
+                self._answer, self.settings.allow_origins, ("GET", "POST", "PUT", "DELETE"),
+                ("authorization", "content-type"),
             )
 
     # Life -----------------------------------------------------------------------------------------------------
@@ -144,6 +148,7 @@ class App:
         self._tables.close()
         for hosted in self.networks.values():
             hosted.close()
+        self._editing.close()
 
     def use_hosts(self, *hosts: str) -> None:
         """Accept more names in the header Host."""

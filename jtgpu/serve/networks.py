@@ -115,6 +115,11 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
     return carry(model, suffixes[name]).text, name
 
 
+def written_formats() -> list[str]:
+    """Suffixes of the formats that a network can be saved in."""
+    return [s[1:] for f in FORMATS if f.writer for s in f.suffixes[:1]]
+
+
 # `Hosted`: a tree with everything that a server needs to answer its questions.
 #
 # A GPU that fails does not end the service: the requests that it was computing get a 503, a warning says why, and a

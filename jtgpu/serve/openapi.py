@@ -85,9 +85,9 @@ def _close_tuples(schema: Any) -> None:
             _close_tuples(each)
 
 
-def _responses(schema: Any, kind: str = "application/json") -> dict[str, Any]:
+def _responses(schema: Any, kind: str = "application/json", status: str = "200") -> dict[str, Any]:
     return {
-        "200": {"description": "The answer.", "content": {kind: {"schema": schema}}},
+        status: {"description": "The answer.", "content": {kind: {"schema": schema}}},
         "default": {
             "description": "A problem (RFC 9457).",
             "content": {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}},
@@ -144,7 +144,26 @@ _GET: dict[str, Any] = {
     "/readyz": _get("ready", "Whether all networks are ready; 503 before, and while the server stops.", []),
     "/metrics": _get("metrics", "Metrics in the text format of Prometheus.", [], "text/plain"),
     "/v1/networks": _get("networks", "All networks.", []),
-    "/v1/networks/{network}": _get("network", "Variables, states, arcs, priors and the cost of the plan.", [_NETWORK]),
+    "/v1/networks/{network}": {
+        **_get("network", "Variables, states, arcs, priors and the cost of the plan.", [_NETWORK]),
+        "put": {
+            "operationId": "put_network",
+            "summary": "Add or replace a network of the client's: as /model returns one, or a file.",
+            "parameters": [_NETWORK, _parameter("format", "query", _TEXT, "The suffix of a file, such as bif.")],
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {"schema": {"type": "object"}}, "application/octet-stream": {"schema": {}},
+                },
+            },
+            "responses": _responses({"type": "object"}, "application/json", "201"),
+        },
+        "delete": {
+            "operationId": "delete_network", "summary": "Remove a network of the client's.", "parameters": [_NETWORK],
+            "responses": _responses({"type": "object"}, "application/json"),
+        },
+    },
+    "/v1/networks/{network}/model": _get("model", "The network with its CPTs, as PUT takes it.", [_NETWORK]),
     "/v1/networks/{network}/cpt/{variable}": _get(
         "cpt", "A CPT.", [_NETWORK, _parameter("variable", "path", _TEXT, "Name of the variable.")]
     ),

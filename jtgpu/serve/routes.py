@@ -20,7 +20,7 @@ from ..inference.evidence import read_findings
 from ..inference.queries.posteriors import targets_of
 from ..util.version import __version__
 from . import networks
-from .networks import Hosted, layout
+from .networks import Hosted, layout, written_formats
 from .openapi import docs_page, openapi
 from .page_module import FOLDER as PAGE
 from .page_module import page_module
@@ -49,11 +49,19 @@ class QuestionEndpoints:
 
     def __init__(self, networks: Mapping[str, Hosted], settings: Settings, metrics: Metrics):
         self._networks, self._settings, self._metrics = networks, settings, metrics
-        self._of_path = {
-            f"/v1/networks/{network}{question.path}": (hosted, name)
-            for network, hosted in networks.items()
-            for name, question in QUESTIONS.items()
-        }
+        self._of_path: dict[str, tuple[Hosted, str]] = {}
+        for hosted in networks.values():
+            self.add(hosted)
+
+    def add(self, hosted: Hosted) -> None:
+        """Answer the questions of a network from now on."""
+        for name, question in QUESTIONS.items():
+            self._of_path[f"/v1/networks/{hosted.name}{question.path}"] = (hosted, name)
+
+    def drop(self, hosted: Hosted) -> None:
+        """Answer them no more."""
+        for question in QUESTIONS.values():
+            self._of_path.pop(f"/v1/networks/{hosted.name}{question.path}", None)
 
     def refuse_if_full(self) -> None:
         """Raise `Refusal` if too many requests are waiting."""
@@ -201,18 +209,19 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
     async def list_networks(request: Request) -> Response:
         trace_of(request).question = "networks"
         of_networks = [h.summary for h in networks.values()]
-        return json_response({"networks": of_networks, "version": __version__, "questions": [*QUESTIONS]})
+        about = {"version": __version__, "questions": [*QUESTIONS], "formats": written_formats()}
+        return json_response({"networks": of_networks, **about})
 
     network = "/v1/networks/{network}"
     of_networks: list[BaseRoute] = [
         # of networks that do not exist: `QuestionEndpoints.respond` has answered the others
-        *(Route(network + q.path, _of_network(networks, name, describe), methods=["POST"])
+        *(Route(network + q.path, of_network(networks, name, describe), methods=["POST"])
           for name, q in QUESTIONS.items()),
-        Route(f"{network}/table", _of_network(networks, "table", table), methods=["POST"]),
-        Route(f"{network}/columns", _of_network(networks, "columns", tables.columns), methods=["POST"]),
+        Route(f"{network}/table", of_network(networks, "table", table), methods=["POST"]),
+        Route(f"{network}/columns", of_network(networks, "columns", tables.columns), methods=["POST"]),
     ]  # fmt: skip
     for path, handler in (("", describe), ("/cpt/{variable:path}", cpt), ("/file", file), ("/layout", layout)):
-        of_networks.append(Route(f"{network}{path}", _of_network(networks, handler.__name__, handler)))
+        of_networks.append(Route(f"{network}{path}", of_network(networks, handler.__name__, handler)))
     job = tables.serve_job
     return [
         *of_networks, Route("/v1/networks", list_networks), Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
@@ -257,7 +266,7 @@ def page_routes(form: dict[str, Any] | None) -> list[BaseRoute]:
     return [*of_page, Route("/", page("form.html")), Route("/v1/form", describe_form)]
 
 
-def _of_network(
+def of_network(
     networks: Mapping[str, Hosted], question: str, handler: Handler
 ) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint: the handler gets the network that the path names."""

@@ -73,6 +73,9 @@ export function httpApi({ base = "", token = () => null } = {}) {
     networks: () => json("/v1/networks"),
     network: (id) => json(network(id)),
     layout: (id, nodes, [width, height], signal) => json(`${network(id)}/layout?width=${width}&height=${height}${nodes ? `&nodes=${nodes.join(",")}` : ""}`, { signal }),
+    model: (id) => json(`${network(id)}/model`),
+    put: (id, body, type, format = "") => json(`${network(id)}${format ? `?format=${encodeURIComponent(format)}` : ""}`, { method: "PUT", body, type }),
+    saved: (id, format) => call(`${network(id)}/file?format=${format}`),
     overview: (id) => json(`${network(id)}/layout?overview=1`),
     cpt: (id, name, signal) => json(`${network(id)}/cpt/${encodeURIComponent(name)}`, { signal }),
     ask: (id, question, body, signal) =>

@@ -3,6 +3,7 @@
 import { analysisPanels } from "./analysis.js";
 import { Card } from "./card.js";
 import { CptViewer } from "./cpt.js";
+import { EditDialog } from "./edit.js";
 import { button, el, isTyping, setAttribute, setText } from "./dom.js";
 import { Editor } from "./editor.js";
 import { toggleState, withFinding } from "./findings.js";
@@ -21,6 +22,7 @@ import { Banner, Tray } from "./tray.js";
 
 const TABS = { list: "Variables", map: "Map", side: "Analysis" };
 const NARROW_HEAD = 560; // pixels of a window, as in page.css
+const NETWORK_FILE = /^(.+?)\.((?:net|oobn|bif|xmlbif|bifxml|xml|xdsl|dsl|dsc|dne|dnet|uai|erg|fg)(?:\.gz|\.xz)?)$/i;
 const SLOW = 150; // ms after which the page says that it waits
 
 export class App {
@@ -29,7 +31,7 @@ export class App {
    * @param {object} api see api.js
    * @param {object} options canLink: the address holds the state; hasTables; onNetwork(id): the user chose another network
    */
-  constructor(root, api, { canLink = false, hasTables = false, onNetwork = null, onToken = null } = {}) {
+  constructor(root, api, { canLink = false, hasTables = false, onNetwork = null, onToken = null, onEdited = null } = {}) {
     this.root = root;
     this.isPage = canLink; // and not a part of a notebook
     this.store = new Store(api);
@@ -52,6 +54,8 @@ export class App {
     this.editor = new Editor(store);
     this.cpt = new CptViewer(store);
     this.share = new ShareDialog(store, this.map, canLink);
+    this.edit = onEdited ? new EditDialog(store, onEdited) : null;
+    this.onEdited = onEdited;
     this.help = new HelpDialog();
     this.token = new TokenDialog(onToken);
     const panels = [...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
@@ -59,7 +63,7 @@ export class App {
     this.runner = new PanelRunner(store, panels);
     this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
     this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
-    const dialogs = [this.editor, this.cpt, this.share, this.help, this.token].map((part) => part.root);
+    const dialogs = [this.editor, this.cpt, this.share, this.help, this.token, this.edit].filter(Boolean).map((part) => part.root);
     root.classList.add("jtgpu");
     root.append(this.header(onNetwork), this.banner.root, this.tray.root, this.sheet, this.tabs(), this.live, ...dialogs);
     this.listen();
@@ -83,11 +87,45 @@ export class App {
         { class: "head-tools", role: "toolbar", "aria-label": "Page" },
         this.undoButton,
         this.redoButton,
+        ...this.fileButtons(),
         button("Export", () => this.share.open(), { title: "Link, picture, posteriors, code" }),
         new ThemeButton(this.root).root,
         button("?", () => this.help.open(), { title: "Help and keys (?)", "aria-label": "Help and keys" }),
       ),
     );
+  }
+
+  /** Open a file and edit the network, where the server takes networks. */
+  fileButtons() {
+    if (!this.edit) return [];
+    this.fileInput = el("input", { type: "file", class: "visually-hidden", "aria-label": "Network file", tabindex: -1, onchange: () => this.fileInput.files.length && this.openFile(this.fileInput.files[0]) });
+    this.editButton = button("Edit", () => this.edit.open(), { title: "Edit variables, arcs and CPTs" });
+    this.openButton = button("Open", () => this.fileInput.click(), { title: "Open a network file" });
+    this.store.on("network", () => {
+      const { network } = this.store;
+      this.openButton.hidden = Boolean(network.limits.read_only);
+      this.editButton.hidden = this.openButton.hidden || !network.isDirected;
+    });
+    return [this.fileInput, this.openButton, this.editButton];
+  }
+
+  async openFile(file) {
+    const found = NETWORK_FILE.exec(file.name);
+    this.fileInput.value = "";
+    if (!found) {
+      this.banner.say(`${file.name} is not a network file (.net, .bif, .xdsl, .dne ...)`);
+      return;
+    }
+    const taken = [...this.networkSelect.options].map((option) => option.value);
+    const id = taken.includes(found[1]) ? `${found[1]} (opened ${new Date().toISOString().slice(11, 19)})` : found[1];
+    try {
+      await this.store.api.put(id, file, "application/octet-stream", found[2].toLowerCase());
+    } catch (error) {
+      this.banner.say(`${file.name}: ${error.message}`);
+      return;
+    }
+    this.banner.say(null);
+    this.onEdited(id);
   }
 
   tabs() {
@@ -155,6 +193,10 @@ export class App {
       event.preventDefault();
       root.classList.remove("is-dropping");
       if (!event.dataTransfer.files.length || !this.store.network) return;
+      if (this.edit && NETWORK_FILE.test(event.dataTransfer.files[0].name)) {
+        this.openFile(event.dataTransfer.files[0]);
+        return;
+      }
       this.showTab("side");
       this.tables.take(event.dataTransfer.files[0]);
       this.tables.root.scrollIntoView({ block: "nearest" });

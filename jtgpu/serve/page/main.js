@@ -17,6 +17,7 @@ class Page {
       canLink: true,
       hasTables: true,
       onNetwork: (id) => this.load(id, ""),
+      onEdited: (id) => this.showEdited(id),
       onToken: (token) => {
         saveToken(token);
         this.start();
@@ -28,8 +29,9 @@ class Page {
   }
 
   async start() {
-    const { networks } = await this.insist(() => this.api.networks());
+    const { networks, formats } = await this.insist(() => this.api.networks());
     this.networks = networks;
+    this.app.share.formats = formats;
     const linked = linkedNetwork(window.location.hash);
     const names = networks.map((network) => network.name);
     const id = names.includes(linked) ? linked : names[0];
@@ -44,6 +46,14 @@ class Page {
     const { unknown, ...state } = decodeLink(network, fragment);
     if (linkedNetwork(fragment) === id && unknown.length) this.app.banner.say(`Left out of the link, since this network does not have it: ${unknown.slice(0, 5).join(", ")}`);
     await this.app.setNetwork(network, state);
+  }
+
+  /** Show a network that the server has just taken, with the present evidence as far as it fits. */
+  async showEdited(id) {
+    const { store } = this.app;
+    const fragment = encodeLink(store.network, store).replace(/^n=[^&]*/, `n=${encodeURIComponent(id)}`);
+    this.networks = (await this.insist(() => this.api.networks())).networks;
+    await this.load(id, `#${fragment}`);
   }
 
   /** Ask until the server answers. */

@@ -66,6 +66,8 @@ export class MapView {
 
   reload() {
     const { network } = this.store;
+    this.boxes.clear(); // those of another network, until the new ones are drawn
+    [this.arcs, this.spines, this.shown] = [[], [], ""];
     this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
     this.wholeButton.hidden = network.size > MOST_BOXES;
     return this.relayout(true);
@@ -89,7 +91,7 @@ export class MapView {
     setAttribute(this.wholeButton, "title", label);
     const canvas = this.canvasSize();
     const nodes = this.isWhole ? null : focusNodes(network, store, Math.round((canvas[0] * canvas[1]) / AREA));
-    const wanted = `${network.id}/${nodes ? nodes.join() : "all"}`;
+    const wanted = `${network.id}/${network.digest}/${nodes ? nodes.join() : "all"}`;
     if (wanted === this.shown) {
       this.updateMarks();
       return;

@@ -22,9 +22,10 @@ export class Network {
    * @param {string} id name in addresses
    * @param {object} description the answer of GET /v1/networks/{id}
    */
-  constructor(id, { title, source, kind, variables, arcs, prior, limits, plan, backend }) {
+  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend }) {
     this.id = id;
     this.title = clean(title || id);
+    this.digest = digest || "";
     this.source = source || ""; // a file or the name of a bundled network
     this.isDirected = kind !== "markov";
     this.limits = limits || {};

@@ -1,10 +1,11 @@
 // Up to four named sets of evidence, side by side, with differences to the first.
 
 import { button, el } from "./dom.js";
-import { bodyOf, describeFinding, findingList } from "./findings.js";
+import { bodyOf, describeFinding, findingList, findingsOf } from "./findings.js";
 import { cut, logText, percent, points } from "./format.js";
 import { totalVariation } from "./measures.js";
 import { Panel, panelTable } from "./panels.js";
+import { saveFile } from "./save.js";
 
 const MOST_VARIABLES = 6; // in the comparison, where no target is marked
 const MOST_SCENARIOS = 4;
@@ -31,7 +32,8 @@ export class ScenarioPanel extends Panel {
     const { scenarios, network } = store;
     const posteriors = results.map((result) => (result.posteriors ? network.names.map((name) => result.posteriors[name]) : null));
     const save = button("Save the evidence as a scenario", () => this.save(), { disabled: scenarios.length >= MOST_SCENARIOS });
-    const parts = [save];
+    const input = el("input", { type: "file", accept: ".json", class: "visually-hidden", tabindex: -1, "aria-label": "Scenario file", onchange: () => input.files.length && this.read(input.files[0]) });
+    const parts = [el("div", { class: "card-tools" }, save, button("To a file", () => this.write(), { disabled: !scenarios.length, title: "Save all scenarios as a file" }), button("From a file", () => input.click()), input)];
     if (!scenarios.length) parts.push(el("p", { class: "muted" }, "Save the present evidence, change it and save it again: both appear side by side."));
     else parts.push(el("div", { class: "scroll scenarios" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors)])));
     this.body.replaceChildren(...parts);
@@ -42,6 +44,22 @@ export class ScenarioPanel extends Panel {
     const taken = new Set(scenarios.map((s) => s.title));
     const title = [..."ABCDEFGH"].find((letter) => !taken.has(letter));
     this.store.setScenarios([...scenarios, { title, findings }]);
+  }
+
+  write() {
+    const { network, scenarios } = this.store;
+    const data = { network: network.id, scenarios: scenarios.map(({ title, findings }) => ({ title, ...bodyOf(network, findings) })) };
+    saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${network.id.replace(/[^\w.-]+/g, "_")}-scenarios.json`);
+  }
+
+  async read(file) {
+    const { store } = this;
+    try {
+      const { scenarios } = JSON.parse(await file.text());
+      store.setScenarios(scenarios.map(({ title, ...body }, i) => ({ title: String(title ?? i + 1).slice(0, 40), findings: findingsOf(store.network, body) })));
+    } catch {
+      this.say(`${cut(file.name, 60)} is not a file of scenarios.`);
+    }
   }
 
   heads() {

@@ -5,6 +5,7 @@ import { writeCsv } from "./csv.js";
 import { button, el } from "./dom.js";
 import { bodyOf } from "./findings.js";
 import { encodeLink } from "./link.js";
+import { reportHtml } from "./report.js";
 import { mapSvg, saveFile, svgToPng } from "./save.js";
 
 export class ShareDialog {
@@ -26,7 +27,7 @@ export class ShareDialog {
       el("h2", {}, "Export"),
       ...part("Link to this evidence", link),
       el("h3", {}, "Files"),
-      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json"))),
+      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json")), button("Report (HTML)", () => this.save("html")), ...this.networkFile()),
       ...part("Python", asPython(network, store)),
       ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, "/posteriors"), store.api.hasToken())) : []),
       ...part("Command line", asCommand(network, store)),
@@ -34,6 +35,13 @@ export class ShareDialog {
       el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
     );
     this.dialog.showModal();
+  }
+
+  /** The network in any format that can be written. */
+  networkFile() {
+    if (!this.formats) return [];
+    const format = el("select", { "aria-label": "Format of the network" }, ...this.formats.map((name) => el("option", { value: name }, `.${name}`)));
+    return [el("span", {}, button("Network as", () => this.save("network", format.value)), " ", format)];
   }
 
   async copy(text, node) {
@@ -49,12 +57,14 @@ export class ShareDialog {
     }
   }
 
-  async save(kind) {
+  async save(kind, format = kind) {
     const { store } = this;
     const { network, answer } = store;
     const name = network.id.replace(/[^\w.-]+/g, "_") || "network";
     try {
-      if (kind === "svg") saveFile(new Blob([mapSvg(this.map, network.title).text], { type: "image/svg+xml" }), `${name}.svg`);
+      if (kind === "network") saveFile(await (await store.api.saved(network.id, format)).blob(), `${name}.${format}`);
+      else if (kind === "html") saveFile(new Blob([await reportHtml(store, this.map, this.canLink ? window.location.href : "")], { type: "text/html" }), `${name}.html`);
+      else if (kind === "svg") saveFile(new Blob([mapSvg(this.map, network.title).text], { type: "image/svg+xml" }), `${name}.svg`);
       else if (kind === "png") saveFile(await svgToPng(mapSvg(this.map, network.title)), `${name}.png`);
       else if (kind === "csv") {
         const rows = network.names.flatMap((variable, v) => network.states[v].map((state, i) => [variable, state, answer.posteriors[v][i], network.prior[v][i]]));
@@ -65,7 +75,7 @@ export class ShareDialog {
         const data = { network: network.id, ...bodyOf(network, answer.findings), log_evidence: answer.logEvidence, states, posteriors };
         saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${name}.json`);
       }
-      this.status.textContent = `Saved ${name}.${kind}`;
+      this.status.textContent = `Saved ${name}.${format}`;
     } catch (error) {
       this.status.textContent = `Not saved: ${error.message}`;
     }

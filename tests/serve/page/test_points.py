@@ -214,7 +214,9 @@ def test_panels_have_the_answers_of_the_tree(visit: Any, asia: Any) -> None:
     ranked = asia.evidence_importance("lung", evidence)
     assert ranked[0].variable in visit.panel("importance").locator("tbody tr").first.inner_text()
     tornado = visit.panel("tornado").locator(".tornado li")
-    assert tornado.count() == 10
+    p = asia.posterior("lung", evidence)
+    bars = asia.sensitivity(("lung", p.states[int(p.probabilities.argmax())]), evidence).tornado(10)
+    assert tornado.count() == len([bar for bar in bars if bar.at_low != bar.at_high]) > 4
     joint = visit.panel("joint").locator("tbody td").all_text_contents()
     wanted = asia.joint(["lung", "bronc"], evidence).probabilities.ravel()
     assert joint == [percent(p) for p in wanted]
