@@ -222,12 +222,14 @@ class DecisionNetwork(DirectedModel):
 
     def plan(self, *_: Any, **__: Any) -> NoReturn:
         """Decisions have no probabilities: a network with a policy has a plan."""
-        raise NetworkError(f"a network with decisions ({self._named_decisions()}) has no plan: it needs a policy")
+        raise NetworkError(
+            f"a network with decisions ({self._named_decisions()}) needs a policy; "
+            'jtgpu.read(path, decisions="chance") makes uniform chance variables of decisions'
+        )
 
     def compile(self, *_: Any, **__: Any) -> NoReturn:
         """Decisions have no probabilities: a network with a policy has answers."""
-        what = 'jtgpu.read(path, decisions="chance") makes uniform chance variables of decisions'
-        raise NetworkError(f"a network with decisions ({self._named_decisions()}) needs a policy; {what}")
+        self.plan()
 
     def _named_decisions(self) -> str:
         return ", ".join(map(repr, self._decisions[:5])) or "none"
