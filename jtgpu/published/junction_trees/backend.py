@@ -7,7 +7,8 @@ Every field of `jtgpu.published.junction_trees.rules.Rules` is an option of `pre
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -185,10 +186,13 @@ class Indexed(Backend):
             engine.propagate()
             return perf_counter() - start
 
-    def _active(self) -> _Active:
+    @contextmanager
+    def _active(self) -> Iterator[Any]:
+        """The engine, with its device's context current."""
         if self._engine is None:
             raise JtgpuError("this backend is closed")
-        return _Active(self._engine, self.device)
+        with nullcontext() if self.device is None else self.device.active():
+            yield self._engine
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: builds the engine again."""
@@ -217,20 +221,3 @@ class Indexed(Backend):
         while self._pinned:
             assert self.device is not None
             self.device.unpin(self._pinned.pop())
-
-
-class _Active:
-    """An engine with its device's context current, for a ``with`` statement."""
-
-    def __init__(self, engine: Any, device: Device | None):
-        self._engine = engine
-        self._context = None if device is None else device.active()
-
-    def __enter__(self) -> Any:
-        if self._context is not None:
-            self._context.__enter__()
-        return self._engine
-
-    def __exit__(self, *error: Any) -> None:
-        if self._context is not None:
-            self._context.__exit__(*error)

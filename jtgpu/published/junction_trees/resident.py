@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...device.context import Device, Launch
+from ...device.context import Device, Launch, Memory
 from ...device.graph import Graph
 from ...errors import BackendUnavailable, TableTooLarge, format_bytes
 from . import host as arithmetic
@@ -57,8 +57,7 @@ class ResidentEngine:
         self._index_type = tables[0].index.dtype.name if tables else "uint32"
         self._n_slots = schedule.n_messages + len(schedule.isolated_cliques)
         self.stream: Any = None
-        self._owned: list[Any] = []
-        self._pinned: list[NDArray[Any]] = []
+        self._memory = Memory(device)
         self._graph: Graph | None = None
         self._findings: Findings | None = None
         self._book = LaunchBook(device, rules, self._index_type)
@@ -87,8 +86,8 @@ class ResidentEngine:
         self._launches = [self._book.ready(s.steps) for s in self._stages]
         self._posterior_launches = self._book.ready(self._posterior_steps)
         self._hold = self._book.ready(hold)
-        self._sums = self._pin(self._n_slots, np.float64)
-        self._posteriors = self._pin(int(schedule.plan.posterior_ptr[-1]), self._real)
+        self._sums = self._memory.host(self._n_slots, np.float64)
+        self._posteriors = self._memory.host(int(schedule.plan.posterior_ptr[-1]), self._real)
 
     def _sizes(self, summed: list[int], index_bytes: int) -> dict[str, int]:
         """Bytes of each allocation; `summed` are the shapes of the posteriors."""
@@ -123,14 +122,7 @@ class ResidentEngine:
                 needed=self.n_bytes,
                 limit=free,
             )
-        self._at: dict[str, int] = {}
-        for name, size in sizes.items():
-            self._owned.append(self.device.alloc(size))
-            self._at[name] = int(self._owned[-1])
-
-    def _pin(self, cells: int, dtype: Any) -> NDArray[Any]:
-        self._pinned.append(self.device.pinned(cells, dtype))
-        return self._pinned[-1]
+        self._at = {name: self._memory.empty(size) for name, size in sizes.items()}
 
     def _index_layout(self) -> tuple[list[int], int]:
         starts, end = [], 0
@@ -340,7 +332,4 @@ class ResidentEngine:
         if self._findings is not None:
             self._findings.close()
         self._findings = None
-        while self._owned:
-            self._owned.pop().free()
-        while self._pinned:
-            self.device.unpin(self._pinned.pop())
+        self._memory.close()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...device.context import Device, Launch
+from ...device.context import Device, Launch, Memory
 from ...device.nvcc import Blas
 from ...errors import TableTooLarge, format_bytes
 from .host import Clock, HostEngine
@@ -69,7 +69,7 @@ class StreamedEngine(HostEngine):
         self.device, self.rules, self.tables = device, rules, host.tables
         self._real = np.dtype(rules.dtype).itemsize
         self._entries = schedule.clique_entries
-        self._owned: list[Any] = []  # device memory, freed last first
+        self._memory = Memory(device)
         self._lanes: list[_Lane] = []
         self._book = LaunchBook(device, rules, host.tables[0].index.dtype.name if host.tables else "uint32")
         self._marginalise: dict[_Key, list[Launch]] = {}
@@ -113,8 +113,8 @@ class StreamedEngine(HostEngine):
         for ready, steps in zip((self._marginalise, self._scatter, self._scale), planned, strict=True):
             ready.update((key, self._book.ready(written)) for key, written in steps.items())
         self.hold = self._book.ready(hold)[0]
-        self._device_sums = self.device.pinned(len(self.sums), np.float64)
-        self._posteriors = self.device.pinned(int(self.schedule.plan.posterior_ptr[-1]), self.rules.dtype)
+        self._device_sums = self._memory.host(len(self.sums), np.float64)
+        self._posteriors = self._memory.host(int(self.schedule.plan.posterior_ptr[-1]), self.rules.dtype)
         for _ in self._entries:
             self._table_event.append(self.device.event())
             self._separator_event.append(self.device.event())
@@ -137,9 +137,8 @@ class StreamedEngine(HostEngine):
         if self.rules.index_transfers == "each" or not numbers:
             return dict.fromkeys(numbers, 0)
         sizes = [-(-self.tables[s].index.nbytes // 256) * 256 for s in numbers]
-        memory = self._alloc(sum(sizes), "the index tables")
-        stream = self.device.stream()
-        at, start = {}, int(memory)
+        start = self._alloc(sum(sizes), "the index tables")
+        stream, at = self.device.stream(), {}
         for number, size in zip(numbers, sizes, strict=True):
             self.device.upload(start, self.tables[number].index, stream)
             at[number] = start
@@ -147,7 +146,7 @@ class StreamedEngine(HostEngine):
         stream.synchronize()
         return at
 
-    def _alloc(self, n_bytes: int, what: str) -> Any:
+    def _alloc(self, n_bytes: int, what: str) -> int:
         free = self.device.free_memory()
         if n_bytes > free:
             raise TableTooLarge(
@@ -156,12 +155,11 @@ class StreamedEngine(HostEngine):
                 needed=n_bytes,
                 limit=free,
             )
-        self._owned.append(self.device.alloc(n_bytes))
-        return self._owned[-1]
+        return self._memory.empty(n_bytes)
 
     def _make_lane(self, sizes: dict[str, int], use_blas: bool) -> _Lane:
         aligned = {name: -(-size // 256) * 256 for name, size in sizes.items()}
-        start = int(self._alloc(sum(aligned.values()), "the buffers of one stream"))
+        start = self._alloc(sum(aligned.values()), "the buffers of one stream")
         addresses = {}
         for name, size in aligned.items():
             addresses[name] = start
@@ -324,11 +322,7 @@ class StreamedEngine(HostEngine):
                 lane.blas.close()
         self._lanes.clear()
         self._book.close()
-        while self._owned:
-            self._owned.pop().free()
-        for array in (self._device_sums, self._posteriors):
-            if array is not None:
-                self.device.unpin(array)
+        self._memory.close()
         self._device_sums = self._posteriors = None
         self._table_event.clear()
         self._separator_event.clear()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...device.context import Device, open_device
+from ...device.context import Device, Memory, open_device
 from ...errors import BackendUnavailable
 from ...util import atomic_file
 from ...util.system import cache_folder
@@ -59,14 +59,13 @@ class Workbench:
             shape.entries * real, self.table.index.nbytes, shape.n * real, shape.n * real, room * real,
             8 * (1 + partial_sums(shape.entries)),
         )  # fmt: skip
-        self._memory = []
+        self._memory = Memory(device)
         try:
-            for size in sizes:
-                self._memory.append(device.alloc(size))
+            at = [self._memory.empty(size) for size in sizes]
         except BaseException:
             self.close()
             raise
-        self._psi, self._index_at, self._new, self._old, self._scratch, self._sums = (int(a) for a in self._memory)
+        self._psi, self._index_at, self._new, self._old, self._scratch, self._sums = at
         device.upload(self._index_at, self.table.index, self.stream)
         self.stream.synchronize()
         self.use(rules)
@@ -190,8 +189,7 @@ class Workbench:
 
     def close(self) -> None:
         """Free the table."""
-        while self._memory:
-            self._memory.pop().free()
+        self._memory.close()
 
 
 BLOCK_SIZES = (64, 128, 256, 512, 1024)
