@@ -7,7 +7,8 @@
 
 Questions: `joint2`, `joint4` (joint posteriors of variables chosen at random), `mi` (mutual information of one target
 and every other variable), `voi` (what to observe next), `soft` (two variables with soft evidence), `do` (posteriors
-under an intervention), `likelihood` (a table of 1000 cases), `mpe`, `sample` (10,000 posterior samples) and
+under an intervention), `likelihood` (a table of 1000 cases), `sets` (the same with a likelihood and the joint posterior
+of two variables, and what it takes where that factor is constant), `mpe`, `sample` (10,000 posterior samples) and
 `sensitivity` (of one state to every parameter). The cases of a row observe the same variables in other states; pyAgrum
 keeps one engine and its better median of one and of all threads counts. Rows are JSON lines as those of bench_cpu.py.
 """
@@ -34,7 +35,7 @@ from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "queries.jsonl"
 NETWORKS = ("asia", "alarm", "hailfinder", "water", "diabetes")
-QUESTIONS = ("joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "mpe", "sample", "sensitivity")
+QUESTIONS = ("joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "sets", "mpe", "sample", "sensitivity")
 TOLERANCE = 1e-9  # largest difference of a probability, or of a logarithm of one
 SAMPLES = 10_000
 TABLE = 1000  # rows of a table of cases
@@ -238,6 +239,24 @@ class Bench:
 
         self.cases = [{}]
         yield from self.rows("likelihood", lambda _: self.tree.log_likelihood(states), theirs, gap, rows=TABLE)
+
+    def sets(self) -> Rows:
+        """A likelihood and the joint posterior of two variables in a table of cases; no peer has them."""
+        pair = tuple(self.some[:2])
+        with self.net.plan(memory_limit=None, together=[pair]).compile("cpu") as tree:
+            states = tree.sample(TABLE, seed=2).states.astype(np.int32)
+            states[np.random.default_rng(3).random(states.shape) < 2 / 3] = -1
+            states[:, [self.net.index(v) for v in pair]] = -1
+            shape = tuple(len(self.net.states(v)) for v in pair)
+            weights = np.random.default_rng(4).random((TABLE, *shape))
+            self.cases, cells = [{}], math.prod(shape)
+            more: dict[str, Any] = {"rows": TABLE, "cells": cells}
+            yield from self.rows("sets", lambda _: tree.posteriors_batch(states), factor="constant", **more)
+            given = {pair: weights}
+            yield from self.rows("sets", lambda _: tree.posteriors_batch(states, likelihood=given), **more)
+            yield from self.rows(
+                "sets", lambda _: tree.posteriors_batch(states, likelihood=given, joints=[pair]), joint=True, **more
+            )
 
     def mpe(self) -> Rows:
         """The most probable explanation. pyAgrum's refuses most networks, and then is left out."""

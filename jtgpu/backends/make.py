@@ -29,7 +29,7 @@ from . import device_numbers, get
 from .base import Backend, Evidence
 from .wrappers import pattern_cache
 from .wrappers.devices import DevicePool
-from .wrappers.set_fallback import SetFallback
+from .wrappers.set_fallback import SetFallback, is_extensible
 from .wrappers.slices import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 
 if TYPE_CHECKING:
@@ -239,7 +239,9 @@ def make(
     flag("replan", replan)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
-        return SetFallback(plain, plan, factors, get("cpu"))
+        on_gpu = name == "gpu" and is_extensible(plan)
+        again = partial(make, name, devices=devices, replan=False, **options) if on_gpu else get("cpu")
+        return SetFallback(plain, plan, factors, again, on_gpu)
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)

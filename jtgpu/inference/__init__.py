@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
     from .results.sensitivities import Bar, Parameter, Parameters, Sensitivity
     from .results.tables import DevicePosteriors
+    from .sets import Joints
 
 __all__ = [
     "Bar", "CaseExplanations", "CaseStates", "DevicePosteriors", "EvidenceFunction", "ExpectedCounts", "Explanation",
-    "Importance", "Imputed", "JointCost", "MapCost", "Observation", "Parameter", "Parameters", "Ranking", "Samples",
-    "Scores", "Sensitivity",
+    "Importance", "Imputed", "JointCost", "Joints", "MapCost", "Observation", "Parameter", "Parameters", "Ranking",
+    "Samples", "Scores", "Sensitivity",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -29,4 +30,5 @@ __getattr__, __dir__ = public_names(__name__, {
     "results.configurations": "CaseExplanations CaseStates Explanation Imputed Samples",
     "results.rankings": "ExpectedCounts JointCost MapCost Ranking Scores",
     "results.sensitivities": "Bar Parameter Parameters Sensitivity", "results.tables": "DevicePosteriors",
+    "sets": "Joints",
 })  # fmt: skip

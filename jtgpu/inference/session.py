@@ -140,7 +140,9 @@ class Session:
         self._read = self._read_known(self._known)
 
     def _read_known(self, known: dict[str, dict[str, Any]]) -> CaseEvidence:
-        return read_known(self._compiled.model, *(known[kind] for kind in _KINDS))
+        return read_known(
+            self._compiled.model, known["evidence"], known["likelihood"], known["soft"], known["do"]
+        )
 
     def clear(self) -> None:
         """Remove all evidence."""

@@ -74,9 +74,13 @@ class Sets:
         sizes = [(self._size(s), i) for i, s in enumerate(self.scopes) if wanted <= set(s)]
         return self.first + min(sizes)[1] if sizes else None
 
+    def scope(self, v: int) -> Scope:
+        """The variables of a set, in the order of its cells."""
+        return self.scopes[v - self.first]
+
     def size(self, v: int) -> int:
         """Cells of a set."""
-        return self._size(self.scopes[v - self.first])
+        return self._size(self.scope(v))
 
     def _size(self, scope: Iterable[int]) -> int:
         return math.prod(int(self.model.cardinality[v]) for v in scope)
@@ -94,21 +98,23 @@ class Sets:
 
     def names(self, v: int) -> str:
         """The variables of a set, for messages."""
-        return ", ".join(self.model.variables[u] for u in self.scopes[v - self.first])
+        return ", ".join(self.model.variables[u] for u in self.scope(v))
 
     def cells(self, v: int, scope: Scope, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weights (..., extents of `scope`) as weights (..., cells) of set v."""
-        own = self.scopes[v - self.first]
+        own = self.scope(v)
         n = table.ndim - len(scope)
         present = [u for u in own if u in scope]
         table = np.transpose(table, [*range(n), *(n + scope.index(u) for u in present)])
         extents = [int(self.model.cardinality[u]) for u in own]
         table = table.reshape(*table.shape[:n], *(c if u in scope else 1 for u, c in zip(own, extents, strict=True)))
-        return np.ascontiguousarray(np.broadcast_to(table, (*table.shape[:n], *extents))).reshape(*table.shape[:n], -1)
+        if len(present) < len(own):
+            table = np.broadcast_to(table, (*table.shape[:n], *extents))
+        return np.ascontiguousarray(table).reshape(*table.shape[:n], -1)
 
     def joint(self, v: int, scope: Scope, cells: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities (..., cells) of set v as the joint distribution (..., extents) of `scope`."""
-        own, n = self.scopes[v - self.first], cells.ndim - 1
+        own, n = self.scope(v), cells.ndim - 1
         table = cells.reshape(*cells.shape[:n], *(int(self.model.cardinality[u]) for u in own))
         table = table.sum(axis=tuple(n + i for i, u in enumerate(own) if u not in scope))
         left = [u for u in own if u in scope]
@@ -140,7 +146,7 @@ def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = 
         if not table.any():
             raise ImpossibleEvidence(f"{what} is zero in every configuration")
         return table
-    return np.asarray(np.broadcast_to(table, (n, *shape)))
+    return table if table.ndim > len(shape) else np.asarray(np.broadcast_to(table, (n, *shape)))
 
 
 class Joints(Mapping[tuple[str, ...], T], Generic[T]):
@@ -150,8 +156,10 @@ class Joints(Mapping[tuple[str, ...], T], Generic[T]):
     is a `Joint`, of a table of B cases an array of float64 of shape (B, states of the first, states of the second ...).
     """
 
-    def __init__(self, model: DiscreteModel, tables: Mapping[Scope, NDArray[np.float64]], make: Any = None):
-        self._model, self._tables, self._make = model, dict(tables), make
+    def __init__(
+        self, model: DiscreteModel, tables: Mapping[Scope, Any], make: Any = None, turn: Any = np.transpose,
+    ):  # fmt: skip
+        self._model, self._tables, self._make, self._turn = model, dict(tables), make, turn
 
     def __getitem__(self, variables: Sequence[str | int]) -> T:
         names = several(variables)
@@ -160,8 +168,8 @@ class Joints(Mapping[tuple[str, ...], T], Generic[T]):
         scope = tuple(self._model.index(v) for v in names)
         for own, table in self._tables.items():
             if own == scope or set(own) == set(scope):
-                n = table.ndim - len(own)
-                turned = np.transpose(table, [*range(n), *(n + own.index(v) for v in scope)])
+                n = len(table.shape) - len(own)
+                turned = self._turn(table, [*range(n), *(n + own.index(v) for v in scope)])
                 made: Any = turned if self._make is None else self._make(scope, turned)
                 return cast(T, made)
         raise KeyError(f"{shown(tuple(names))} is not among the joints of this query; add it to joints=")
@@ -176,6 +184,6 @@ class Joints(Mapping[tuple[str, ...], T], Generic[T]):
         return f"Joints of {', '.join(map(str, self))}" if self else "Joints of nothing"
 
     @property
-    def tables(self) -> dict[Scope, NDArray[np.float64]]:
+    def tables(self) -> dict[Scope, Any]:
         """The arrays by number of their variables."""
         return self._tables

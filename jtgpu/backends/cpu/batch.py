@@ -21,7 +21,7 @@ from ..base import BatchResult, Evidence, columns_of
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
 from .runner import Runner, soft_of, with_sets
-from .workspace import Workspace
+from .workspace import ROOM, Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,6 +117,15 @@ class Group:
                 self._cached = None
 
 
+def _times_power(table: NDArray[np.float64], exponent: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each row times its power of two: by a product, many times as fast as ldexp, where the power is a number."""
+    if not exponent.any():
+        return table
+    if len(exponent) and exponent.min() > -1000 and exponent.max() < 1000:
+        return np.asarray(table * np.ldexp(1.0, exponent)[:, None])
+    return np.ldexp(table, exponent[:, None])
+
+
 class Table:
     """The rows of one call."""
     # states: (B, V) int32: -1 = not observed
@@ -149,21 +158,26 @@ class Table:
         for v, w in self.likelihood.items():
             top = w.max(axis=1, initial=0.0)
             shift = np.where(top > 0, np.frexp(top)[1], 0)
+            if v >= self.runner.program.n_plain:  # many cells: only where needed
+                shift[np.abs(shift) < ROOM // 2] = 0
             log_scale += shift * np.log(2.0)
             ptr[self.runner.program.axis_rank[v]] = at
-            parts.append(np.ldexp(w, -shift[:, None]))
+            parts.append(_times_power(w, -shift))
             at += w.shape[1]
+        if len(parts) == 1:
+            return np.require(parts[0], requirements=["C", "W"]), ptr, log_scale  # compiled loops take no other
         return (np.ascontiguousarray(np.hstack(parts)) if parts else np.zeros((n, 0))), ptr, log_scale
 
     @property
     def weighed(self) -> tuple[int, ...]:
-        """Variables that have a weight in every row: those with likelihoods, and those of the sets of the call.
+        """Variables that have a weight in every row: those with likelihoods, and observed ones of the sets of the call.
 
         The cells of a set that agree with the observed states differ from row to row.
         """
         program = self.runner.program
         sets = [v for v in (*self.likelihood, *(self.targets or ())) if v >= program.n_plain]
-        return tuple(sorted({*self.likelihood, *(u for v in sets for u in program.weighed_scope(v))}))
+        members = {u for v in sets for u in program.weighed_scope(v)} - self.likelihood.keys()
+        return tuple(sorted({*self.likelihood, *(u for u in members if (self.states[:, u] >= 0).any())}))
 
     def get(self, seen: NDArray[np.bool_], soft: tuple[int, ...], lanes: int = 1) -> CachedProgram:
         """The program of a pattern."""

@@ -8,7 +8,8 @@ and in place of the loops stand the cells of the inputs, for one term after the 
 
 A *load* copies a factor, restricted to the observed states and multiplied with likelihood weights. Its fields are
 followed by (variable, stride in the factor) for each observed variable, (extent, stride in the factor) for each loop,
-and (variable, extent, inner cells) for each weight. A *store* has the same form and is read the other way: the table
+and (variable, extent, inner cells) for each weight, inner cells 0 where it has a weight
+for each cell. A *store* has the same form and is read the other way: the table
 of a family is added to the factor's cells in an array of expected counts.
 """
 

@@ -1,43 +1,100 @@
-"""A backend whose tables cannot be weighed cell by cell: queries with likelihoods or joints of sets run on the CPU."""
+"""A backend whose factors have no weights for each cell: queries with likelihoods or joints of sets run on another one.
+
+On a GPU that is one of an extended plan, in which each set variable is an ordinary variable with a factor of zeros and
+ones: 1 where its state is the configuration of the set. All kernels then serve sets too, at the price of tables that
+have the square of a set's cells. Larger sets, and other backends, go to the CPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import BackendUnavailable
+from ...plans.clique_tree import interaction_graph
+from ...plans.compiler import build_plan
 from ...plans.plan import Plan
 from ...util.system import new_lock
 from ..base import Backend, BatchResult, ColumnResult, Counts, DeviceResult, Evidence, HeldCases, Result
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from ..base import Likelihood, Prepare, Session, Tables
+    from ..base import Likelihood, Session, Tables
+
+    Factors = Sequence[NDArray[np.float64]]
+
+MOST_CELLS = 64  # of a set whose extended factor stays small
+
+
+def is_extensible(plan: Plan) -> bool:
+    """Whether all sets of a plan are small enough for `extended`."""
+    return max(plan.size(scope) for scope in plan.sets) <= MOST_CELLS
+
+
+def extended(plan: Plan) -> Plan:
+    """The plan with set variables as ordinary variables, each in one factor with the variables of its set."""
+    n, n_own = plan.n_variables, plan.n_factors - len(plan.sets)
+    scopes = [*plan.factor_scopes[:n_own], *((*scope, n + i) for i, scope in enumerate(plan.sets))]
+    cards = plan.cards_with_sets
+    order = [*range(n, len(cards)), *plan.elimination_order.tolist()]
+    return build_plan(cards, scopes, interaction_graph(len(cards), scopes), order)
+
+
+def extended_factors(plan: Plan, factors: Factors) -> list[NDArray[np.float64]]:
+    """The factors of the extended plan."""
+    n_own = plan.n_factors - len(plan.sets)
+    ones = [np.eye(f.size).reshape(*f.shape, f.size) for f in factors[n_own:]]
+    return [*factors[:n_own], *ones]
 
 
 class SetFallback(DelegatingBackend):
     """`Backend` of a plan with sets, around one of the plan without them. Thread-safe."""
     # plan: With sets
     # factors: Of the plan, ones for the sets
-    # prepare: Makes the CPU's backend
+    # prepare: Makes the other backend, of the plan and these factors or, if `is_extended`, of the extended ones
 
-    def __init__(self, backend: Backend, plan: Plan, factors: Sequence[NDArray[np.float64]], prepare: Prepare):
+    def __init__(
+        self, backend: Backend, plan: Plan, factors: Factors, prepare: Callable[[Plan, Factors], Backend],
+        is_extended: bool,
+    ):  # fmt: skip
         super().__init__(backend)
-        self._plan, self._factors, self._prepare = plan, factors, prepare
-        self._cpu: Backend | None = None
+        self._plan, self._factors, self._prepare, self._is_extended = plan, factors, prepare, is_extended
+        self._other: Backend | None = None
         self._lock = new_lock()
 
-    def _for(self, likelihood: Iterable[int] | None, targets: Iterable[int] | None) -> Backend:
-        """The backend of a query."""
-        if not any(v >= self._plan.n_variables for v in (*(likelihood or ()), *(targets or ()))):
-            return self.backend
+    def takes(self, likelihood: Iterable[int] | None, targets: Iterable[int] | None) -> bool:
+        """Whether the wrapped backend answers a query: it has no sets."""
+        return all(v < self._plan.n_variables for v in (*(likelihood or ()), *(targets or ())))
+
+    def other(self) -> Backend:
+        """The backend for sets, made on first use."""
         with self._lock:
-            if self._cpu is None:
-                self._cpu = self._prepare(self._plan, self._factors)
-            return self._cpu
+            if self._other is None:
+                plan = extended(self._plan) if self._is_extended else self._plan
+                self._other = self._prepare(plan, self._own(self._factors))
+            return self._other
+
+    def _own(self, factors: Factors) -> Factors:
+        return extended_factors(self._plan, factors) if self._is_extended else factors
+
+    def _states(self, states: NDArray[Any]) -> NDArray[Any]:
+        """States as the other backend takes them: set variables are not observed."""
+        if not self._is_extended:
+            return states
+        missing = np.full((*states.shape[:-1], len(self._plan.sets)), -1, states.dtype)
+        return np.concatenate([states, missing], axis=-1)
+
+    def _targets(self, targets: Sequence[int] | None) -> Sequence[int]:
+        return range(self._plan.n_variables) if targets is None else targets
+
+    @property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) first cell of each variable in a result."""
+        return self._plan.posterior_ptr
 
     @property
     def tables(self) -> Tables:
@@ -45,51 +102,75 @@ class SetFallback(DelegatingBackend):
         return self
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._for(evidence.likelihood, targets).run(evidence, targets)
+        if self.takes(evidence.likelihood, targets):
+            return self.backend.run(evidence, targets)
+        case = Evidence(self._states(evidence.state), evidence.likelihood)
+        return self.other().run(case, self._targets(targets))
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
-        backend = self._for(likelihood, targets)
-        return (backend.tables if backend is self.backend else backend).run_batch(states, likelihood, targets)
+        if self.takes(likelihood, targets):
+            return self.backend.tables.run_batch(states, likelihood, targets)
+        return self.other().tables.run_batch(self._states(states), likelihood, self._targets(targets))
 
     def run_mixed(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
-        return self._for(likelihood, None).run_mixed(states, likelihood)
+        if self.takes(likelihood, None):
+            return self.backend.run_mixed(states, likelihood)
+        return self.run_batch(states, likelihood)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        backend = self._for(None, targets)
-        return (backend.tables if backend is self.backend else backend).run_columns(variables, codes, targets)
+        if self.takes(None, targets):
+            return self.backend.tables.run_columns(variables, codes, targets)
+        return self.other().tables.run_columns(variables, codes, self._targets(targets))
 
     def run_device(
         self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> DeviceResult:
-        if self._for(likelihood, targets) is self.backend:
+        if self.takes(likelihood, targets):
             return self.backend.run_device(states, likelihood, targets)
-        raise BackendUnavailable(
-            "answers with likelihoods or joints of several variables do not stay on a device; use posteriors_batch"
-        )
+        if not self._is_extended:
+            raise BackendUnavailable(
+                f"answers with likelihoods or joints of several variables stay on a device only on a GPU, and for sets "
+                f"of up to {MOST_CELLS} configurations; use posteriors_batch"
+            )
+        if not isinstance(states, np.ndarray):
+            raise BackendUnavailable(
+                "with likelihoods or joints of several variables, cases on a device are not read; pass an array"
+            )
+        return self.other().run_device(self._states(states), likelihood, self._targets(targets))
 
     def run_counts(
         self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
         likelihood: Likelihood | None = None,
     ) -> Counts:  # fmt: skip
-        return self._for(likelihood, None).run_counts(states, weights, likelihood)
+        if self.takes(likelihood, None):
+            return self.backend.run_counts(states, weights, likelihood)
+        counts = self.other().run_counts(self._states(states), weights, likelihood)
+        if not self._is_extended:
+            return counts
+        n_own = self._plan.n_factors - len(self._plan.sets)
+        families = list(counts.families[:n_own])
+        for table in counts.families[n_own:]:
+            n = table.shape[-1]
+            families.append(np.diagonal(table.reshape(n, n)).reshape(table.shape[:-1]).copy())
+        return Counts(families, counts.log_evidence, counts.impossible)
 
     def hold_cases(
         self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
     ) -> HeldCases:
-        if self._for(likelihood, None) is self.backend:
+        if self.takes(likelihood, None):
             return self.backend.hold_cases(states, weights, likelihood)
         raise BackendUnavailable("cases with likelihoods of several variables are not held; use run_counts")
 
-    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+    def reload(self, factors: Factors) -> None:
         self.backend.reload(factors)
         with self._lock:
             self._factors = factors
-            if self._cpu is not None:
-                self._cpu.reload(factors)
+            if self._other is not None:
+                self._other.reload(self._own(factors))
 
     def session(self) -> Session:
         return _Session(self)
@@ -97,19 +178,19 @@ class SetFallback(DelegatingBackend):
     def close(self) -> None:
         self.backend.close()
         with self._lock:
-            if self._cpu is not None:
-                self._cpu.close()
+            if self._other is not None:
+                self._other.close()
 
 
 class _Session:
-    """A session of the wrapped backend; cases with likelihoods of sets are answered one by one."""
+    """A session of the wrapped backend; cases with sets are answered one by one."""
 
     def __init__(self, backend: SetFallback):
         self._backend, self._session = backend, backend.backend.session()
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        backend = self._backend._for(evidence.likelihood, targets)
-        return (self._session if backend is self._backend.backend else backend).run(evidence, targets)
+        plain = self._backend.takes(evidence.likelihood, targets)
+        return (self._session if plain else self._backend).run(evidence, targets)
 
     def close(self) -> None:
         self._session.close()

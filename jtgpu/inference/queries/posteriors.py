@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ...backends.base import BatchResult, Evidence
+from ...backends.base import BatchResult, DeviceResult, Evidence
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
@@ -154,7 +154,7 @@ def _split_joints(
 
 def posteriors_on_device(
     model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None,
-    joints: Sequence[Scope] = (),
+    scopes: Sequence[Scope] = (),
 ) -> DevicePosteriors:  # fmt: skip
     backend = model.intervened().backend
     if backend.capabilities.device_number is None:
@@ -162,16 +162,30 @@ def posteriors_on_device(
             "answers stay on a device only with backend='gpu', on one GPU; this tree has "
             + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")
         )
-    numbers = [model.plan.sets.number(scope, "joint posterior") for scope in joints]
+    sets = model.plan.sets
+    numbers = [sets.number(scope, "joint posterior") for scope in scopes]
+    for scope, v in zip(scopes, numbers, strict=True):
+        if len(sets.scope(v)) > len(scope):
+            raise EvidenceError(f"joints on a device are those of whole sets, such as ({sets.names(v)})")
     wanted = with_sets(model.model, targets, numbers)
     if is_on_device(cases):
         n = int(cast(Any, cases).shape[0])
-        weights = read_weights(model.model, likelihood, n, model.plan.sets)
+        weights = read_weights(model.model, likelihood, n, sets)
         result = backend.run_device(cases, weights, wanted)
     else:
-        known = read_known_cases(model.model, cases, likelihood, sets=model.plan.sets)
+        known = read_known_cases(model.model, cases, likelihood, sets=sets)
         result = backend.run_device(known.states, known.likelihood, wanted)
-    return DevicePosteriors(model.model, result, targets)
+    if not scopes:
+        return DevicePosteriors(model.model, result, targets)
+    at = sum(int(model.model.cardinality[v]) for v in (range(len(model.model)) if targets is None else targets))
+    plain = DeviceResult(result.posterior.columns(0, at), result.log_evidence)
+    tables = {}
+    for v in dict.fromkeys(numbers):
+        cells = result.posterior.columns(at, at + sets.size(v))
+        tables[sets.scope(v)] = cells.folded([int(model.model.cardinality[u]) for u in sets.scope(v)])
+        at += sets.size(v)
+    labels = Joints[Any](model.model, tables, turn=lambda table, axes: table.transposed(axes))
+    return DevicePosteriors(model.model, plain, targets, labels)
 
 
 # Programs that are run for queries by a backward pass or by derivatives, cached with their numbers.

@@ -13,6 +13,7 @@ from ...backends.base import BatchResult, DeviceResult
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
 from ...util.text_table import quoted
+from ..sets import Joints
 from .marginals import CasePosteriors, Posterior, as_array, distinct_names
 from .printed import LazySequence, Printed, make_frame, to_frame_method, unused_name
 
@@ -36,8 +37,12 @@ class DevicePosteriors(Mapping[str, Any]):
         ln P(evidence) of each case; -inf if the case is impossible.
     """
 
-    def __init__(self, model: DiscreteModel, result: DeviceResult, targets: Sequence[int] | None):
+    def __init__(
+        self, model: DiscreteModel, result: DeviceResult, targets: Sequence[int] | None,
+        joints: Joints[Any] | None = None,
+    ):  # fmt: skip
         self._model, self._targets = model, targets
+        self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.log_evidence = result.posterior, result.log_evidence
         self._columns: dict[int, tuple[int, int]] = {}
         first = 0
@@ -51,6 +56,12 @@ class DevicePosteriors(Mapping[str, Any]):
             raise KeyError(f"{self._model.variables[v]!r} is not a target of this query; add it to targets=")
         return self.flat.columns(*self._columns[v])
 
+    @property
+    def joint(self) -> Joints[Any]:
+        """Joint posteriors of the sets that ``joints=`` named, on the GPU: ``joint["lung", "bronc"]`` has shape (B,
+        states of lung, states of bronc)."""
+        return self._joints
+
     def __iter__(self) -> Iterator[str]:
         return (self._model.variables[v] for v in self._columns)
 
@@ -61,7 +72,8 @@ class DevicePosteriors(Mapping[str, Any]):
         """Copy the answers to the host."""
         log_evidence = self.log_evidence.to_host()
         result = BatchResult(self.flat.to_host(), log_evidence, np.isneginf(log_evidence))
-        return CasePosteriors(self._model, result, self._targets)
+        joints = {scope: np.asarray(table) for scope, table in self._joints.tables.items()}
+        return CasePosteriors(self._model, result, self._targets, None, Joints(self._model, joints))
 
     def __repr__(self) -> str:
         variables = f"{len(self)} variable{'s' if len(self) != 1 else ''}"

@@ -34,6 +34,7 @@ from .kernels import contract
 __all__ = ["add_counts", "count_lanes", "run_lanes"]
 
 LOG2 = math.log(2.0)
+BLOCK = 8  # numbers of a cache line
 _fast = {"reassoc", "nsz", "contract"}
 
 
@@ -92,11 +93,16 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
     n_loops = load[LOAD_LOOPS]
     for j in range(n_loops):
         count[j] = 0
-    offset = 0
+    offset, observed = 0, load[LOAD_OBSERVED] > 0
     for c in range(load[LOAD_CELLS]):
         first = to + c * lanes
-        for i in range(lanes):
-            arena[first + i] = arena[source[i] + offset]
+        if observed:
+            for i in range(lanes):
+                arena[first + i] = arena[source[i] + offset]
+        else:
+            x = arena[load[LOAD_FACTOR] + offset]
+            for i in range(lanes):
+                arena[first + i] = x
         for j in range(n_loops - 1, -1, -1):
             count[j] += 1
             if count[j] < load[at + 2 * j]:
@@ -116,6 +122,11 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
     for _ in range(load[LOAD_WEIGHTS]):
         v, card, inner = load[at], load[at + 1], load[at + 2]
         first = m.weight_ptr[v]
+        at += 3
+        if inner == 0:  # of a set variable
+            for c in range(load[LOAD_CELLS] * lanes):
+                m.arena[to + c] *= m.weights[first + c]
+            continue
         for d in range(card):
             for i in range(lanes):
                 state = m.chunk[i, v]
@@ -127,7 +138,6 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
             d = c // inner % card
             for i in range(lanes):
                 m.arena[to + c * lanes + i] *= m.factor[d * lanes + i]
-        at += 3
 
 
 @inlined
@@ -251,8 +261,10 @@ def _fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
         m.dead[i] = False
         for r in range(n_vars):
             m.chunk[i, r] = cases.states[row, cases.by_rank[r]]
+    for start in range(0, lanes, BLOCK):  # a few rows at a time: both sides stay in the cache
         for c in range(cases.weights.shape[1]):
-            m.weights[c * lanes + i] = cases.weights[row, c]
+            for i in range(start, min(start + BLOCK, lanes)):
+                m.weights[c * lanes + i] = cases.weights[cases.rows[begin + min(i, n - 1)], c]
 
 
 @inlined
@@ -292,10 +304,11 @@ def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
                 top[i] += m.arena[cell + d * lanes + i]
         for i in range(lanes):
             top[i] = 0.0 if m.dead[i] or top[i] == 0.0 else 1.0 / top[i]
-        for i in range(n):
-            row = cases.rows[begin + i]
-            for d in range(card):
-                out.cells[row, column + d] = m.arena[cell + d * lanes + i] * top[i]
+        for start in range(0, card, BLOCK):
+            for i in range(n):
+                row = cases.rows[begin + i]
+                for d in range(start, min(start + BLOCK, card)):
+                    out.cells[row, column + d] = m.arena[cell + d * lanes + i] * top[i]
 
 
 @compiled(allocates=False)

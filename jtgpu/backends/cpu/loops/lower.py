@@ -157,7 +157,7 @@ def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
     v = len(sk.evidence_factor) - 1
     while v >= 0 and sk.uses[v] == 0:  # a set variable: no factor has it
         if seen[v] == SOFT and sk.evidence_factor[v] == f:
-            to[at], to[at + 1], to[at + 2] = v, to[n + LOAD_CELLS], 1
+            to[at], to[at + 1], to[at + 2] = v, to[n + LOAD_CELLS], 0
             at += 3
             n_weights += 1
         v -= 1

@@ -108,6 +108,10 @@ def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, coun
         at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
         for j in range(at, at + 3 * n_weights, 3):
             first, card, inner = weight_ptr[load[j]], load[j + 1], load[j + 2]
+            if inner == 0:  # of a set variable
+                for i in range(cells):
+                    arena[to + i] *= weights[first + i]
+                continue
             for i in range(cells):
                 arena[to + i] *= weights[first + i // inner % card]
         top = 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,17 @@ class GpuArray:
         shape, strides = (self.shape[0], last - first), self.strides
         return GpuArray(self.device, self._owner, self._address + first * strides[1], shape, strides)
 
+    def folded(self, extents: Sequence[int]) -> GpuArray:
+        """A matrix with its columns as axes of these extents, in the same memory."""
+        steps = (self.strides[1] * math.prod(extents[i + 1 :]) for i in range(len(extents)))
+        shape = (self.shape[0], *extents)
+        return GpuArray(self.device, self._owner, self._address, shape, (self.strides[0], *steps))
+
+    def transposed(self, axes: Sequence[int]) -> GpuArray:
+        """The axes in another order, in the same memory."""
+        shape, strides = (tuple(x[i] for i in axes) for x in (self.shape, self.strides))
+        return GpuArray(self.device, self._owner, self._address, shape, strides)
+
     def sharing(self, address: int, shape: tuple[int, ...]) -> GpuArray:
         """Another array in memory of the same owner."""
         return GpuArray(self.device, self._owner, address, shape)
@@ -91,17 +103,15 @@ class GpuArray:
 
     def to_host(self) -> NDArray[Any]:
         """Copy to a NumPy array."""
-        rows = self.shape[0] if self.shape else 1
-        width = self.strides[0] // 8 if len(self.shape) == 2 else 1
-        last = self.shape[1] if len(self.shape) == 2 else 1
-        cells = np.empty(max((rows - 1) * width + last, 0) if rows else 0)
+        span = 1 + sum((n - 1) * stride // 8 for n, stride in zip(self.shape, self.strides, strict=True))
+        cells = np.empty(span if math.prod(self.shape) else 0)
         if cells.size:
             with self.device.active():
                 stream = self.device.stream()
                 self.device.download(cells, self._address, stream)
                 stream.synchronize()
                 del stream
-        strided = np.lib.stride_tricks.as_strided(cells, self.shape, self.strides if len(self.shape) == 2 else None)
+        strided = np.lib.stride_tricks.as_strided(cells, self.shape, self.strides)
         return np.array(strided, order="C")
 
     def __len__(self) -> int:
