@@ -17,10 +17,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
 from .draft import Draft
@@ -199,7 +199,7 @@ def dumps(net: DiscreteModel) -> str:
     return "\n".join([*lines, ""])
 
 
-def _rows(table: NDArray[np.float64], parents: Sequence[Sequence[str]]) -> Iterator[str]:
+def _rows(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str]:
     """The numbers of a CPT (axes: parents in order, child last), a line a row."""
     if not parents or any(len(set(labels)) < len(labels) for labels in parents):
         numbers = np.moveaxis(table, -1, 0).ravel().tolist()  # the child slowest

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ParseError, near, shown
+from ..util.arrays import Floats
 from .block_reader import BlockReader, TableRows, numbers_until, one_each
 from .draft import Family
 from .text import floats, quote, unquote
@@ -52,8 +52,8 @@ class BifRows(TableRows):
             self.steps.append(known)
         self.plain = True  # try `plain_rows`
         self.rows: list[int] = []  # number of each row listed, in the file's order
-        self.default: tuple[NDArray[np.float64], int] | None = None
-        self.full: tuple[NDArray[np.float64], int] | None = None
+        self.default: tuple[Floats, int] | None = None
+        self.full: tuple[Floats, int] | None = None
 
     def block(self, end: int) -> None:
         """Read everything up to the closing brace at `end`, and move past it."""
@@ -162,7 +162,7 @@ class BifRows(TableRows):
         self.at.append(start)
         self.values.append(values)
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """Read the numbers after the current token, and move past the ``;``."""
         tokens = self.tokens
         match = _NUMBERS.match(self.source.text, tokens.end)

@@ -10,6 +10,7 @@ from itertools import islice, product
 import numpy as np
 from numpy.typing import NDArray
 
+from ..util.arrays import Floats
 from .draft import Draft, Family
 from .text import Source, Tokens, floats, unquote
 
@@ -117,7 +118,7 @@ class BlockReader:
         return family
 
 
-def numbers_until(tokens: Tokens, *ends: str, any_commas: bool = False) -> NDArray[np.float64]:
+def numbers_until(tokens: Tokens, *ends: str, any_commas: bool = False) -> Floats:
     """The numbers at the cursor up to one of some marks, token by token; a comma may follow each."""
     # any_commas: whether commas may also stand where no number is before them
     parts = []
@@ -146,9 +147,9 @@ class TableRows:
         self.cards = [len(states) for states in labels]
         self.n_rows, self.width = math.prod(self.cards), len(reader.draft.states[family.child])
         self.at: list[int] = []  # offset of each row that is listed
-        self.values: list[NDArray[np.float64]] = []  # its numbers
+        self.values: list[Floats] = []  # its numbers
 
-    def fill(self, rows: Sequence[int], default: NDArray[np.float64] | None, otherwise: int, end: int) -> None:
+    def fill(self, rows: Sequence[int], default: Floats | None, otherwise: int, end: int) -> None:
         """Make the table of the rows listed, by number, and of `default`; `otherwise` is the offset of the others."""
         family, width = self.family, self.width
         n_missing = self.n_rows - len(rows)
@@ -187,7 +188,7 @@ class TableRows:
             return (f"({comma.join(key)}){self.colon}" for key in product(*self.labels))
         return (f"({comma.join(key[::-1])}){self.colon}" for key in product(*self.labels[::-1]))
 
-    def in_order(self, begin: int, end: int, keys: Iterator[str], forward: bool) -> NDArray[np.float64] | None:
+    def in_order(self, begin: int, end: int, keys: Iterator[str], forward: bool) -> Floats | None:
         """The numbers of rows that begin with `keys`, in the order of the network; None if a row does not."""
         text, width = self.source.text, self.width
         out = np.empty((self.n_rows, width))
@@ -231,7 +232,7 @@ class TableRows:
         return text.find("(", at)
 
 
-def one_each(text: str, n: int) -> NDArray[np.float64] | None:
+def one_each(text: str, n: int) -> Floats | None:
     """The `n` numbers of a text with single commas between them; None if it contains anything else.
 
     Commas are white space in this format, and a row may have any number of them. If there are as many numbers as

@@ -8,17 +8,17 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ParseError, near, shown
 from ..model.cpts import normalize_rows
 from ..model.noisy import noisy_attributes, noisy_max
+from ..util.arrays import Floats, Ints
 from .draft import Draft, Family, unreadable
 
 MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
 
 
-def deterministic(cards: Sequence[int], n_states: int, results: NDArray[np.int64]) -> NDArray[np.float64]:
+def deterministic(cards: Sequence[int], n_states: int, results: Ints) -> Floats:
     """The CPT of a node whose state is a function of its parents' states."""
     # results: (product of cards,) int64: Number of the child's state for each configuration of the parents, the first
     #     parent slowest
@@ -46,7 +46,7 @@ class Expander:
 
     def __init__(self, draft: Draft):
         self.draft = draft
-        self.waiting: list[tuple[Family, Callable[[Family, list[int], int], NDArray[np.float64]]]] = []
+        self.waiting: list[tuple[Family, Callable[[Family, list[int], int], Floats]]] = []
         self.n_made = 0
 
     def run(self) -> None:
@@ -74,12 +74,12 @@ class Expander:
         return self.draft.source.error(at, message)
 
     def noisy(
-        self, family: Family, strengths: NDArray[np.float64] | None, strengths_at: int,
-        parameters: NDArray[np.float64] | None, parameters_at: int,
+        self, family: Family, strengths: Floats | None, strengths_at: int,
+        parameters: Floats | None, parameters_at: int,
     ) -> None:  # fmt: skip
         """Defer a noisy-MAX node: the order of its parents' states by strength, and its columns."""
 
-        def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
+        def make(family: Family, cards: list[int], n_states: int) -> Floats:
             child = family.child
             n_columns = sum(cards) + 1
             if parameters is None or parameters.size != n_columns * n_states:
@@ -105,9 +105,7 @@ class Expander:
 
         self.waiting.append((family, make))
 
-    def orders(
-        self, family: Family, cards: Sequence[int], strengths: NDArray[np.float64] | None, at: int
-    ) -> list[list[int]]:
+    def orders(self, family: Family, cards: Sequence[int], strengths: Floats | None, at: int) -> list[list[int]]:
         if strengths is None:
             return [list(range(card)) for card in cards]
         if strengths.size != sum(cards):
@@ -129,7 +127,7 @@ class Expander:
     def function(self, family: Family, results: list[str], place: Callable[[int], int], at: int) -> None:
         """Defer a deterministic node: names or numbers of its states for every parent configuration."""
 
-        def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
+        def make(family: Family, cards: list[int], n_states: int) -> Floats:
             labels = self.draft.states[family.child]
             n_rows = math.prod(cards)
             if len(results) != n_rows:

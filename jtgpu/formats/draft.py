@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ParseError, near
 from ..model.discrete import MAX_AXES
+from ..util.arrays import Floats
 from .text import Source
 
 MAX_NOTES = 20
@@ -29,7 +29,7 @@ class Family:
     parents: list[tuple[str, int]]  # list of (str, int): Names in the order of the table's axes, and the offset of each
     at: int  # offset of the child's name in the table's header
     # float64 array, shape (n,), or None: Parents in order, first slowest, child fastest; None for a uniform table
-    numbers: NDArray[np.float64] | None = None
+    numbers: Floats | None = None
     data_at: int = 0  # offset for errors about the number of numbers
     locate: Callable[[int], int] | None = None  # offset of the number with a given position in `numbers`
     n_open: int = -1  # opening parentheses in the data (Hugin); -1 for other formats
@@ -47,7 +47,7 @@ class Draft:
     declared: dict[str, int] = field(default_factory=dict)  # dict of str to int: Offset of each node's declaration
     families: dict[str, Family] = field(default_factory=dict)
     # dict of str to float64 arrays: After `shape_tables`: the numbers as written; axes: the parents, the child last
-    tables: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    tables: dict[str, Floats] = field(default_factory=dict)
     decisions: dict[str, None] = field(default_factory=dict)  # those of `states` that are decided
     utilities: dict[str, int] = field(default_factory=dict)  # offset of each declaration; their numbers: in `families`
     combined: dict[str, Family] = field(default_factory=dict)  # weighted sums of utilities, with their weights
@@ -267,7 +267,7 @@ def _weights(draft: Draft) -> dict[str, float]:
     return {name: total[name] for name in draft.utilities}
 
 
-def utility_table(draft: Draft, name: str) -> NDArray[np.float64]:
+def utility_table(draft: Draft, name: str) -> Floats:
     """The numbers of a utility; axes: its parents in order."""
     # raises ParseError: If there are too few or too many, or one is not finite.
     family: Family | None = draft.families.get(name)

@@ -17,11 +17,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError, ParseError, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from .block_reader import WHOLE, BlockReader, TableRows, numbers_until, skipped, token_pattern
 from .draft import Draft, Family
 from .finish import parsers_of
@@ -46,7 +46,7 @@ class DscRows(TableRows):
         self.parents = [reader.draft.states[p] for p, _ in family.parents]
         super().__init__(reader, family, [list(map(str, range(len(states)))) for states in self.parents], " :")
         self.keys: list[list[int]] = []  # the parents' states of each row that is listed
-        self.default: NDArray[np.float64] | None = None
+        self.default: Floats | None = None
 
     def error(self, at: int, message: str) -> ParseError:
         return self.source.error(at, message)
@@ -109,7 +109,7 @@ class DscRows(TableRows):
         self.at.append(at)
         self.values.append(self.numbers())
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """Read the numbers at the cursor up to the ``;``, which is optional after the last row."""
         values = numbers_until(self.tokens, ";", "}")
         self.reader.pass_over(";")

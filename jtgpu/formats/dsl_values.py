@@ -5,10 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..errors import shown
+from ..util.arrays import Floats
 from .block_reader import BlockReader, numbers_until, skipped, token_pattern
 from .text import floats
 
@@ -28,7 +26,7 @@ class Value:
     at: int
     text: str | None = None  # of a word or a string
     items: list[tuple[str, int]] | None = None  # of a list, with their offsets
-    numbers: NDArray[np.float64] | None = None  # of a list of numbers
+    numbers: Floats | None = None  # of a list of numbers
     end: int = 0  # offset of its ')'
     inner: dict[str, Value] = field(default_factory=dict)
     is_block: bool = False

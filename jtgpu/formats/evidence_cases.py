@@ -9,12 +9,12 @@ from json import JSONDecodeError
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import EvidenceError, ParseError, shown
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_finding, state_of_text
 from ..model.state_values import StateNumber
+from ..util.arrays import Floats
 from .number_cursor import NumberCursor
 from .text import BLANKS, Source
 
@@ -33,7 +33,7 @@ class Case(dict[str, "int | frozenset[int]"]):
 
     def __init__(self, findings: Mapping[str, int | frozenset[int]] | None = None):
         super().__init__(findings or {})
-        self.likelihood: dict[str, NDArray[np.float64]] = {}
+        self.likelihood: dict[str, Floats] = {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Case):
@@ -274,7 +274,7 @@ def _is_weight(x: object) -> bool:
     return isinstance(x, (int, float)) and not isinstance(x, bool) and 0 <= x < 1e300
 
 
-def _weights(name: str, given: list[float]) -> NDArray[np.float64]:
+def _weights(name: str, given: list[float]) -> Floats:
     weights = np.array(given, np.float64)
     if not weights.any():
         raise EvidenceError(f"found weights for {name!r} that are all zero, expected a positive one")

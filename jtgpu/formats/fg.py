@@ -14,12 +14,12 @@ import math
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError
 from ..model.discrete import MAX_AXES, DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from .number_cursor import NumberCursor, state_names, without_comments
 from .text import Source, number
 
@@ -36,9 +36,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(
-    text: str, source: str = "<text>", *, zero_rows: str = "error", decisions: str = "network"
-) -> MarkovNetwork:
+def parse(text: str, source: str = "<text>", *, zero_rows: str = "error", decisions: str = "network") -> MarkovNetwork:
     """Read the text of a factor graph."""
     # source: The file's name, for error messages
     # zero_rows, decisions: Ignored: factors have no rows, and the format no decisions
@@ -65,7 +63,7 @@ class FgReader:
         states = {f"v{label}": known for label, known in zip(labels, names, strict=True)}
         return MarkovNetwork.of_checked(states, [Factor(tuple([ids[x] for x in scope]), t) for scope, t in factors])
 
-    def factor(self, k: int) -> tuple[list[int], NDArray[np.float64]]:
+    def factor(self, k: int) -> tuple[list[int], Floats]:
         """Labels and table of a factor, the slowest axis first."""
         numbers = self.numbers
         at = numbers.at
@@ -94,7 +92,7 @@ class FgReader:
             )
         return labels[::-1], self.table(k, tuple(cards[::-1]), n_entries)
 
-    def table(self, k: int, shape: tuple[int, ...], n_entries: int) -> NDArray[np.float64]:
+    def table(self, k: int, shape: tuple[int, ...], n_entries: int) -> Floats:
         numbers = self.numbers
         first = numbers.at
         entries = numbers.take(2 * n_entries, f"the entries of factor {k}").reshape(-1, 2)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import NetworkError, ParseError
 from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ..model.decisions import DecisionNetwork
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
 from .draft import MAX_NOTES, Draft, Family, settle, utility_table
 from .text import shortened
@@ -121,7 +121,7 @@ def _batches(draft: Draft) -> Iterator[list[str]]:
     yield names
 
 
-def _check_numbers(draft: Draft, v: str, table: NDArray[np.float64], zero_rows: ZeroRows) -> None:
+def _check_numbers(draft: Draft, v: str, table: Floats, zero_rows: ZeroRows) -> None:
     if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # also catches NaN
         flat = table.ravel()
         at = int((~((flat >= 0) & (flat < np.inf))).argmax())
@@ -178,7 +178,7 @@ def _all_attributes(draft: Draft) -> dict[str, dict[str, Any]]:
     return {**draft.attributes, "read": {**read, "skipped": draft.skipped} if draft.skipped else read}
 
 
-def _freeze(table: NDArray[np.float64]) -> None:
+def _freeze(table: Floats) -> None:
     """Make a table and the arrays that it is a view of read-only, so that the network does not copy it."""
     array: Any = table
     while isinstance(array, np.ndarray):

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError, ParseError, shown
 from ..model.discrete import DiscreteModel
+from ..util.arrays import Floats
 from .draft import Family
 from .number_cursor import inexact, with_decisions
 from .text import Source, Tokens, floats, nth_word, number, quote, unquote
@@ -142,8 +142,8 @@ def dumps(net: DiscreteModel) -> str:
 def dump_tables(  # noqa: PLR0913 (parts of a network)
     states: Mapping[str, Sequence[str]],
     parents: Mapping[str, Sequence[str]],
-    tables: Mapping[str, NDArray[np.float64]],
-    utilities: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
+    tables: Mapping[str, Floats],
+    utilities: Mapping[str, Floats] = MappingProxyType({}),
     *,
     name: str = "",
     attributes: Mapping[str, Mapping[str, Any]] | None = None,
@@ -194,7 +194,7 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
     return "\n".join(lines)
 
 
-def _data_lines(table: NDArray[np.float64], parents: Sequence[Sequence[str]]) -> Iterator[str]:
+def _data_lines(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str]:
     """``data = (...);`` with one row a line, and the parents' states behind it for people."""
     last = [len(labels) - 1 for labels in parents]
     rows = table.reshape(-1, table.shape[-1]).tolist()

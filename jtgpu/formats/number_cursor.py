@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError, ParseError, shown
 from ..model.cpts import ROW_TOLERANCE, normalize_rows
@@ -20,6 +19,7 @@ from ..model.decisions import DecisionNetwork
 from ..model.discrete import MAX_STATES, DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats, Ints
 from .text import BLANKS, Source, bulk, floats, token_offsets
 
 CHUNK = 1 << 12
@@ -50,7 +50,7 @@ class NumberCursor:
         values = bulk(text, begin, self.end)
         if values is None:
             raise self._bad()
-        self.values: NDArray[np.float64] = values
+        self.values: Floats = values
         self.at = 0
         self._chunk: list[float] = []  # values from `_first` on as Python floats, faster to read one by one
         self._first = 0
@@ -71,7 +71,7 @@ class NumberCursor:
         """Offset of a token by its index; the end of the range for the index after the last."""
         return int(self.offsets(np.array([position], np.int64))[0])
 
-    def offsets(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def offsets(self, positions: Ints) -> Ints:
         """Offsets of several tokens, given in ascending order, in one pass over the text."""
         return token_offsets(self.text, positions, self.begin, self.end)
 
@@ -108,7 +108,7 @@ class NumberCursor:
         self.at = at + 1
         return int(value)
 
-    def take(self, n: int, what: str) -> NDArray[np.float64]:
+    def take(self, n: int, what: str) -> Floats:
         """The next `n` numbers, a view of shape (n,)."""
         if n > self.values.size - self.at:
             left = self.values.size - self.at
@@ -116,7 +116,7 @@ class NumberCursor:
         self.at += n
         return self.values[self.at - n : self.at]
 
-    def table(self, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
+    def table(self, shape: tuple[int, ...], what: str) -> Floats:
         """The next number, which is the size of a table, and the table, a view."""
         size = math.prod(shape)
         given = self.whole(f"the size of {what}, {size:,}")
@@ -154,7 +154,7 @@ def state_names(numbers: NumberCursor, cardinality: Sequence[int], tokens: Seque
     return names
 
 
-def reject_transposed(numbers: NumberCursor, first: int, table: NDArray[np.float64], what: str) -> None:
+def reject_transposed(numbers: NumberCursor, first: int, table: Floats, what: str) -> None:
     """Reject a table that consists of distributions only if its child is the slowest variable, not the fastest.
 
     Normalising its rows would silently give another network.
@@ -190,9 +190,9 @@ class Parts(NamedTuple):
 
     net: BayesianNetwork | DecisionNetwork
     decisions: tuple[str, ...]  # variables without CPT
-    utilities: Mapping[str, NDArray[np.float64]]  # axes: the parents in order
+    utilities: Mapping[str, Floats]  # axes: the parents in order
 
-    def cpts(self) -> dict[str, NDArray[np.float64]]:
+    def cpts(self) -> dict[str, Floats]:
         """The CPTs of chance variables."""
         return {v: self.net.cpt(v) for v in self.net.variables if v not in self.decisions}
 
@@ -205,7 +205,7 @@ def parts_of(net: DiscreteModel) -> Parts:
     return Parts(net, (), {})
 
 
-def tables_of(model: DiscreteModel) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
+def tables_of(model: DiscreteModel) -> list[tuple[tuple[int, ...], Floats]]:
     """Variables and numbers of every table; those of decisions are empty."""
     if isinstance(model, (BayesianNetwork, MarkovNetwork)):
         return [(scope, table) for scope, table in model.factors]

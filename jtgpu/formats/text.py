@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParseError, shown
+from ..util.arrays import Floats, Ints
 
 # Fast conversion of decimals, separated by white space, to an array, for files of many megabytes.
 #
@@ -55,7 +56,7 @@ def count_tokens(text: str, begin: int = 0, end: int | None = None, blanks: str 
     return sum(_edges(part).size // 2 for _, part in parts)
 
 
-def token_offsets(text: str, which: NDArray[np.int64], begin: int = 0, end: int | None = None) -> NDArray[np.int64]:
+def token_offsets(text: str, which: Ints, begin: int = 0, end: int | None = None) -> Ints:
     """Offsets of some tokens of a range of ASCII text, (n,) int64."""
     # which: (n,) int64: Indices of the tokens, ascending from 0; one past the last token gives the end of the range
     end = len(text) if end is None else end
@@ -72,7 +73,7 @@ def token_offsets(text: str, which: NDArray[np.int64], begin: int = 0, end: int 
     return out
 
 
-def bulk(text: str, begin: int, end: int, blanks: str = "") -> NDArray[np.float64] | None:
+def bulk(text: str, begin: int, end: int, blanks: str = "") -> Floats | None:
     """All numbers of a range of a text, shape (n,); None if it contains anything else."""
     # begin, end: The range; no token may extend beyond it
     # blanks: Further ASCII characters that separate numbers, such as ``","``
@@ -90,7 +91,7 @@ def bulk(text: str, begin: int, end: int, blanks: str = "") -> NDArray[np.float6
     return out
 
 
-def _numbers(part: bytes, out: NDArray[np.float64]) -> int:
+def _numbers(part: bytes, out: Floats) -> int:
     """Write the numbers of a part to `out`; their number. Raises ValueError if a token is not a number."""
     edges = _edges(part)
     start, n = edges[::2], edges.size // 2
@@ -112,7 +113,7 @@ def _numbers(part: bytes, out: NDArray[np.float64]) -> int:
 
 
 def _of_one_length(
-    digits: NDArray[np.uint8], start: NDArray[np.intp], which: NDArray[np.intp], size: int, out: NDArray[np.float64]
+    digits: NDArray[np.uint8], start: NDArray[np.intp], which: NDArray[np.intp], size: int, out: Floats
 ) -> Iterator[NDArray[np.intp]]:
     """Convert numbers of `size` characters, integers and those with one digit before the point; yields the others."""
     # digits: (characters,) uint8: Character codes minus that of ``0``; values above 9 are not digits
@@ -264,7 +265,7 @@ _NUMERIC = re.compile(rf"[0-9eE+\-.{BLANKS}]*+")
 SHORT = 4096  # characters up to which `float` is faster than `bulk`
 
 
-def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") -> NDArray[np.float64] | None:
+def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") -> Floats | None:
     """The decimal numbers of a text, separated by white space, shape (n,); None if it contains anything else.
 
     Every number is the nearest float64. Numbers beyond the range of float64 become infinity, which the checks of the

@@ -19,12 +19,12 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError, shown
 from ..model.discrete import MAX_AXES, DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
 from .draft import Draft, Family
 from .finish import finish, shape_tables
@@ -133,7 +133,7 @@ class UaiReader:
         """Index of the number that gives a scope's length."""
         return self.first + k + sum(map(len, self.scopes[:k]))
 
-    def tables(self) -> list[NDArray[np.float64]]:
+    def tables(self) -> list[Floats]:
         """All tables as views of the file's numbers; the last one ends the file."""
         numbers, cards = self.numbers, self.cards
         for k, ids in enumerate(self.scopes):
@@ -239,7 +239,7 @@ def dumps(net: DiscreteModel) -> str:
     return "\n".join([*lines, ""])
 
 
-def number_lines(table: NDArray[np.float64]) -> Iterator[str]:
+def number_lines(table: Floats) -> Iterator[str]:
     """The numbers of a table, one line per row of its last axis."""
     rows = table.reshape(-1, table.shape[-1]) if table.ndim else table.reshape(1, 1)
     return (" ".join(map(number, row)) for row in rows.tolist())

@@ -14,10 +14,8 @@ from types import MappingProxyType
 from typing import NoReturn
 from xml.parsers import expat
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..errors import FormatError, ParseError, near, shown
+from ..util.arrays import Floats
 from .text import Source, floats
 
 MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply
@@ -80,7 +78,7 @@ class Element:
         self.name, self.attributes, self.at = name, attributes, at
         self.children: Sequence[Element] = _NO_ELEMENTS
         self.parts: list[str] | None = None
-        self.numbers: NDArray[np.float64] | None = None
+        self.numbers: Floats | None = None
         self.begin = self.end = at
 
     @property
@@ -271,7 +269,7 @@ class _Scan:
 
     # Numbers --------------------------------------------------------------------------------------------------
 
-    def numbers_of(self, element: Element) -> NDArray[np.float64]:
+    def numbers_of(self, element: Element) -> Floats:
         begin, end = element.begin, element.end
         if isinstance(self.data, str) and self.plain(self.data, begin, end):
             values = floats(self.data, begin, end)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import flag, whole_number
+from ..util.arrays import Floats
 from ..util.options import Devices, EngineName
 from ..util.system import cores
 from .engine import RATE, Progress, Target, dependencies
@@ -17,7 +18,6 @@ from .inputs import Arcs, arcs_of, read_graph
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
 
 PATIENCE = 24 * 3600.0  # seconds
 
@@ -146,7 +146,7 @@ def compute(
     endpoints: bool,
     edges: bool,
     target: Target = Target(),  # noqa: B008 (immutable)
-) -> NDArray[np.float64]:
+) -> Floats:
     """Betweenness as an array, from sources with these numbers; None: from all."""
     chosen = np.ones(arcs.n)
     if sources is not None:

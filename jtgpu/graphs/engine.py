@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge, format_bytes
 from ..util import late_imports
 from ..util.arguments import callback, choice, whole_number
+from ..util.arrays import Floats
 from ..util.loops import loops
 from ..util.system import cores, free_memory
 from . import gpu
@@ -23,13 +24,11 @@ from .layout import Group, Layout, RawSums, divide, runs, with_trees
 from .records import DEEPEST, LANES, LONGEST, Scratch, Sums, Tables
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .inputs import Arcs
 
 # The definition: one source at a time (Brandes, 2001); numbers of paths are Python's integers, of any size.
 
-def reference_dependencies(arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool) -> RawSums:
+def reference_dependencies(arcs: Arcs, chosen: Floats, *, edges: bool, endpoints: bool) -> RawSums:
     node, on_arc = np.zeros(arcs.n), np.zeros(len(arcs.head))
     for source in np.flatnonzero(chosen).tolist():
         order, paths, before = _shortest_paths(arcs, source)
@@ -230,7 +229,7 @@ class Target(NamedTuple):
 
 
 def dependencies(
-    arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool, target: Target
+    arcs: Arcs, chosen: Floats, *, edges: bool, endpoints: bool, target: Target
 ) -> RawSums:  # fmt: skip
     """Sum the shortest paths through every vertex, or every edge."""
     # chosen: (n,) ndarray of float64: 1 for sources, else 0. All vertices are targets.
@@ -261,7 +260,7 @@ class _Task(NamedTuple):
     """One computation; see `dependencies`."""
 
     arcs: Arcs
-    chosen: NDArray[np.float64]
+    chosen: Floats
     edges: bool
     endpoints: bool
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..backends.wrappers.workers import WorkerPool
 from ..device.context import Device, Launch, Memory, device_numbers, open_device
 from ..errors import TableTooLarge, format_bytes
+from ..util.arrays import Bools, Ints
 from .layout import Group, Layout, make_groups, runs
 from .records import Sums
 
@@ -132,9 +133,7 @@ class _Sweep:
                 sums[i].edge[:] += again_sums.edge
         return sums
 
-    def _launch(
-        self, groups: Sequence[Group], batches: list[NDArray[np.int64]], *, scaled: bool
-    ) -> tuple[list[Sums], list[NDArray[np.bool_]]]:
+    def _launch(self, groups: Sequence[Group], batches: list[Ints], *, scaled: bool) -> tuple[list[Sums], list[Bools]]:
         """The sums of some batches of each group, and which of them have too many paths."""
         memory = Memory(self.device)
         try:
@@ -144,8 +143,8 @@ class _Sweep:
             memory.close()
 
     def _sums(
-        self, memory: Memory, groups: Sequence[Group], batches: list[NDArray[np.int64]], scaled: bool
-    ) -> tuple[list[Sums], list[NDArray[np.bool_]]]:
+        self, memory: Memory, groups: Sequence[Group], batches: list[Ints], scaled: bool
+    ) -> tuple[list[Sums], list[Bools]]:
         all_batches = np.concatenate(batches)
         starts = np.cumsum([0, *map(len, batches)])
         divided = [make_groups(self.layout.graph, b, self.edges, PARTS, MAX_SUMS) for b in batches]

@@ -13,6 +13,7 @@ from ..inference.tables import column_values, is_frame, open_table
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from ..util.arguments import described, flag, whole_number
+from ..util.arrays import Floats, Ints
 from ..util.loops import loops
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ class Arcs:
     """Compressed rows: no loops, the shortest one of parallel arcs; an undirected edge is two arcs."""
 
     n: int  # vertices
-    first: NDArray[np.int64]  # (n+1,) ndarray of int64: First arc of each vertex
+    first: Ints  # (n+1,) ndarray of int64: First arc of each vertex
     head: NDArray[np.int32]  # (A,) ndarray of int32
-    length: NDArray[np.float64]  # (A,) ndarray of float64: (0,) if all are 1
+    length: Floats  # (A,) ndarray of float64: (0,) if all are 1
     # (E, 2) ndarray of int64: The arcs of each edge of the input, there and back; -1 where there is none
-    of_edge: NDArray[np.int64]
+    of_edge: Ints
     directed: bool
 
 
@@ -50,7 +51,7 @@ class EdgeList:
     # tail, head: (E,) ndarray of int32
     tail: NDArray[np.int32]
     head: NDArray[np.int32]
-    length: NDArray[np.float64]  # (E,) ndarray of float64: (0,) if all are 1
+    length: Floats  # (E,) ndarray of float64: (0,) if all are 1
     directed: bool
     names: Sequence[Any] | None  # of the vertices; None for arrays
 
@@ -105,9 +106,7 @@ def _read_model(net: DiscreteModel, weight: Any) -> EdgeList:
     return _edge_list(len(index), pairs, None, isinstance(net, DirectedModel), list(net.variables))
 
 
-def _edge_list(
-    n: int, pairs: Any, length: NDArray[np.float64] | None, directed: bool, names: Sequence[Any] | None
-) -> EdgeList:
+def _edge_list(n: int, pairs: Any, length: Floats | None, directed: bool, names: Sequence[Any] | None) -> EdgeList:
     ends = np.asarray(pairs, np.int32).reshape(-1, 2)
     tail, head = np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
     return EdgeList(n, tail, head, np.empty(0) if length is None else length, directed, names)
@@ -127,7 +126,7 @@ def _read_networkx(graph: Any, weight: Any) -> EdgeList:
     return edges
 
 
-def _weights(values: Any, edges: EdgeList) -> NDArray[np.float64]:
+def _weights(values: Any, edges: EdgeList) -> Floats:
     """Weights of edges as float64."""
     try:
         array = np.asarray(values)

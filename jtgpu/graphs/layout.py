@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from ..util.arrays import Floats, Ints
 from ..util.loops import loops
 from .records import LONGEST, Graph
 
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
 class RawSums(NamedTuple):
     """Sums over ordered pairs of a source and a target."""
 
-    node: NDArray[np.float64]  # (n,)
-    edge: NDArray[np.float64]  # (E,); (0,) if they are not wanted
+    node: Floats  # (n,)
+    edge: Floats  # (E,); (0,) if they are not wanted
 
 
-def with_trees(
-    arcs: Arcs, layout: Layout, chosen: NDArray[np.float64], inner: RawSums, *, edges: bool, endpoints: bool
-) -> RawSums:
+def with_trees(arcs: Arcs, layout: Layout, chosen: Floats, inner: RawSums, *, edges: bool, endpoints: bool) -> RawSums:
     """Sums of all vertices and edges, those of folded trees in closed form."""
     f = layout.folded
     left = f.number >= 0
@@ -70,11 +69,11 @@ class Folded(NamedTuple):
     """Vertices and the trees that hang at them; see `jtgpu.graphs.arrange_loops.arrange`."""
 
     number: NDArray[np.int32]
-    ends: NDArray[np.int64]
+    ends: Ints
     component: NDArray[np.int32]
-    reach: NDArray[np.float64]
-    sources: NDArray[np.float64]
-    within: NDArray[np.float64]
+    reach: Floats
+    sources: Floats
+    within: Floats
     parent: NDArray[np.int32]
 
 
@@ -95,17 +94,17 @@ class Layout:
     directed: bool
     folded: Folded
     graph: Graph  # vertices and arcs that are left, by their new numbers
-    arc: NDArray[np.int64]  # (A,) ndarray of int64: Their numbers in `Arcs`
-    length: NDArray[np.float64]  # (A,) ndarray of float64: (0,) if all are 1
+    arc: Ints  # (A,) ndarray of int64: Their numbers in `Arcs`
+    length: Floats  # (A,) ndarray of float64: (0,) if all are 1
     has_levels: bool  # lengths are whole numbers of levels
     sources: NDArray[np.int32]  # (S,) ndarray of int32
-    multiplicity: NDArray[np.float64]  # (S,) ndarray of float64: Sources that each one stands for
-    batches: NDArray[np.int64]  # (B, 4) ndarray of int64: First source and end, first vertex and end of the component
+    multiplicity: Floats  # (S,) ndarray of float64: Sources that each one stands for
+    batches: Ints  # (B, 4) ndarray of int64: First source and end, first vertex and end of the component
     groups: list[Group]
     largest: int  # vertices of the largest component
 
     @property
-    def back(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+    def back(self) -> tuple[Ints, NDArray[np.int32]] | None:
         """The arcs by head: the first one of each vertex, and their tails; None for undirected graphs."""
         if not self.directed:
             return None
@@ -115,7 +114,7 @@ class Layout:
         return np.concatenate([[0], np.cumsum(counts)]), tail[np.argsort(head, kind="stable")]
 
 
-def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool, lanes: int, n_groups: int) -> Layout:
+def divide(arcs: Arcs, chosen: Floats, with_edges: bool, lanes: int, n_groups: int) -> Layout:
     """Divide a graph."""
     # chosen: (n,) ndarray of float64: 1 for sources
     # with_edges: Results have the sums of arcs, too
@@ -144,7 +143,7 @@ def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool, lanes: int
     )  # fmt: skip
 
 
-def _units(length: NDArray[np.float64]) -> NDArray[np.int64] | None:
+def _units(length: Floats) -> Ints | None:
     """Lengths in units of their greatest common divisor; None if sums of them are rounded."""
     if not len(length) or length.min() == length.max():
         return np.ones(len(length), np.int64)
@@ -153,12 +152,12 @@ def _units(length: NDArray[np.float64]) -> NDArray[np.int64] | None:
     if scaled.sum() >= EXACT or (scaled != np.floor(scaled)).any():
         return None
     units = scaled.astype(np.int64)
-    return cast("NDArray[np.int64]", units // np.gcd.reduce(units))
+    return cast("Ints", units // np.gcd.reduce(units))
 
 
 def _batches(
-    graph: Graph, starts: NDArray[np.int64], ends: NDArray[np.int64], multiplicity: NDArray[np.float64], lanes: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    graph: Graph, starts: Ints, ends: Ints, multiplicity: Floats, lanes: int
+) -> tuple[NDArray[np.int32], Ints]:
     """Sources and batches: neighbours share a batch."""
     is_source = (multiplicity > 0) & (np.diff(graph.first) > 0)
     sources = _arrange.source_order(graph.first, graph.head, ends, is_source, lanes)
@@ -171,9 +170,7 @@ def _batches(
     return sources, np.stack([begin, end, starts[component], ends[component]], axis=1).astype(np.int64)
 
 
-def make_groups(
-    graph: Graph, batches: NDArray[np.int64], with_edges: bool, n_groups: int, max_sums: int
-) -> list[Group]:
+def make_groups(graph: Graph, batches: Ints, with_edges: bool, n_groups: int, max_sums: int) -> list[Group]:
     """Groups of about equal work, not more than fit their results into `max_sums` bytes."""
     if not len(batches):
         return []

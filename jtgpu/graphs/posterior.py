@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, shown
 from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util.arguments import described, flag, number, several
+from ..util.arrays import Floats, Ints
 from ..util.options import Devices, EngineName
 from .centrality import compute, scale
 from .engine import Progress, Target
@@ -43,22 +44,22 @@ class BetweennessPosterior(Printed):
     """
 
     variables: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Floats
     levels: tuple[float, ...]
-    quantiles: NDArray[np.float64]
-    rank_probabilities: NDArray[np.float64]
+    quantiles: Floats
+    rank_probabilities: Floats
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         """Mean betweenness of each variable, (n,)."""
         return np.asarray(self.values.mean(axis=0))
 
     @property
-    def mean_rank(self) -> NDArray[np.float64]:
+    def mean_rank(self) -> Floats:
         """Mean rank of each variable, (n,)."""
         return np.asarray(self.rank_probabilities @ np.arange(1.0, len(self.variables) + 1))
 
-    def rank_interval(self, level: float = 0.9) -> NDArray[np.int64]:
+    def rank_interval(self, level: float = 0.9) -> Ints:
         """Ranks between which each variable is with at least this probability, equal tails left out, (n, 2)."""
         if not 0 < number("level", level) < 1:
             raise ArgumentError(f"level must be between 0 and 1, not {level}")
@@ -201,7 +202,7 @@ def _reject_cycles(edges: EdgeList, n_graphs: int, names: Sequence[Any]) -> None
     )
 
 
-def _rank_probabilities(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rank_probabilities(values: Floats) -> Floats:
     """Probability of each rank, (n, n)."""
     n_graphs, n = values.shape
     change = np.zeros((n, n + 1))
@@ -215,7 +216,7 @@ def _rank_probabilities(values: NDArray[np.float64]) -> NDArray[np.float64]:
             share = 1.0 / equal[:, i]
             change[i] += np.bincount(larger[:, i], share, n + 1)
             change[i] -= np.bincount(larger[:, i] + equal[:, i], share, n + 1)
-    probabilities: NDArray[np.float64] = np.maximum(np.cumsum(change[:, :n], axis=1), 0.0) / n_graphs
+    probabilities: Floats = np.maximum(np.cumsum(change[:, :n], axis=1), 0.0) / n_graphs
     return probabilities
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from ..errors import DataError
 from ..graphs.engine import Target, dependencies
 from ..graphs.inputs import Arcs, arcs_of, read_graph
 from ..util.arguments import choice, flag, whole_number
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from ..util.arrays import Floats
 
 __all__ = [
     "SETTINGS",
@@ -137,7 +135,7 @@ class Program:
             self.state[name] = self.memory.empty(pitch * len(self.streams)) + pitch * np.arange(len(self.streams))
         self.table = self.memory.put(self.state, self.main)
 
-    def run(self, sources: Sequence[int]) -> NDArray[np.float64]:
+    def run(self, sources: Sequence[int]) -> Floats:
         """Sums over ordered pairs from these sources."""
         if not self.arcs.n:
             return np.zeros(0)

@@ -18,12 +18,11 @@ from ..device.driver import Arguments, loaded_kernels
 from ..errors import TableTooLarge, format_bytes
 from ..series.inputs import as_floats, as_rows
 from ..util.arguments import choice, whole_number
+from ..util.arrays import Floats
 from ..util.loops import loops
 from ..util.system import cores, free_memory
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..device.context import Device
 
 # The published CUDA versions of ``durbin``: two kernels a step.
@@ -49,7 +48,7 @@ class DurbinJob:
     # version: One of `KERNELS`
     # stream: Of `Device.stream`
 
-    def __init__(self, device: Device, r: NDArray[np.float64], version: str, stream: Any):
+    def __init__(self, device: Device, r: Floats, version: str, stream: Any):
         self._device, self._memory, self._n = device, Memory(device), len(r)
         self._names, self._stream = KERNELS[version], stream
         kernels = loaded_kernels(device, "series/durbin", NAMES)
@@ -83,7 +82,7 @@ class DurbinJob:
             self._launches[key] = self._kernels.ready(name, (key[1], THREADS), self._stream, self._arguments)
         self._launches[key]()
 
-    def download(self) -> NDArray[np.float64]:
+    def download(self) -> Floats:
         """Wait for the last step, and copy the result."""
         out = np.empty(self._n)
         self._device.download(out, self._rows[(self._n - 1) % 2], self._stream)
@@ -95,7 +94,7 @@ class DurbinJob:
         self._memory.close()
 
 
-def durbin_on_gpu(r: NDArray[np.float64], version: str) -> NDArray[np.float64]:
+def durbin_on_gpu(r: Floats, version: str) -> Floats:
     """The recurrence on the best GPU, for a C-contiguous array that is not empty."""
     device = open_device()
     with device.active():
@@ -116,7 +115,7 @@ VERSIONS = ("sequential", "reworked", "openmp", *KERNELS)
 BLOCK = 512  # products that are added before the sums of blocks are; independent of the number of threads
 
 
-def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -> NDArray[np.float64]:
+def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -> Floats:
     """The recurrence of PolyBench's ``durbin``.
 
     ``y[0] = r[0]; beta = 1; alpha = r[0]``, and for k = 1..N-1: ``beta -= alpha**2 beta``, ``sum = r[k] + sum_{i<k}
@@ -146,9 +145,9 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
         If the CUDA versions find no GPU.
     """
     choice("version", version, VERSIONS)
-    values: NDArray[np.float64] = as_rows(as_floats("r", r).reshape(1, -1))[0]
+    values: Floats = as_rows(as_floats("r", r).reshape(1, -1))[0]
     n = len(values)
-    out: NDArray[np.float64] = np.empty(n)
+    out: Floats = np.empty(n)
     if not n:
         return out
     if version == "sequential":
@@ -168,7 +167,7 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
     return out
 
 
-def _on_threads(r: NDArray[np.float64], out: NDArray[np.float64], n_threads: int) -> None:
+def _on_threads(r: Floats, out: Floats, n_threads: int) -> None:
     """Version ``"openmp"``."""
     n = len(r)
     rows, sums = np.empty((2, n)), np.empty(-(-n // BLOCK))

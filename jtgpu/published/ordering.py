@@ -21,6 +21,7 @@ from ..learn.dags.scores.coded import code_table
 from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.scores.set_values import MAX_CELLS
 from ..util.arguments import choice, whole_number
+from ..util.arrays import Floats, Ints
 from ..util.system import free_memory, parse_bytes
 from .ordering_gpu import OrderKernels, gpu_table
 from .ordering_scores import (
@@ -117,12 +118,10 @@ def score_cache(  # noqa: PLR0913
 class OrderSums(Protocol):
     """Sums of scores over ranges of parent sets, and probabilities of arcs."""
 
-    def sums(self, order: NDArray[np.int64], ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
+    def sums(self, order: Ints, ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
         """(largest score, sum of exp(score - largest)) of each range."""
 
-    def edges(
-        self, order: NDArray[np.int64], ranges: Sequence[SetRange], totals: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def edges(self, order: Ints, ranges: Sequence[SetRange], totals: Floats) -> Floats:
         """P(u -> v | order), (n, n)."""
 
     def close(self) -> None:
@@ -135,14 +134,14 @@ class CpuSums:
     def __init__(self, cache: ScoreCache):
         self.cache = cache
 
-    def _scores(self, order: NDArray[np.int64], r: SetRange) -> NDArray[np.float64]:
+    def _scores(self, order: Ints, r: SetRange) -> Floats:
         if r.size > self.cache.stored_parents:
             allowed = order[: r.n_predecessors].tolist()
             return self.cache.families.scores(r.child, allowed, r.size, r.begin, r.end).astype(np.float64)
         members = order[members_of_ranks(r.begin, r.end, r.size, r.n_predecessors)]
         return self.cache.of_sets(r.child, members).astype(np.float64)
 
-    def sums(self, order: NDArray[np.int64], ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
+    def sums(self, order: Ints, ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
         """(largest score, sum of exp(score - largest)) of each range."""
         sums = []
         for r in ranges:
@@ -151,9 +150,7 @@ class CpuSums:
             sums.append((largest, float(np.exp(scores - largest).sum())))
         return sums
 
-    def edges(
-        self, order: NDArray[np.int64], ranges: Sequence[SetRange], totals: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def edges(self, order: Ints, ranges: Sequence[SetRange], totals: Floats) -> Floats:
         """P(u -> v | order), (n, n)."""
         n = len(order)
         edges = np.zeros((n, n))
@@ -172,8 +169,8 @@ class CpuSums:
 class OrderState:
     """An order, the ln sum of each variable's scores, and how many sets were summed for it."""
 
-    order: NDArray[np.int64]  # (n,) ndarray of int64
-    sums: NDArray[np.float64]  # (n,) ndarray of float64: By variable
+    order: Ints  # (n,) ndarray of int64
+    sums: Floats  # (n,) ndarray of float64: By variable
     n_summed: int
 
     @property
@@ -191,9 +188,7 @@ def _log(parts: Sequence[tuple[float, float]]) -> float:
     return largest + math.log(math.fsum(s * math.exp(x - largest) for x, s in parts))
 
 
-def _summed(
-    sums: OrderSums, order: NDArray[np.int64], before: NDArray[np.float64], nodes: Sequence[tuple[int, int]], k: int
-) -> OrderState:
+def _summed(sums: OrderSums, order: Ints, before: Floats, nodes: Sequence[tuple[int, int]], k: int) -> OrderState:
     """Sum some positions again: (position, first new predecessor), 0 for all sets."""
     by_node = [ranges_of_node(int(order[p]), new, p, k) for p, new in nodes]
     each = iter(sums.sums(order, [r for ranges in by_node for r in ranges]))
@@ -207,7 +202,7 @@ def _summed(
     return OrderState(order, after, sum(r.end - r.begin for ranges in by_node for r in ranges))
 
 
-def start(sums: OrderSums, order: NDArray[np.int64], max_parents: int) -> OrderState:
+def start(sums: OrderSums, order: Ints, max_parents: int) -> OrderState:
     """The state of an order."""
     n = len(order)
     return _summed(sums, order, np.zeros(n), [(p, 0) for p in range(n)], max_parents)
@@ -231,9 +226,9 @@ class OrderSamples:
     names: tuple[str, ...]
     # (n, n) ndarray of float64: Estimated P(u -> v | data): means over the samples, of which each gives P(u -> v |
     #     data, order)
-    edges: NDArray[np.float64]
-    log_scores: NDArray[np.float64]  # (T,) ndarray of float64: ln score of the order after each step
-    orders: NDArray[np.int64]  # (S, n) ndarray of int64: The samples
+    edges: Floats
+    log_scores: Floats  # (T,) ndarray of float64: ln score of the order after each step
+    orders: Ints  # (S, n) ndarray of int64: The samples
     accepted: float  # share of accepted flips
     n_summed: int  # parent sets that were summed
 

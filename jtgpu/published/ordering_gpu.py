@@ -12,6 +12,7 @@ from ..device.context import Device, Memory, device_numbers, open_device
 from ..device.driver import Arguments, Kernels, most_shared
 from ..errors import TableTooLarge, format_bytes
 from ..learn.dags.scores.rules import binomial_table, n_parent_sets
+from ..util.arrays import Floats, Ints
 from .ordering_scores import SetRange, split
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class OrderKernels:
                 self._families.close()
                 raise
 
-    def sums(self, order: NDArray[np.int64], ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
+    def sums(self, order: Ints, ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
         """(largest score, sum of exp(score - largest)) of each range; the sum of an empty one is 0."""
         parts = split(list(ranges), MAX_RANGE)
         sums = np.empty((len(parts), 2))
@@ -207,9 +208,7 @@ class OrderKernels:
             self._families.stream.synchronize()
         return _join(ranges, sums)
 
-    def edges(
-        self, order: NDArray[np.int64], ranges: Sequence[SetRange], totals: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def edges(self, order: Ints, ranges: Sequence[SetRange], totals: Floats) -> Floats:
         """P(u -> v | order), (n, n)."""
         n, s, stream = len(order), self._arguments, self._families.stream
         counts = np.zeros((n, n), np.uint64)
@@ -221,7 +220,7 @@ class OrderKernels:
             stream.synchronize()
         return np.asarray(counts * SHARE, np.float64)
 
-    def _launch(self, name: str, order: NDArray[np.int64], parts: Sequence[SetRange], memory: Memory) -> None:
+    def _launch(self, name: str, order: Ints, parts: Sequence[SetRange], memory: Memory) -> None:
         s, device, stream = self._arguments, self.device, self._families.stream
         order32 = order.astype(np.uint32)
         device.upload(int(s["order"][0]), order32, stream)
@@ -254,7 +253,7 @@ class OrderKernels:
             self._families.close()
 
 
-def _join(ranges: Sequence[SetRange], sums: NDArray[np.float64]) -> list[tuple[float, float]]:
+def _join(ranges: Sequence[SetRange], sums: Floats) -> list[tuple[float, float]]:
     """The sums of ranges from those of their parts, which follow one another."""
     joined, at = [], 0
     for r in ranges:

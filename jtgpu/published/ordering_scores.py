@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..learn.dags.scores.rules import CellFunctions, ScoreRule, binomial_table, n_parent_sets, parent_index
+from ..util.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ def split(ranges: list[SetRange], most: int) -> list[SetRange]:
     ]
 
 
-def members_of_ranks(begin: int, end: int, size: int, n: int) -> NDArray[np.int64]:
+def members_of_ranks(begin: int, end: int, size: int, n: int) -> Ints:
     """Members, ascending, of the sets of `size` of n elements, by rank, (end - begin, size).
 
     The published search is linear, element by element; this one is binary, for all sets at once.
@@ -109,7 +110,7 @@ class FamilyScores:
                 scores[part] = self._score_sets(child, members[part], n_configs)
         return scores
 
-    def _score_sets(self, child: int, members: NDArray[np.int64], n_configs: int) -> NDArray[np.float64]:
+    def _score_sets(self, child: int, members: Ints, n_configs: int) -> Floats:
         """Scores with sets of equally many configurations."""
         card, n_rows = self.coded.cardinality, self.coded.codes.shape[1]
         r = int(card[child])
@@ -125,7 +126,7 @@ class FamilyScores:
             of_cells, of_parents = np.searchsorted(f.products, [n_configs * r, n_configs]).tolist()
         elif len(f.arities):
             of_parents = f.parent_row(r)
-        score: NDArray[np.float64] = f.values[of_cells][counts].sum(axis=(1, 2))
+        score: Floats = f.values[of_cells][counts].sum(axis=(1, 2))
         score -= f.values[of_parents][counts.sum(axis=2)].sum(axis=1)
         return score - self.rule.penalty(n_rows) * n_configs * (r - 1)
 
@@ -152,7 +153,7 @@ class ScoreCache:
             return float(self.families.scores(v, numbers, len(numbers), 0, 1)[0])
         return float(self.scores[parent_index(v, numbers, len(names), self.stored_parents)])
 
-    def of_sets(self, child: int, members: NDArray[np.int64]) -> NDArray[np.float32]:
+    def of_sets(self, child: int, members: Ints) -> NDArray[np.float32]:
         """Stored scores of a child with sets of parents, (K, l) in any order."""
         n, size = len(self.names), members.shape[1]
         squeezed = np.sort(members, axis=1)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..util.arguments import choice, whole_number
+from ..util.arrays import Floats, Ints
 from .outliers_gpu import MODES, select_on_gpu, solve
 
 # The published searches for the n rows of largest weight, Euclidean distances of float64.
@@ -26,9 +26,9 @@ from .outliers_gpu import MODES, select_on_gpu, solve
 class Published:
     """The n rows of largest weight, of equal weights the first; and how they were found."""
 
-    index: NDArray[np.int64]  # (n,)
-    weight: NDArray[np.float64]  # (n,)
-    solving_set: NDArray[np.int64]  # ascending; all rows for nested loops
+    index: Ints  # (n,)
+    weight: Floats  # (n,)
+    solving_set: Ints  # ascending; all rows for nested loops
     pairs: int  # distances that were computed; 0 on a GPU, where they are not counted
     messages: int  # numbers sent between the supervisor and the nodes
 
@@ -39,18 +39,18 @@ class _Lists:
     def __init__(self, n: int, k: int):
         self.near = np.full((n, k), np.inf)
 
-    def add(self, rows: NDArray[np.int64], distances: NDArray[np.float64]) -> None:
+    def add(self, rows: Ints, distances: Floats) -> None:
         """Add a row of distances to each of some lists."""
         k = self.near.shape[1]
         self.near[rows] = np.sort(np.concatenate([self.near[rows], distances], axis=1), axis=1)[:, :k]
 
-    def bounds(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def bounds(self, rows: Ints) -> Floats:
         """Upper bounds of weights: no bound while a list has fewer than k distances."""
-        weights: NDArray[np.float64] = self.near[rows].sum(axis=1)
+        weights: Floats = self.near[rows].sum(axis=1)
         return weights
 
 
-def _checked(x: Any, n: int, k: int) -> NDArray[np.float64]:
+def _checked(x: Any, n: int, k: int) -> Floats:
     table = np.asarray(x, np.float64)
     whole_number("n", n, 1)
     whole_number("k", k, 1)
@@ -61,15 +61,15 @@ def _checked(x: Any, n: int, k: int) -> NDArray[np.float64]:
     return table
 
 
-def _distances(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distances(x: Floats, y: Floats) -> Floats:
     total = np.zeros((len(x), len(y)))
     for j in range(x.shape[1]):
         total += (x[:, j, None] - y[None, :, j]) ** 2
-    distances: NDArray[np.float64] = np.sqrt(total)
+    distances: Floats = np.sqrt(total)
     return distances
 
 
-def _best(weight: NDArray[np.float64], rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _best(weight: Floats, rows: Ints, n: int) -> Ints:
     """Places of the n largest weights; of equal weights those of the first rows."""
     return np.lexsort((rows, -weight))[:n]
 
@@ -132,7 +132,7 @@ def lazy_distributed_solving_set(x: Any, n: int, k: int, m: int = 100, nodes: in
     return _solve(_checked(x, n, k), n, k, m, nodes, seed, is_lazy=True)
 
 
-def _solve(x: NDArray[np.float64], n: int, k: int, m: int, nodes: int, seed: int, *, is_lazy: bool) -> Published:
+def _solve(x: Floats, n: int, k: int, m: int, nodes: int, seed: int, *, is_lazy: bool) -> Published:
     whole_number("m", m, 1)
     whole_number("nodes", nodes, 1, len(x))
     every = np.arange(len(x))
@@ -166,7 +166,7 @@ def _solve(x: NDArray[np.float64], n: int, k: int, m: int, nodes: int, seed: int
     return Published(top, weight, np.flatnonzero(inside), pairs, messages)
 
 
-def _merged(near: list[NDArray[np.float64]], k: int, *, is_lazy: bool) -> tuple[NDArray[np.float64], int]:
+def _merged(near: list[Floats], k: int, *, is_lazy: bool) -> tuple[Floats, int]:
     """The k smallest distances of all nodes, and how many numbers the nodes sent."""
     whole = np.sort(np.concatenate(near, axis=1), axis=1)[:, :k]
     if not is_lazy:
@@ -195,7 +195,7 @@ WARP = 32
 BLOCKS = 4  # of the multi-block kernels
 
 
-def select(name: str, distances: Any, k: int, n_threads: int = 64, backend: str = "reference") -> NDArray[np.float64]:
+def select(name: str, distances: Any, k: int, n_threads: int = 64, backend: str = "reference") -> Floats:
     """The k smallest numbers of each row, ascending.
 
     Parameters

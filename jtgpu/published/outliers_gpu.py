@@ -11,6 +11,7 @@ from ..device.context import Device, open_device
 from ..errors import DataError, TableTooLarge, format_bytes
 from ..screen.gpu_tree import Launcher
 from ..util.arguments import choice
+from ..util.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,16 +76,14 @@ class SelectionJob:
         job |= {"k": self.k, "blocks": 1, **fields}
         self._launcher.launch(FILE, kernel, n_blocks, SELECT, job, threads=threads, ways=self._room)
 
-    def lists(self) -> NDArray[np.float64]:
+    def lists(self) -> Floats:
         """The k smallest of each row, ascending, (m, k)."""
         lists = self._launcher.get(self._lists, self.m * self.k, np.float32)
         by_row = lists.reshape(self.k, self.m).T if self._name in BY_THREAD else lists.reshape(self.m, self.k)
         return np.sort(by_row, axis=1).astype(np.float64)
 
 
-def select_on_gpu(
-    name: str, distances: NDArray[np.float64], k: int, device: Device | None = None
-) -> NDArray[np.float64]:
+def select_on_gpu(name: str, distances: Floats, k: int, device: Device | None = None) -> Floats:
     """The k smallest of each row of an (m, d) matrix, rounded to float32, ascending."""
     m, d = distances.shape
     table = distances.astype(np.float32)
@@ -162,7 +161,7 @@ class SolvingSetJob:
         self._launcher.device.upload(self._fields[name], array, self._launcher.stream)
         self._launcher.stream.synchronize()
 
-    def iterate(self, candidates: NDArray[np.int64], cut: float) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    def iterate(self, candidates: Ints, cut: float) -> tuple[Floats, NDArray[np.float32]]:
         """The weights of some candidates, which leave the other rows; and upper bounds of the weights of all others."""
         m, n_blocks = len(candidates), -(-len(candidates) // SOLVING_SET_ROWS)
         self._upload("candidates", candidates.astype(np.uint32))
@@ -187,9 +186,7 @@ class SolvingSetJob:
         self._launcher.launch(SOLVING_SET, kernel, n_blocks, SOLVING, fields, threads=threads, ways=self._room)
 
 
-def solve(
-    x: NDArray[np.float64], n: int, k: int, m: int, mode: str, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def solve(x: Floats, n: int, k: int, m: int, mode: str, seed: int) -> tuple[Ints, Floats, Ints]:
     """The n rows of largest weight, their weights, and the solving set."""
     device, d = open_device(), len(x)
     inside, active = np.zeros(d, np.bool_), np.ones(d, np.bool_)

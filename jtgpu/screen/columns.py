@@ -16,6 +16,7 @@ from ..inference.tables.columns import evidence_columns
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..model.discrete import DiscreteModel
 from ..util.arguments import choice, several
+from ..util.arrays import Bools, Floats, Ints
 from ..util.rows import thread_map
 from .engine import MISSING, UNSEEN, Measure, Rows
 
@@ -37,15 +38,13 @@ def like_cases(cases: Any, table: Table, more: Mapping[str, Any]) -> Any:
     return _table(cases, table, {name: table.carried(name) for name in table.names}, more, None)
 
 
-def take_rows(cases: Any, table: Table, index: NDArray[np.int64], more: Mapping[str, Any]) -> Any:
+def take_rows(cases: Any, table: Table, index: Ints, more: Mapping[str, Any]) -> Any:
     """Some rows, with more columns; of a pandas frame with their index."""
     columns = {name: _take(table.carried(name), index) for name in table.names}
     return _table(cases, table, columns, more, index)
 
 
-def _table(
-    cases: Any, table: Table, columns: dict[str, Any], more: Mapping[str, Any], index: NDArray[np.int64] | None
-) -> Any:
+def _table(cases: Any, table: Table, columns: dict[str, Any], more: Mapping[str, Any], index: Ints | None) -> Any:
     for name, column in more.items():
         columns[unused_name(name, columns)] = column
     if table.library is None and table.index is None:
@@ -59,7 +58,7 @@ def _table(
     return frame
 
 
-def _take(column: Any, index: NDArray[np.int64]) -> Any:
+def _take(column: Any, index: Ints) -> Any:
     """Some cells of a column."""
     if isinstance(column, CategoricalColumn):
         return CategoricalColumn(column.indices[index], column.values)
@@ -77,8 +76,8 @@ MISSING_RULES = ("auto", "ignore", "state", "error")
 SCALES = ("std", "range")
 BLOCK = 1 << 12  # rows
 
-Coded = tuple["NDArray[np.int64]", list[Any]]  # of a column: codes, and the values that they are numbers of
-Holes = dict[str, "NDArray[np.bool_]"]  # of the columns that have any: where cells are missing
+Coded = tuple["Ints", list[Any]]  # of a column: codes, and the values that they are numbers of
+Holes = dict[str, "Bools"]  # of the columns that have any: where cells are missing
 
 
 def open_rows(cases: Any) -> Table:
@@ -164,9 +163,7 @@ class Columns:
             _reject_missing(table, holes, self.measure.metric)
         return self._encode(table, numbers, coded, holes)
 
-    def _encode(
-        self, table: Table, numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded], holes: Holes
-    ) -> Rows:
+    def _encode(self, table: Table, numbers: dict[str, Floats], coded: dict[str, Coded], holes: Holes) -> Rows:
         values = np.empty((table.n, len(self.scales)))
         n_more = len(self.scales) if self.missing == "state" else 0  # columns that tell where numbers are missing
         codes = np.zeros((table.n, len(self.states) + n_more), np.int32, order="F")
@@ -193,14 +190,14 @@ class Columns:
         return Rows(values, codes, n_observed)
 
 
-def _holes(numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded]) -> Holes:
+def _holes(numbers: dict[str, Floats], coded: dict[str, Coded]) -> Holes:
     """Where cells are missing, of the columns in which some are."""
     holes = {n: np.isnan(x) for n, x in numbers.items() if not _is_finite(x)}
     holes |= {n: c < 0 for n, (c, _) in coded.items() if len(c) and c.min() < 0}
     return {n: hole for n, hole in holes.items() if hole.any()}
 
 
-def _is_finite(x: NDArray[np.float64]) -> bool:
+def _is_finite(x: Floats) -> bool:
     """Whether all numbers certainly are finite: in one pass, since a sum is not if one of its terms is not."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(x.sum()))
@@ -233,9 +230,9 @@ def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | N
 
 def _read(
     table: Table, cases: Any, names: Sequence[str], model: DiscreteModel | None, scaled: Collection[str] | None
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, Coded]]:
+) -> tuple[dict[str, Floats], dict[str, Coded]]:
     """Columns of numbers, and the other columns as codes; `scaled`: which are numbers, None: those that can be."""
-    numbers: dict[str, NDArray[np.float64]] = {}
+    numbers: dict[str, Floats] = {}
     coded: dict[str, Coded] = {}
     if model is not None:
         states, _ = read_states(model, cases)
@@ -291,7 +288,7 @@ def _reject_missing(table: Table, holes: Holes, metric: str) -> None:
         raise DataError(f"{table.row_name(row)}, column {name!r}: the value is missing (NaN); fill it, or use {rule}")
 
 
-def _scale(name: str, x: NDArray[np.float64], scale: str | None) -> float:
+def _scale(name: str, x: Floats, scale: str | None) -> float:
     """The divisor of a column; 1 for constant columns."""
     if scale is None:
         return 1.0

@@ -14,6 +14,7 @@ from ..device.context import device_numbers
 from ..device.nvcc import find_nvcc
 from ..errors import ArgumentError, BackendUnavailable
 from ..util.arguments import choice, whole_number
+from ..util.arrays import Bools, Floats, Ints
 from ..util.system import cores
 
 if TYPE_CHECKING:
@@ -114,20 +115,20 @@ class Measure(NamedTuple):
 class Rows:
     """Encoded rows."""
 
-    numbers: NDArray[np.float64]  # (N, A) ndarray of float64: Columns of numbers, scaled; NaN where missing
+    numbers: Floats  # (N, A) ndarray of float64: Columns of numbers, scaled; NaN where missing
     # (N, D) ndarray of int32: States of the other columns; `MISSING`, or `UNSEEN` for a state that the table does not
     #     have
     codes: NDArray[np.int32]
-    n_observed: NDArray[np.int64]  # (N,) ndarray of int64: Columns that are not missing
+    n_observed: Ints  # (N,) ndarray of int64: Columns that are not missing
 
     def __len__(self) -> int:
         return len(self.n_observed)
 
-    def take(self, index: NDArray[np.int64]) -> Rows:
+    def take(self, index: Ints) -> Rows:
         """Some rows."""
         return Rows(self.numbers[index], self.codes[index], self.n_observed[index])
 
-    def divisors(self, measure: Measure) -> NDArray[np.float64]:
+    def divisors(self, measure: Measure) -> Floats:
         """Divisor of the sum of each row's keys, (N,)."""
         if measure.is_share and not measure.has_holes:
             return self.n_observed.astype(np.float64)
@@ -138,20 +139,20 @@ class Ranking(NamedTuple):
     """References in groups, those that are probably outliers first; a group is consecutive in an order."""
 
     order: NDArray[np.integer[Any]]  # (N,)
-    starts: NDArray[np.int64]  # (G,)
-    sizes: NDArray[np.int64]  # (G,)
-    bounds: NDArray[np.float64]  # (G,) descending: no weight of a group's rows is larger
+    starts: Ints  # (G,)
+    sizes: Ints  # (G,)
+    bounds: Floats  # (G,) descending: no weight of a group's rows is larger
 
     @classmethod
-    def of_rows(cls, order: NDArray[np.int64]) -> Ranking:
+    def of_rows(cls, order: Ints) -> Ranking:
         """Rows in an order, without bounds."""
         return cls(order, np.arange(len(order)), np.ones(len(order), np.int64), np.full(len(order), np.inf))
 
-    def rows(self, first: int, last: int) -> NDArray[np.int64]:
+    def rows(self, first: int, last: int) -> Ints:
         """The rows of groups first..last-1."""
         sizes = self.sizes[first:last]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        ranked: NDArray[np.int64] = self.order[np.repeat(self.starts[first:last], sizes) + within].astype(np.int64)
+        ranked: Ints = self.order[np.repeat(self.starts[first:last], sizes) + within].astype(np.int64)
         return ranked
 
     def part(self, i: int, n: int) -> Ranking:
@@ -170,23 +171,21 @@ class Engine(ABC):
         """All references, those that are probably outliers first."""
 
     @abstractmethod
-    def similar(self) -> NDArray[np.int64]:
+    def similar(self) -> Ints:
         """All references, similar ones close to each other."""
 
     @abstractmethod
-    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
+    def search(self, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         """Weights of rows, and how many distances were computed.
 
         A weight that is less than the row's cut is an upper bound; others are exact.
         """
 
-    def search_own(
-        self, index: NDArray[np.int64], cuts: NDArray[np.float64], threads: int | None
-    ) -> tuple[NDArray[np.float64], int]:
+    def search_own(self, index: Ints, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         """`search` of some references."""
         return self.search(self._references.take(index), cuts, threads)
 
-    def settled(self, other: Engine, threshold: float, threads: int | None) -> NDArray[np.bool_]:
+    def settled(self, other: Engine, threshold: float, threads: int | None) -> Bools:
         """References whose weight against those of another engine is certainly below a threshold; others may be."""
         return np.zeros(len(self._references), np.bool_)
 

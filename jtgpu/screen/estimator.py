@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import number, whole_number
+from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
 from .columns import Columns, open_rows
 from .engine import Target
@@ -17,8 +18,6 @@ from .outliers import Outliers
 from .table import Screened, check_finite
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..util.options import EngineName, Metric, Scale, ScreenMissing
 
 
@@ -63,7 +62,7 @@ class KNNWeight(Estimator):
 
     offset_: float
     outliers_: Outliers
-    labels_: NDArray[np.int64]
+    labels_: Ints
     k_: int
     n_features_in_: int
 
@@ -137,30 +136,30 @@ class KNNWeight(Estimator):
         self.labels_[top.index] = -1
         return self
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
+    def score_samples(self, X: Any) -> Floats:
         """Minus the weights of rows, (B,): the lower, the more abnormal."""
         self._check_fitted("score_samples")
         check_table(X)
         check_width(self, len(open_rows(X).names))
-        scores: NDArray[np.float64] = -self.outliers_.weights(X)
+        scores: Floats = -self.outliers_.weights(X)
         return scores
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> Floats:
         """``score_samples`` minus ``offset_``, (B,): negative for outliers."""
         scores = self.score_samples(X)
         return scores - self.offset_
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """-1 for rows that are outliers, 1 for others, (B,)."""
         self._check_fitted("predict")
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
+    def fit_predict(self, X: Any, y: Any = None) -> Ints:
         """Fit, and return ``labels_``."""
         return self.fit(X).labels_
 
     @property
-    def decision_scores_(self) -> NDArray[np.float64]:
+    def decision_scores_(self) -> Floats:
         """Weights of the training data, (N,), under PyOD's name; computed on use."""
         self._check_fitted("decision_scores_")
         scores, _ = self.outliers_._screened.weights()

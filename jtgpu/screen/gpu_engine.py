@@ -12,6 +12,7 @@ import numpy as np
 
 from ..device.context import open_device
 from ..errors import JtgpuError
+from ..util.arrays import Floats, Ints
 from .engine import Engine, Measure, Ranking, Rows
 from .gpu_tree import NAN_BITS, SEARCH, WARPS, Buffers, Cells, DeviceTree, Launcher, groups_of
 from .planes import MARGIN, Planes
@@ -29,7 +30,7 @@ class GpuEngine(Engine):
     # raises BackendUnavailable: If there is no such device, or its kernels cannot be compiled.
     # raises TableTooLarge: If the device has too little memory.
 
-    def __init__(self, measure: Measure, references: Rows, counts: NDArray[np.int64], k: int, ordinal: int):
+    def __init__(self, measure: Measure, references: Rows, counts: Ints, k: int, ordinal: int):
         self._measure, self._k, self._references = measure, k, references
         self._device, self._lock = open_device(ordinal), threading.Lock()
         self._planes = Planes(references) if measure.is_share else None
@@ -74,7 +75,7 @@ class GpuEngine(Engine):
         sizes = np.diff(starts, append=len(order))
         return Ranking(order, starts[parts], sizes[parts], bounds[parts])
 
-    def similar(self) -> NDArray[np.int64]:
+    def similar(self) -> Ints:
         return self._sorted().astype(np.int64)
 
     def _sorted(self) -> NDArray[np.uint32]:
@@ -84,7 +85,7 @@ class GpuEngine(Engine):
                 self._order = self._launcher.get(self._tree.rows, self._tree.n, np.uint32)
         return self._order
 
-    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
+    def search(self, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         weights, pairs = np.empty(len(rows)), 0
         for some in self._pieces(len(rows)):
             part = Rows(rows.numbers[some], rows.codes[some], rows.n_observed[some])
@@ -97,9 +98,7 @@ class GpuEngine(Engine):
                 pairs += self._run(buffers, sources, divisors, cuts[some], weights[some])
         return weights, pairs
 
-    def search_own(
-        self, index: NDArray[np.int64], cuts: NDArray[np.float64], threads: int | None
-    ) -> tuple[NDArray[np.float64], int]:
+    def search_own(self, index: Ints, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         weights, pairs = np.empty(len(index)), 0
         for some in self._pieces(len(index)):
             divisors = self._references.n_observed[index[some]].astype(np.float64)
@@ -126,8 +125,8 @@ class GpuEngine(Engine):
         return self._buffers
 
     def _run(
-        self, buffers: Buffers, sources: tuple[int, int, int], divisors: NDArray[np.float64],
-        cuts: NDArray[np.float64], weights: NDArray[np.float64],
+        self, buffers: Buffers, sources: tuple[int, int, int], divisors: Floats,
+        cuts: Floats, weights: Floats,
     ) -> int:  # fmt: skip
         """Search rows, given as addresses of numbers, words and places, and return how many distances were computed."""
         tree, launcher, n = self._tree, self._launcher, len(weights)
@@ -166,7 +165,7 @@ class GpuEngine(Engine):
 
 # Several GPUs: each has all references, and searches a part of the rows.
 
-Part = tuple["NDArray[np.float64]", int]  # weights, and how many distances were computed
+Part = tuple["Floats", int]  # weights, and how many distances were computed
 FEWEST = 1024  # rows for which one more GPU pays
 
 
@@ -174,7 +173,7 @@ class SeveralGpus(Engine):
     """Divides every search between GPUs. Weights do not depend on their number."""
 
     def __init__(
-        self, measure: Measure, references: Rows, counts: NDArray[np.int64], k: int, devices: Sequence[int]
+        self, measure: Measure, references: Rows, counts: Ints, k: int, devices: Sequence[int]
     ):  # fmt: skip
         self._references = references
         self._pool = ThreadPoolExecutor(len(devices), "jtgpu-screen")
@@ -190,10 +189,10 @@ class SeveralGpus(Engine):
     def ranking(self) -> Ranking:
         return self._engines[0].ranking()
 
-    def similar(self) -> NDArray[np.int64]:
+    def similar(self) -> Ints:
         return self._engines[0].similar()
 
-    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> Part:
+    def search(self, rows: Rows, cuts: Floats, threads: int | None) -> Part:
 
         def work(engine: GpuEngine, some: slice) -> Part:
             part = Rows(rows.numbers[some], rows.codes[some], rows.n_observed[some])
@@ -201,7 +200,7 @@ class SeveralGpus(Engine):
 
         return self._divided(work, len(rows))
 
-    def search_own(self, index: NDArray[np.int64], cuts: NDArray[np.float64], threads: int | None) -> Part:
+    def search_own(self, index: Ints, cuts: Floats, threads: int | None) -> Part:
         return self._divided(lambda engine, some: engine.search_own(index[some], cuts[some], threads), len(index))
 
     def _divided(self, work: Callable[[GpuEngine, slice], Part], n: int) -> Part:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..device.context import Device, Launch, Memory
 from ..errors import TableTooLarge, format_bytes
+from ..util.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +146,7 @@ NAN_BITS = 0x7FF8000000000000
 class Cells:
     """The rows of a table as 8-byte cells: columns of numbers; and planes, observed and unseen columns as bits."""
 
-    numbers: NDArray[np.float64]  # (N, A), C-contiguous
+    numbers: Floats  # (N, A), C-contiguous
     words: NDArray[np.uint64]  # (N, P + 2G), C-contiguous
     planes: NDArray[np.uint32]  # (G+1,): first plane of each group
 
@@ -181,7 +182,7 @@ class DeviceTree:
     # raises TableTooLarge: If the device has too little memory.
 
     def __init__(
-        self, launcher: Launcher, cells: Cells, counts: NDArray[np.int64], places: NDArray[np.int64] | None,
+        self, launcher: Launcher, cells: Cells, counts: Ints, places: Ints | None,
         *, has_boxes: bool,
     ):  # fmt: skip
         needed, free = _needed(cells), launcher.device.free_memory()
@@ -224,7 +225,7 @@ class DeviceTree:
                 {"cells": cells, "rows": rows, "groups": to, "empty": empty, "n": n, "n_columns": n_columns},
             )  # fmt: skip
 
-    def _sort(self, places: NDArray[np.int64] | None, columns: NDArray[np.uint32], edges: NDArray[np.float64]) -> None:
+    def _sort(self, places: Ints | None, columns: NDArray[np.uint32], edges: Floats) -> None:
         """Sort rows by their places, or along the curve, into `rows`."""
         launcher, n = self._launcher, self.n
         with Memory(launcher.device) as scratch:
@@ -276,7 +277,7 @@ class DeviceTree:
                 name = "screen_nodes" if level else "screen_leaves"
                 launcher.launch(BUILD, name, -(-size // WARPS), BOXES, {"tree": t, "level": level})
 
-    def diagonals(self, k: int, *, is_squared: bool) -> tuple[int, NDArray[np.float64]]:
+    def diagonals(self, k: int, *, is_squared: bool) -> tuple[int, Floats]:
         """Upper bounds of the diagonals of consecutive leaves that have at least k rows, and how many leaves each has.
 
         The last part has the leaves that are left over, too.
@@ -291,7 +292,7 @@ class DeviceTree:
         return leaves, self._launcher.get(address, n, np.float32).astype(np.float64)
 
 
-def _quantiles(numbers: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.float64]]:
+def _quantiles(numbers: Floats) -> tuple[Floats, NDArray[np.uint32], Floats]:
     """Medians of the columns; the columns that the curve runs through, widest first, and their quantiles."""
     n, a = numbers.shape
     sample: NDArray[Any] = numbers[:: max(n // SAMPLE, 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +13,12 @@ from ..errors import DataError
 from ..inference.tables import Table
 from ..util import late_imports
 from ..util.arguments import callback, choice, whole_number
+from ..util.arrays import Bools, Floats, Ints
 from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
 from .columns import Columns, as_array_like, like_cases, open_rows, take_rows
 from .engine import Target
 from .table import Progress, Screened, Top, check_finite
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Screening on a cluster: each worker has all rows, and searches a part of them.
 
@@ -38,7 +36,7 @@ def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None =
     return top, {"rows": len(screened.rows), "different": stats["different"], "searched": searched, "pairs": pairs}
 
 
-def weights_on(cluster: Any, screened: Screened, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
+def weights_on(cluster: Any, screened: Screened, progress: Progress | None = None) -> tuple[Floats, int]:
     kinds, pairs, n_done = screened.kinds[1], 0, 0
     weights_of_rows = np.empty(len(screened.kinds[0]))
     for (items, weights, more), n_parts in _results(cluster, screened, _weights_of_part, None):
@@ -103,8 +101,8 @@ class Outliers:
         Weights of all rows, for ``method="all"``.
     """
 
-    index: NDArray[np.int64]
-    weight: NDArray[np.float64]
+    index: Ints
+    weight: Floats
     threshold: float
     k: int
     metric: str
@@ -112,7 +110,7 @@ class Outliers:
     backend: str
     reason: str
     stats: dict[str, int]
-    all_weights: NDArray[np.float64] | None = field(repr=False)
+    all_weights: Floats | None = field(repr=False)
     _cases: Any = field(repr=False)
     _table: Table = field(repr=False)
     _screened: Screened = field(repr=False)
@@ -125,7 +123,7 @@ class Outliers:
         return f"<Outliers: {n} of {total:,} rows, {self.metric}, k={self.k}, weight >= {self.threshold:.6g}>"
 
     @cached_property
-    def solving_set(self) -> NDArray[np.int64]:
+    def solving_set(self) -> Ints:
         """A certificate, computed on first use: rows S, ascending, that alone prove the result.
 
         S holds every row whose weight reaches the threshold. Every other row is nearer than that to k rows of S, and
@@ -134,7 +132,7 @@ class Outliers:
         return self._screened.solving_set(Top(len(self.index), self.weight, self.index))
 
     @cached_property
-    def neighbours(self) -> NDArray[np.int64]:
+    def neighbours(self) -> Ints:
         """The k-1 nearest other rows of each outlier, (n, k-1), nearest first; of equal distances the first rows."""
         rows, neighbours = self._screened.rows, np.empty((len(self.index), self.k - 1), np.int64)
         for i, row in enumerate(self.index):
@@ -146,7 +144,7 @@ class Outliers:
         return neighbours
 
     @cached_property
-    def others(self) -> NDArray[np.int64]:
+    def others(self) -> Ints:
         """The rows that are no outliers, ascending."""
         return np.delete(np.arange(self.stats["rows"]), self.index)
 
@@ -163,7 +161,7 @@ class Outliers:
         """The table without the outliers, of the same kind."""
         return take_rows(self._cases, self._table, self.others, {})
 
-    def weights(self, new: TableLike, against: Against = "all") -> NDArray[np.float64]:
+    def weights(self, new: TableLike, against: Against = "all") -> Floats:
         """Weights of new rows: the sums of their k smallest distances to the rows of the table, (B,).
 
         A row of the table has the weight that it has among the others, since its distance to itself counts.
@@ -179,12 +177,12 @@ class Outliers:
         some = self.solving_set if against == "solving_set" else None
         return self._screened.against(self._screened.columns.read(new), some)
 
-    def predict(self, new: TableLike, against: Against = "all") -> NDArray[np.bool_]:
+    def predict(self, new: TableLike, against: Against = "all") -> Bools:
         """Whether new rows are outliers: whether their weights reach the threshold, (B,).
 
         With ``against="solving_set"`` every outlier is found, but some other rows may be reported, too.
         """
-        outlying: NDArray[np.bool_] = self.weights(new, against) >= self.threshold
+        outlying: Bools = self.weights(new, against) >= self.threshold
         return outlying
 
 
@@ -206,7 +204,7 @@ def _screen(  # noqa: PLR0913
 
 def _weights(
     screened: Screened, cluster: Any, progress: Progress | None
-) -> tuple[NDArray[np.float64], int]:  # fmt: skip
+) -> tuple[Floats, int]:  # fmt: skip
     result = screened.weights(progress) if cluster is None else weights_on(cluster, screened, progress)
     check_finite(result[0])
     return result

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..util.arrays import Bools, Floats, Ints
 from ..util.elementary import exps, logs
 from ..util.loops import loops
 from .arrays import Coded, CodedRows, Sliced, SlicedRows, Tree
@@ -34,11 +35,11 @@ class Planes:
         self._by_spread = sorted(range(len(spread)), key=lambda j: -spread[j])
         self.first = np.concatenate([[0], np.cumsum(self._planes, dtype=np.int64)]).astype(np.int64)
 
-    def known(self, rows: Rows) -> NDArray[np.bool_]:
+    def known(self, rows: Rows) -> Bools:
         """Rows without missing cells and without states above those of the references, (B,)."""
         if rows.codes.min(initial=0) >= 0 and (rows.codes.max(axis=0, initial=0) <= self._largest).all():
             return np.ones(len(rows), np.bool_)
-        known: NDArray[np.bool_] = ((rows.codes >= 0) & (rows.codes <= self._largest)).all(axis=1)
+        known: Bools = ((rows.codes >= 0) & (rows.codes <= self._largest)).all(axis=1)
         return known
 
     def words(self, rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
@@ -64,7 +65,7 @@ class Planes:
             observed[g] |= np.uint64(always)
         return planes.T, observed.T, unseen.T
 
-    def sliced(self, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def sliced(self, rows: Rows) -> tuple[Bools, Ints]:
         """The bit of each plane of columns in groups of eight, (B, P), and the first plane of each group, (G+1,).
 
         Plane ``8 p + j`` of a group is bit p of its column j. The rows must be `known`.
@@ -80,7 +81,7 @@ class Planes:
                 sliced[:, plane + 8 * p] = (codes >> p) & 1
         return sliced, first
 
-    def places(self, rows: Rows) -> NDArray[np.int64]:
+    def places(self, rows: Rows) -> Ints:
         """A number for each row that is similar for similar rows: the columns of most information in mixed radix."""
         places, room = np.zeros(len(rows), np.int64), 1 << 62
         for j in self._by_spread:
@@ -96,7 +97,7 @@ class Planes:
             places = places * radix + digits
         return places
 
-    def rareness(self, rows: Rows) -> NDArray[np.float64]:
+    def rareness(self, rows: Rows) -> Floats:
         """Information of a row's states and distance of its numbers from the medians."""
         score = np.zeros(len(rows))
         for j, rarity in enumerate(self._rarity):
@@ -109,7 +110,7 @@ class Planes:
         return score
 
 
-def _known(column: NDArray[np.float64]) -> NDArray[np.float64]:
+def _known(column: Floats) -> Floats:
     """Numbers that are not missing."""
     return column[~np.isnan(column)]
 
@@ -143,10 +144,10 @@ class BoxTree(Engine):
         leaves = np.argsort(-bounds, kind="stable")
         return Ranking(self._order, starts[leaves], np.diff(starts)[leaves], bounds[leaves])
 
-    def similar(self) -> NDArray[np.int64]:
+    def similar(self) -> Ints:
         return self._order
 
-    def settled(self, other: Engine, threshold: float, threads: int | None) -> NDArray[np.bool_]:
+    def settled(self, other: Engine, threshold: float, threads: int | None) -> Bools:
         """See `Engine`. A row is no farther from any point than the centre of its leaf's box and half the diagonal."""
         settled = np.zeros(len(self._order), np.bool_)
         a, n_leaves = self._tree.boxes.shape[1] // 2, 1 << self._levels
@@ -161,19 +162,19 @@ class BoxTree(Engine):
             settled[self._order[starts[leaf] : starts[leaf + 1]]] = True
         return settled
 
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> Ints:
         """Where the rows of each leaf start."""
         return np.array([(len(self._order) * i) >> self._levels for i in range((1 << self._levels) + 1)])
 
-    def _diagonals(self) -> NDArray[np.float64]:
+    def _diagonals(self) -> Floats:
         """Diagonal of each leaf's box: no two of its rows have a larger distance."""
         a = self._tree.boxes.shape[1] // 2
         with np.errstate(over="ignore"):
             sides = self._tree.boxes[1 << self._levels :, a:] - self._tree.boxes[1 << self._levels :, :a]
-            lengths: NDArray[np.float64] = sides.sum(axis=1)
+            lengths: Floats = sides.sum(axis=1)
             return np.sqrt((sides**2).sum(axis=1)) if self._measure.is_squared else lengths
 
-    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
+    def search(self, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         x, weights = np.ascontiguousarray(rows.numbers), np.empty(len(rows))
 
         def work(some: slice) -> int:
@@ -193,7 +194,7 @@ MOST_COLUMNS = 1 << 16
 class BitPlanes(Engine):
     """Blocks of rows as bit planes, ordered so that equal states are close to each other."""
 
-    def __init__(self, measure: Measure, references: Rows, counts: NDArray[np.int64], k: int):
+    def __init__(self, measure: Measure, references: Rows, counts: Ints, k: int):
         self._measure, self._k, self._references = measure, k, references
         self._planes = Planes(references)
         places = self._planes.places(references)
@@ -208,7 +209,7 @@ class BitPlanes(Engine):
         is_plain = not (measure.has_holes or references.numbers.shape[1]) and references.codes.shape[1] < MOST_COLUMNS
         self._sliced = self._slice(ordered, counts[self._order]) if is_plain else None
 
-    def _slice(self, rows: Rows, counts: NDArray[np.int64]) -> Sliced:
+    def _slice(self, rows: Rows, counts: Ints) -> Sliced:
         n_blocks = -(-len(rows) // SLICE_BLOCK)
         bits, first = self._planes.sliced(rows)
         padded = np.zeros((n_blocks * SLICE_BLOCK, bits.shape[1]), np.bool_)
@@ -225,10 +226,10 @@ class BitPlanes(Engine):
     def ranking(self) -> Ranking:
         return Ranking.of_rows(np.argsort(-self._planes.rareness(self._references), kind="stable"))
 
-    def similar(self) -> NDArray[np.int64]:
+    def similar(self) -> Ints:
         return self._order
 
-    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
+    def search(self, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         if self._sliced is None:
             return self._search_columns(rows, cuts, threads)
         is_known = self._planes.known(rows)
@@ -241,14 +242,12 @@ class BitPlanes(Engine):
         weights[others], more = self._search_columns(rows.take(others), cuts[others], threads)
         return weights, pairs + more
 
-    def _starts(self, rows: Rows) -> NDArray[np.int64]:
+    def _starts(self, rows: Rows) -> Ints:
         """For each row a reference that is probably near."""
         starts = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
         return starts.astype(np.int64)
 
-    def _search_slices(
-        self, sliced: Sliced, rows: Rows, cuts: NDArray[np.float64], threads: int | None
-    ) -> tuple[NDArray[np.float64], int]:
+    def _search_slices(self, sliced: Sliced, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         """`search` of rows whose states the references have."""
         weights = np.empty(len(rows))
         masks = np.where(self._planes.sliced(rows)[0], ~np.uint64(0), np.uint64(0))
@@ -260,9 +259,7 @@ class BitPlanes(Engine):
 
         return weights, on_threads(work, len(rows), threads)
 
-    def _search_columns(
-        self, rows: Rows, cuts: NDArray[np.float64], threads: int | None
-    ) -> tuple[NDArray[np.float64], int]:
+    def _search_columns(self, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         """`search` of any rows."""
         weights = np.empty(len(rows))
         planes, observed, unseen = map(np.ascontiguousarray, self._planes.words(rows))

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, EvidenceError, shown
 from ..inference.tables import read_states
 from ..util.arguments import several, whole_number
+from ..util.arrays import Floats
 from ..util.elementary import exp
 from .columns import as_array_like, like_cases, open_rows
 from .engine import Measure, Rows
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..inference.tree import JunctionTree
     from ..util.options import TableLike
 
-def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> NDArray[np.float64]:
+def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> Floats:
     """Keys of row i and each reference: numbers that ascend with the distance.
 
     Squared distances for ``"euclidean"``. For ``"hamming"`` and ``"gower"`` the sum over the columns that row i has; if
@@ -50,7 +51,7 @@ def weight(measure: Measure, rows: Rows, i: int, references: Rows, k: int) -> fl
     return total / float(rows.divisors(measure)[i])
 
 
-def weights(measure: Measure, rows: Rows, references: Rows, k: int) -> NDArray[np.float64]:
+def weights(measure: Measure, rows: Rows, references: Rows, k: int) -> Floats:
     """Weights of all rows, (B,)."""
     return np.array([weight(measure, rows, i, references, k) for i in range(len(rows))])
 
@@ -64,7 +65,7 @@ class Cells(NamedTuple):
     """The least probable cell of some rows."""
 
     variable: list[str | None]  # None: the row is impossible whichever cell is left out
-    probability: NDArray[np.float64]  # of the cell given the row's other cells; 0 if there is no such cell
+    probability: Floats  # of the cell given the row's other cells; 0 if there is no such cell
 
 
 def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
@@ -108,7 +109,7 @@ def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
     return like_cases(cases, open_rows(cases), {"surprise": surprises, "cell": names.tolist(), "p_cell": p})
 
 
-def row_surprise(tree: JunctionTree, cases: Any) -> NDArray[np.float64]:
+def row_surprise(tree: JunctionTree, cases: Any) -> Floats:
     """The improbability -ln P(case) of each row, (N,)."""
     if not hasattr(tree, "log_likelihood"):
         raise ArgumentError(f"tree must be a compiled network, such as net.compile(), not {shown(tree)}")

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import BackendUnavailable, DataError, TableTooLarge
+from ..util.arrays import Floats, Ints
 from ..util.rows import find_equal_rows
 from . import reference
 from .columns import Columns
@@ -18,12 +19,9 @@ from .engine import Engine, Measure, Ranking, Rows, Target
 from .gpu_engine import GpuEngine, SeveralGpus
 from .planes import BitPlanes, BoxTree
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 # The engine of a backend: reference, CPU or GPUs.
 
-def make_engine(measure: Measure, references: Rows, counts: NDArray[np.int64], k: int, target: Target) -> Engine:
+def make_engine(measure: Measure, references: Rows, counts: Ints, k: int, target: Target) -> Engine:
     """The engine for some rows, each of which stands for `counts` equal rows of the table."""
     if target.backend == "reference":
         return Everything(measure, references, counts, k)
@@ -37,17 +35,17 @@ def make_engine(measure: Measure, references: Rows, counts: NDArray[np.int64], k
 class Everything(Engine):
     """All distances of every row, by the reference."""
 
-    def __init__(self, measure: Measure, references: Rows, counts: NDArray[np.int64], k: int):
+    def __init__(self, measure: Measure, references: Rows, counts: Ints, k: int):
         self._measure, self._k, self._references = measure, k, references
         self._repeated = references.take(np.repeat(np.arange(len(references)), counts))
 
     def ranking(self) -> Ranking:
         return Ranking.of_rows(self.similar())
 
-    def similar(self) -> NDArray[np.int64]:
+    def similar(self) -> Ints:
         return np.arange(len(self._references))
 
-    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
+    def search(self, rows: Rows, cuts: Floats, threads: int | None) -> tuple[Floats, int]:
         return reference.weights(self._measure, rows, self._repeated, self._k), len(rows) * len(self._repeated)
 
 
@@ -63,26 +61,26 @@ class Top:
     """The n rows of largest weight so far; of equal weights those of the first rows."""
 
     n: int
-    weight: NDArray[np.float64]
-    index: NDArray[np.int64]
+    weight: Floats
+    index: Ints
 
     @classmethod
     def of(cls, n: int) -> Top:
         """No rows yet."""
         return cls(n, np.empty(0), np.empty(0, np.int64))
 
-    def add(self, weight: NDArray[np.float64], index: NDArray[np.int64]) -> None:
+    def add(self, weight: Floats, index: Ints) -> None:
         """Add rows."""
         weight, index = np.concatenate([self.weight, weight]), np.concatenate([self.index, index])
         best = np.lexsort((index, -weight))[: self.n]
         self.weight, self.index = weight[best], index[best]
 
-    def cuts(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+    def cuts(self, index: Ints) -> Floats:
         """For each row the weight that it must reach to be among the n."""
         if len(self.weight) < self.n:
             return np.full(len(index), -np.inf)
         cut = self.weight[-1]
-        limits: NDArray[np.float64] = np.where(index > self.index[-1], np.nextafter(cut, np.inf), cut)
+        limits: Floats = np.where(index > self.index[-1], np.nextafter(cut, np.inf), cut)
         return limits
 
 
@@ -104,7 +102,7 @@ class Screened:
         return self.columns.rows
 
     @cached_property
-    def kinds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def kinds(self) -> tuple[Ints, Ints]:
         """The first of each kind of equal rows, ascending, and the kind of each row.
 
         Only rows of states are merged.
@@ -118,7 +116,7 @@ class Screened:
         return each, each
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Number of rows of each kind."""
         first, kind = self.kinds
         if len(first) == len(kind):
@@ -126,11 +124,11 @@ class Screened:
         return np.bincount(kind, minlength=len(first)).astype(np.int64)
 
     @cached_property
-    def _members(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _members(self) -> tuple[Ints, Ints]:
         """Rows by kind, and where those of each kind start."""
         return np.argsort(self.kinds[1], kind="stable"), np.concatenate([[0], np.cumsum(self.counts)])
 
-    def members(self, kinds: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def members(self, kinds: Ints, most: int) -> tuple[Ints, Ints]:
         """The first rows, at most so many, of some kinds; and for each of them the place of its kind in `kinds`."""
         if len(self.kinds[0]) == len(self.rows):
             return kinds, np.arange(len(kinds))
@@ -161,16 +159,14 @@ class Screened:
             if self.target.backend == "gpu" and "_engine" in self.__dict__:
                 self.__dict__.pop("_engine").close()
 
-    def weights(self, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
+    def weights(self, progress: Progress | None = None) -> tuple[Floats, int]:
         """Weights of all rows, and the number of distances."""
         all_weights = np.empty(len(self.kinds[0]))
         items, weights, pairs = self.weights_of_part(0, 1, progress)
         all_weights[items] = weights
         return all_weights[self.kinds[1]], pairs
 
-    def weights_of_part(
-        self, part: int, n_parts: int, progress: Progress | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+    def weights_of_part(self, part: int, n_parts: int, progress: Progress | None = None) -> tuple[Ints, Floats, int]:
         """Some kinds of rows, part `part` of `n_parts`; their weights, and the number of distances."""
         pairs = 0
         with self.engine() as engine:
@@ -219,7 +215,7 @@ class Screened:
         check_finite(top.weight)
         return top, {"rows": len(self.rows), "different": len(first), "searched": searched, "pairs": pairs}
 
-    def solving_set(self, top: Top) -> NDArray[np.int64]:
+    def solving_set(self, top: Top) -> Ints:
         """Rows S with ``w(q, S) < w*`` for every other row q, where w* is the n-th largest weight, ascending.
 
         S starts with the outliers and a sample of the rows, and grows by rows that it does not settle: those farthest
@@ -231,7 +227,7 @@ class Screened:
         with self.engine() as whole:
             return self._solving_set(whole, top, threshold)
 
-    def _solving_set(self, whole: Engine, top: Top, threshold: float) -> NDArray[np.int64]:
+    def _solving_set(self, whole: Engine, top: Top, threshold: float) -> Ints:
         first, kind = self.kinds
         n_kinds, threads, order = len(first), self.target.threads, whole.similar()
         chosen = np.zeros(n_kinds, np.bool_)
@@ -254,10 +250,10 @@ class Screened:
             others = others[~chosen[others]]
         return np.sort(self.members(np.flatnonzero(chosen), self.k)[0])
 
-    def _made(self, references: Rows, counts: NDArray[np.int64]) -> Engine:
+    def _made(self, references: Rows, counts: Ints) -> Engine:
         return make_engine(self.columns.measure, references, counts, self.k, self.target)
 
-    def against(self, rows: Rows, some: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    def against(self, rows: Rows, some: Ints | None) -> Floats:
         """Weights of new rows against some rows of the table, or all."""
         cuts, threads = np.full(len(rows), -np.inf), self.target.threads
         if some is None:
@@ -270,7 +266,7 @@ class Screened:
         return weights
 
 
-def _sample(rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _sample(rows: Ints, n: int) -> Ints:
     """At most n rows, evenly spaced."""
     return rows[np.linspace(0, len(rows) - 1, min(n, len(rows))).astype(np.int64)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..errors import ArgumentError, DataError
 from ..inference.results.printed import make_frame
 from ..inference.tables import Table
 from ..util.arguments import choice, flag, having, whole_number
+from ..util.arrays import Floats, Ints
 from ..util.elementary import log, logs
 from ..util.loops import loops
 from ..util.options import Devices, EngineName, OnProblem
@@ -23,9 +24,6 @@ from .gpu_batch import BatchResult
 from .inputs import DeviceSeries, SeriesData, read_series, series_table
 from .toeplitz import recurse
 from .workers import missing_value, moments, on_threads, resolve_backend
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TINY = 1e-100  # squares of smaller numbers lose digits, or are 0
 
@@ -61,18 +59,18 @@ class Autoregression:
 
     names: tuple[str, ...]
     n_times: int
-    order: NDArray[np.int64]
-    coef: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    partial: NDArray[np.float64]
-    sigma2: NDArray[np.float64]
-    stops_at: NDArray[np.int64]
+    order: Ints
+    coef: Floats
+    mean: Floats
+    partial: Floats
+    sigma2: Floats
+    stops_at: Ints
     backend: str = "cpu"
 
     @property
-    def variance(self) -> NDArray[np.float64]:
+    def variance(self) -> Floats:
         """Variance of the prediction error of each series' model, (...)."""
-        variance: NDArray[np.float64] = np.take_along_axis(self.sigma2, self.order[..., None], axis=-1)[..., 0]
+        variance: Floats = np.take_along_axis(self.sigma2, self.order[..., None], axis=-1)[..., 0]
         return variance
 
     def __repr__(self) -> str:
@@ -165,7 +163,7 @@ def ar(  # noqa: PLR0913
     )  # fmt: skip
 
 
-def _magnify(data: SeriesData) -> NDArray[np.int64]:
+def _magnify(data: SeriesData) -> Ints:
     """Multiply series whose squares underflow by powers of 2, exactly; the exponents of what they were divided by."""
     if not data.values.size:
         return np.zeros(data.n_series, np.int64)
@@ -203,12 +201,12 @@ def _fit(
     )  # fmt: skip
 
 
-def _best(sigma2: NDArray[np.float64], last: NDArray[np.int64], n_times: int, criterion: str) -> NDArray[np.int64]:
+def _best(sigma2: Floats, last: Ints, n_times: int, criterion: str) -> Ints:
     """The order of each series that has the smallest value of a criterion."""
     m = np.arange(sigma2.shape[1])
     penalty = log(n_times) if criterion == "bic" else 2.0
     values = n_times * logs(np.where(sigma2 > 0, sigma2, 1.0)) + penalty * m
-    chosen: NDArray[np.int64] = np.where(m <= last[:, None], values, np.inf).argmin(axis=1)
+    chosen: Ints = np.where(m <= last[:, None], values, np.inf).argmin(axis=1)
     return chosen
 
 
@@ -275,7 +273,7 @@ def whiten(
 
 def residuals(
     data: SeriesData, fit: Autoregression, backend: EngineName = "auto", threads: int | None = None
-) -> NDArray[np.float64]:
+) -> Floats:
     """Residuals as a (B, T) array, zero at the first times; see `whiten`."""
     if len(data.values) != len(fit.names):
         raise DataError(f"x has {len(data.values)} series, but the models are of {len(fit.names)}")

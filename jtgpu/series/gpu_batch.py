@@ -13,6 +13,7 @@ import numpy as np
 from ..device.context import Device, Memory, device_numbers, open_device
 from ..device.driver import Arguments, loaded_kernels
 from ..errors import BackendUnavailable, TableTooLarge, format_bytes
+from ..util.arrays import Floats, Ints
 from ..util.elementary import log
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ FIT = np.dtype(
 class BatchResult(NamedTuple):
     """Results of the kernels of cuda/series/batch.cu, for B systems of order p."""
 
-    coef: NDArray[np.float64]  # (B, p)
-    partial: NDArray[np.float64]  # (B, p+1)
-    sigma2: NDArray[np.float64]  # (B, p+1)
-    mean: NDArray[np.float64]  # (B,)
-    power: NDArray[np.float64]  # (B,) 0 or not finite: there is no model
-    bad: NDArray[np.int64]  # (B,) first time with a value that is not finite, or -1
-    order: NDArray[np.int64]  # (B,) chosen
-    stops_at: NDArray[np.int64]  # (B,)
+    coef: Floats  # (B, p)
+    partial: Floats  # (B, p+1)
+    sigma2: Floats  # (B, p+1)
+    mean: Floats  # (B,)
+    power: Floats  # (B,) 0 or not finite: there is no model
+    bad: Ints  # (B,) first time with a value that is not finite, or -1
+    order: Ints  # (B,) chosen
+    stops_at: Ints  # (B,)
 
     @classmethod
     def empty(cls, n: int, p: int) -> BatchResult:

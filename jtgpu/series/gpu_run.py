@@ -11,6 +11,7 @@ from ..device.arrays import DeviceArray
 from ..device.context import Device, Memory, open_device
 from ..device.driver import Arguments, loaded_kernels
 from ..errors import ArgumentError
+from ..util.arrays import Floats, Ints
 from . import gpu_batch as batch
 from .gpu_batch import on_devices, opened
 
@@ -38,10 +39,10 @@ SCHUR = np.dtype(
 class SchurResult(NamedTuple):
     """Results of the kernels of cuda/series/schur.cu, for B systems of size N."""
 
-    filter: NDArray[np.float64]  # (B, N-1) coefficients, or (B, N) solutions
-    partial: NDArray[np.float64]  # (B, N)
-    sigma2: NDArray[np.float64]  # (B, N)
-    stops_at: NDArray[np.int64]  # (B,)
+    filter: Floats  # (B, N-1) coefficients, or (B, N) solutions
+    partial: Floats  # (B, N)
+    sigma2: Floats  # (B, N)
+    stops_at: Ints  # (B,)
 
 
 def bytes_per_system(n: int, solve: bool) -> int:
@@ -150,7 +151,7 @@ def check_rows(name: str, x: DeviceArray) -> tuple[int, int, int, str]:
     return rows, length, (x.strides[-2] // size if len(x.shape) > 1 else length), str(x.dtype)
 
 
-def fit(x: NDArray[np.float64], p: int, order: str | int, demean: bool, devices: Any) -> batch.BatchResult:
+def fit(x: Floats, p: int, order: str | int, demean: bool, devices: Any) -> batch.BatchResult:
     """Models of the rows of a C-contiguous (B, T) array; p is at most `batch.HIGHEST`."""
     n, n_times = x.shape
     fitted = batch.BatchResult.empty(n, p)
@@ -193,9 +194,7 @@ def _finish(job: Any, stream: Any, fitted: Any, some: slice) -> None:
             to[some] = result
 
 
-def predict(
-    r: NDArray[np.float64], last: NDArray[np.int64], predictors: tuple[NDArray[Any], ...], devices: Any
-) -> None:
+def predict(r: Floats, last: Ints, predictors: tuple[NDArray[Any], ...], devices: Any) -> None:
     """Predictors from the rows of a C-contiguous (B, p+1) array."""
     # r: (B, p+1) array
     # last: (B,) array: Order where a system's results end
@@ -247,7 +246,7 @@ def predict_resident(r: DeviceArray, predictors: tuple[NDArray[Any], ...]) -> No
         _finish(_Selected(job), stream, predictors, slice(0, n))
 
 
-def download(x: DeviceArray) -> NDArray[np.float64]:
+def download(x: DeviceArray) -> Floats:
     """A device array with contiguous rows as float64 on the host."""
     n, length, stride, real = check_rows("x", x)
     rows = np.empty((n, max(stride, length)), real)
@@ -261,9 +260,7 @@ def download(x: DeviceArray) -> NDArray[np.float64]:
     return np.ascontiguousarray(rows[:, :length], np.float64).reshape(x.shape)
 
 
-def solve(
-    c: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], stops_at: NDArray[np.int64], devices: Any
-) -> None:
+def solve(c: Floats, b: Floats, x: Floats, stops_at: Ints, devices: Any) -> None:
     """Solve (B, N) systems for (B, K, N) right-hand sides; each right-hand side is a run."""
     n_systems, n = c.shape
     n_right = b.shape[1]

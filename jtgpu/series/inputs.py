@@ -12,6 +12,7 @@ import numpy as np
 from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, EvidenceError, shown
 from ..inference.tables import Table, as_numbers, is_frame, open_table
+from ..util.arrays import Floats
 from ..util.missing import is_missing
 from . import gpu_run as run
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class SeriesData:
     """Series of equal length."""
 
-    values: NDArray[np.float64]  # (B, T) ndarray of float64: Missing values are NaN
+    values: Floats  # (B, T) ndarray of float64: Missing values are NaN
     names: list[str]  # list of str: ``x0``, ``x1`` ... for arrays.
     shape: tuple[int, ...]  # tuple of int: Axes of an array before time; ``(B,)`` for a table
     table: Table | None  # the table that the series are columns of
@@ -65,7 +66,7 @@ class DeviceSeries(SeriesData):
         return float(run.download(self.source).reshape(len(self.names), -1)[series, at])
 
 
-def as_floats(name: str, value: Any) -> NDArray[np.float64]:
+def as_floats(name: str, value: Any) -> Floats:
     """An array of numbers with at least one axis, as float64; masked elements are NaN."""
     if isinstance(value, np.ma.MaskedArray):
         value = np.ma.filled(value.astype(np.float64), np.nan)
@@ -80,7 +81,7 @@ def as_floats(name: str, value: Any) -> NDArray[np.float64]:
     return values.astype(np.float64, copy=False)
 
 
-def as_rows(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def as_rows(values: Floats) -> Floats:
     """(..., T) as a C-contiguous and writable (B, T), as compiled loops declare it; copied only if necessary."""
     rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
     return rows if rows.flags.c_contiguous and rows.flags.writeable else rows.copy("C")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,9 @@ from ..errors import ArgumentError, DataError, closest
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import having, number, several, whole_number
+from ..util.arrays import Floats
 from .autoregression import Autoregression, like_input
 from .inputs import check_times, series_table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LEVELS = {1: ["all"], 2: ["low", "high"], 3: ["low", "middle", "high"]}  # names of states, by their number
 
@@ -149,11 +147,11 @@ def _states(table: Table, name: str, bins: Any) -> CategoricalColumn:
     return CategoricalColumn(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)])
 
 
-def _edges(name: str, numbers: NDArray[np.float64], bins: Any) -> NDArray[np.float64]:
+def _edges(name: str, numbers: Floats, bins: Any) -> Floats:
     """Where one state ends and the next begins."""
     listed = several(bins)
     if listed is not None:
-        edges: NDArray[np.float64] = np.array([number("an edge of bins", e) for e in listed])
+        edges: Floats = np.array([number("an edge of bins", e) for e in listed])
         if (np.diff(edges) <= 0).any():
             raise ArgumentError(f"bins of {name!r} must be edges that increase, not {listed}")
         return edges
@@ -163,7 +161,7 @@ def _edges(name: str, numbers: NDArray[np.float64], bins: Any) -> NDArray[np.flo
             f"column {name!r} is constant and cannot have {n} states; leave it out, or use bins={{{name!r}: None}}"
         )
     edges = np.unique(np.quantile(numbers, np.arange(1, n) / n, method="inverted_cdf"))
-    below: NDArray[np.float64] = edges[edges < numbers.max()]
+    below: Floats = edges[edges < numbers.max()]
     return below
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, whole_number
+from ..util.arrays import Floats, Ints
 from ..util.loops import loops
 from ..util.options import Devices, EngineName, OnProblem
 from . import gpu_batch as batch
@@ -17,9 +18,6 @@ from . import gpu_run as run
 from . import workers as reference
 from .inputs import as_floats, as_rows
 from .workers import on_threads, resolve_backend
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _recursion = loops("jtgpu.series.recursion_loops")
 
@@ -45,12 +43,12 @@ class Predictors(NamedTuple):
         this order on, `partial` is 0 and `sigma2` that of the last good order.
     """
 
-    coef: NDArray[np.float64]
-    partial: NDArray[np.float64]
-    sigma2: NDArray[np.float64]
-    stops_at: NDArray[np.int64]
+    coef: Floats
+    partial: Floats
+    sigma2: Floats
+    stops_at: Ints
 
-    def at_order(self, order: int) -> NDArray[np.float64]:
+    def at_order(self, order: int) -> Floats:
         """Coefficients of a lower order, (..., order)."""
         m = whole_number("order", order, 0, self.coef.shape[-1])
         a = np.zeros((*self.coef.shape[:-1], m))
@@ -125,9 +123,7 @@ def _empty(n: int, p: int) -> Predictors:
     return Predictors(coef, rest[0], rest[1], np.empty(n, np.int64))
 
 
-def recurse(
-    r: NDArray[np.float64], order: NDArray[np.int64], backend: str, threads: int | None, devices: Devices = None
-) -> Predictors:
+def recurse(r: Floats, order: Ints, backend: str, threads: int | None, devices: Devices = None) -> Predictors:
     """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
     n, p = r.shape[0], r.shape[1] - 1
     predictors = _empty(n, p)
@@ -154,7 +150,7 @@ def recurse(
 
 def solve_toeplitz(
     c: Any, b: Any, *, backend: EngineName = "auto", threads: int | None = None, devices: Devices = None
-) -> NDArray[np.float64]:
+) -> Floats:
     """Solve ``toeplitz(c) x = b`` for symmetric Toeplitz matrices, with the shapes of `scipy.linalg.solve_toeplitz`.
 
     Parameters
@@ -219,7 +215,7 @@ def solve_toeplitz(
 
 
 def _solve(
-    c: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], stops_at: NDArray[np.int64], backend: str,
+    c: Floats, b: Floats, x: Floats, stops_at: Ints, backend: str,
     threads: int | None, devices: Devices,
 ) -> None:  # fmt: skip
     """Solve (B, N) systems for (B, K, N) right-hand sides."""

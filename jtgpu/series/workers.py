@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
+from ..util.arrays import Floats, Ints
 from ..util.loops import loops
 from ..util.options import EngineName
 from ..util.system import cores
 from .inputs import SeriesData, read_series
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 ENOUGH = 4_000_000  # multiplications, some milliseconds, that pay for a thread
@@ -57,14 +55,12 @@ def on_threads(work: Callable[[slice], object], n: int, cost: float, threads: in
 SMALLEST = 2.0**-50  # a variance below this fraction of r[0] is rounding
 
 
-def lagged_products(x: NDArray[np.float64], n_lags: int) -> NDArray[np.float64]:
+def lagged_products(x: Floats, n_lags: int) -> Floats:
     """``sum_t x[t] x[t+l]`` for lags l = 0..n_lags-1."""
     return np.array([x[: len(x) - lag] @ x[lag:] for lag in range(n_lags)])
 
 
-def predict(
-    r: NDArray[np.float64], order: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:
+def predict(r: Floats, order: int) -> tuple[Floats, Floats, Floats, int]:
     """Solve ``toeplitz(r[:m]) a = r[1:m+1]`` for all orders m up to `order` (Levinson, 1947; Durbin, 1960)."""
     # returns As in `jtgpu.series.Predictors`, for one system.
     a, partial, sigma2 = np.zeros(len(r) - 1), np.zeros(len(r)), np.zeros(len(r))
@@ -83,7 +79,7 @@ def predict(
     return a, partial, sigma2, -1
 
 
-def solve(c: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+def solve(c: Floats, b: Floats) -> tuple[Floats, int]:
     """Solve ``toeplitz(c) x = b`` for each row of `b`; also the first leading minor that is singular, or -1."""
     a, x, variance = np.zeros(len(c) - 1), np.zeros_like(b), c[0]
     for m in range(len(c)):  # a is the predictor of order m
@@ -100,7 +96,7 @@ def solve(c: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.fl
     return x, -1
 
 
-def residuals(x: NDArray[np.float64], mean: float, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+def residuals(x: Floats, mean: float, coef: Floats) -> Floats:
     """``e[t] = y[t] - sum_i coef[i] y[t-1-i]`` with ``y = x - mean``; zero for the first times, which lack a past."""
     y, p = x - mean, len(coef)
     return np.array([y[t] - coef @ y[t - p : t][::-1] if t >= p else 0.0 for t in range(len(y))])
@@ -117,15 +113,15 @@ BLOCK = 1 << 22  # numbers that are transformed at a time
 class Moments(NamedTuple):
     """Sums of lagged products; see `jtgpu.series.lag_loops.autocovariances`."""
 
-    sums: NDArray[np.float64]  # (B, n_lags)
-    mean: NDArray[np.float64]  # (B,)
-    bad: NDArray[np.int64]  # (B,): first time with a value that is not finite, or -1
+    sums: Floats  # (B, n_lags)
+    mean: Floats  # (B,)
+    bad: Ints  # (B,): first time with a value that is not finite, or -1
 
 
 def autocovariance(
     x: Any, max_lag: int, *, biased: bool = True, demean: bool = True, backend: EngineName = "auto",
     threads: int | None = None,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> Floats:  # fmt: skip
     """Autocovariances of series at lags 0..max_lag.
 
     Parameters
@@ -157,7 +153,7 @@ def autocovariance(
     for s in np.flatnonzero(computed.bad >= 0)[:1]:
         raise DataError(missing_value(data, int(s), int(computed.bad[s])))
     n = data.values.shape[1]
-    r: NDArray[np.float64] = computed.sums / (n if flag("biased", biased) else n - np.arange(max_lag + 1))
+    r: Floats = computed.sums / (n if flag("biased", biased) else n - np.arange(max_lag + 1))
     return r.reshape(*data.shape, max_lag + 1)
 
 
@@ -209,7 +205,7 @@ def _fast_length(n: int) -> int:
     return best
 
 
-def _reference_moments(x: NDArray[np.float64], demean: bool, out: Moments, s: int) -> None:
+def _reference_moments(x: Floats, demean: bool, out: Moments, s: int) -> None:
     """`moments` of one series."""
     bad = np.flatnonzero(~np.isfinite(x))
     out.bad[s] = bad[0] if len(bad) else -1

@@ -19,6 +19,7 @@ from ...backends.base import Backend, Evidence, Result
 from ...device.context import Device, open_device
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
 from ...plans.plan import Plan
+from ...util.arrays import Floats
 from ...util.system import free_memory
 from .host import Clock, HostEngine
 from .indextables import IndexTable, build_all, layout
@@ -29,7 +30,7 @@ from .streamed import HostTables, StreamedEngine
 from .tuning import saved_rules
 
 
-def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Indexed:
+def prepare(plan: Plan, factors: Sequence[Floats], **options: Any) -> Indexed:
     """Prepare the published engine for a plan and the numbers of a model."""
     # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
     # **options: The fields of `Rules`. ``thresholds="tuned"`` replaces the published defaults by those that ``jtgpu
@@ -48,7 +49,7 @@ class Indexed(Backend):
     def __init__(
         self,
         plan: Plan,
-        factors: Sequence[NDArray[np.float64]],
+        factors: Sequence[Floats],
         *,
         engine: str = "device",
         thresholds: str = "published",
@@ -103,14 +104,14 @@ class Indexed(Backend):
                 limit=free,
             )
 
-    def _start_host(self, factors: Sequence[NDArray[np.float64]]) -> None:
+    def _start_host(self, factors: Sequence[Floats]) -> None:
         self._check_memory(in_work=True)
         tables = build_all(self.schedule.shapes, max_entries=None)
         initial, work = (self._array(int(self.schedule.clique_off[-1])) for _ in range(2))
         self.schedule.initial_tables(factors, initial)
         self._engine = HostEngine(self.schedule, tables, initial, work)
 
-    def _start_device(self, factors: Sequence[NDArray[np.float64]]) -> None:
+    def _start_device(self, factors: Sequence[Floats]) -> None:
         assert self.device is not None
         each = self.rules.transfers == "each"
         self._check_memory(in_work=each)
@@ -194,7 +195,7 @@ class Indexed(Backend):
         with nullcontext() if self.device is None else self.device.active():
             yield self._engine
 
-    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+    def reload(self, factors: Sequence[Floats]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: builds the engine again."""
         with self._lock, self._active():
             if self.device is None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ImpossibleEvidence
+from ...util.arrays import Floats
 from .indextables import IndexTable
 from .schedule import Message, Schedule
 
@@ -72,7 +73,7 @@ def _wide(index: NDArray[np.integer]) -> NDArray[np.intp]:
     return index.astype(np.intp, copy=False)
 
 
-def scaled_weights(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def scaled_weights(weights: Floats) -> tuple[Floats, float]:
     """Weights divided by the largest, and the natural logarithm of the largest: small likelihoods do not underflow."""
     # raises ImpossibleEvidence: If all weights are 0.
     greatest = float(weights.max(initial=0.0))
@@ -81,7 +82,7 @@ def scaled_weights(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], f
     return weights / greatest, math.log(greatest)
 
 
-def log_of_sums(sums: NDArray[np.float64]) -> float:
+def log_of_sums(sums: Floats) -> float:
     """Sum of natural logarithms."""
     # raises ImpossibleEvidence: If one of the sums is 0.
     if not (sums > 0.0).all():
@@ -133,7 +134,7 @@ class HostEngine:
 
     # One run ---------------------------------------------------------------------------------------------------
 
-    def load(self, vectors: Mapping[int, NDArray[np.float64]]) -> float:
+    def load(self, vectors: Mapping[int, Floats]) -> float:
         """Multiply evidence into the initial tables; return ln of the factor by which the weights were scaled."""
         self.psi[:] = self._initial
         self.separators[0][:] = 1.0
@@ -166,7 +167,7 @@ class HostEngine:
         source = self.schedule.posterior_source[v]
         return self.psi[source.clique] if source.clique >= 0 else self._separator[0][source.edge]
 
-    def posteriors(self, targets: Sequence[int], out: NDArray[np.float64]) -> None:
+    def posteriors(self, targets: Sequence[int], out: Floats) -> None:
         """Write unnormalised posteriors of `targets` into their cells of `out`, (sum of cardinalities,)."""
         ptr = self.schedule.plan.posterior_ptr
         for v in targets:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError, TableTooLarge, format_bytes
 from ...plans.plan import Plan
+from ...util.arrays import Ints
 from ...util.system import free_memory
 
 MAX_ENTRIES = 100_000_000  # the published program rejects larger clique tables
@@ -95,7 +96,7 @@ def padded(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-def shape_of(table: Iterable[int], kept: Iterable[int], cardinality: NDArray[np.int64]) -> Shape:
+def shape_of(table: Iterable[int], kept: Iterable[int], cardinality: Ints) -> Shape:
     """The `Shape` of the table over the variables `table` seen from the variables `kept`."""
     # table: iterable of int: Variables of the clique in the order of its axes
     # kept: iterable of int: Variables of the separator: a subsequence of `table`
@@ -131,7 +132,7 @@ def separator_shapes(plan: Plan) -> tuple[list[Shape | None], list[Shape | None]
     return child, parent
 
 
-def offsets(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def offsets(shape: Shape) -> tuple[Ints, Ints]:
     """The two factors of an index table: ``index[i, j] = rows[i] + columns[j]``."""
     # returns rows: (m,) int64
     # returns columns: (n,) int64

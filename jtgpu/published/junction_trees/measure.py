@@ -12,12 +12,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...backends.base import Evidence, Result
 from ...device.context import open_device
 from ...errors import JtgpuError
 from ...plans.plan import Plan
+from ...util.arrays import Floats
 from .backend import Indexed, prepare
 from .schedule import Schedule
 from .timetable import RATIOS, Column, TimeTable
@@ -40,7 +40,7 @@ class PhaseClock:
 def measure(
     name: str,
     plan: Plan,
-    factors: Sequence[NDArray[np.float64]],
+    factors: Sequence[Floats],
     *,
     runs: int = 5,
     cpu_runs: int = 1,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ...device.context import Device, Launch, Memory
 from ...device.graph import Graph
 from ...errors import BackendUnavailable, TableTooLarge, format_bytes
+from ...util.arrays import Floats
 from . import host as arithmetic
 from .host import Clock
 from .indextables import IndexTable
@@ -214,7 +215,7 @@ class ResidentEngine:
 
     # One run ---------------------------------------------------------------------------------------------------
 
-    def load(self, vectors: Mapping[int, NDArray[np.float64]]) -> float:
+    def load(self, vectors: Mapping[int, Floats]) -> float:
         n_bytes = (self._clique_cells + self._separator_cells) * self._real.itemsize
         self.device.copy(self._at["work"], self._at["initial"], n_bytes, self.stream)
         assert self._findings is not None
@@ -282,7 +283,7 @@ class ResidentEngine:
         half = self.schedule.n_messages // 2
         return arithmetic.log_of_sums(np.concatenate([self._sums[:half], self._sums[2 * half : self._n_slots]]))
 
-    def posteriors(self, targets: Sequence[int], out: NDArray[np.float64]) -> None:
+    def posteriors(self, targets: Sequence[int], out: Floats) -> None:
         """See `HostEngine.posteriors`; all variables are summed in the same few launches."""
         for launch in self._posterior_launches:
             self.device.launch(launch, self.stream)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...device.context import Device, Launch
 from ...device.nvcc import JOB, MAP
+from ...util.arrays import Floats
 from .host import scaled_weights
 from .indextables import MAX_ENTRIES, padded
 from .schedule import Schedule
@@ -202,7 +203,7 @@ class Findings:
         self._memory: Any = None
         self._n_bytes = 0
 
-    def multiply(self, vectors: Mapping[int, NDArray[np.float64]], stream: Any) -> float:
+    def multiply(self, vectors: Mapping[int, Floats], stream: Any) -> float:
         """Queue the multiplication; return ln of the factor by which the weights were scaled."""
         # vectors: mapping of variable to (cardinality,) float64
         # raises ImpossibleEvidence: For weights that are all 0.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import TableTooLarge
 from ...plans.plan import Plan
+from ...util.arrays import Floats, Ints
 from .indextables import Shape, separator_shapes, shape_of
 
 
@@ -153,7 +154,7 @@ class Schedule:
             sources.append(Source(-1 if kind else i, i if kind else -1, shape, entries))
         return sources
 
-    def initial_tables(self, factors: Sequence[NDArray[np.float64]], out: NDArray[np.floating]) -> None:
+    def initial_tables(self, factors: Sequence[Floats], out: NDArray[np.floating]) -> None:
         """Write every clique's product of its factors into `out`, (clique_off[-1],)."""
         plan = self.plan
         out[:] = 1.0
@@ -175,7 +176,7 @@ class Schedule:
         start = int(self.separator_off[c])
         return arena[start : start + self.separator_entries[c]]
 
-    def multiply_weights(self, psi: NDArray[np.floating], c: int, v: int, weights: NDArray[np.float64]) -> None:
+    def multiply_weights(self, psi: NDArray[np.floating], c: int, v: int, weights: Floats) -> None:
         """Multiply a weight for each state of variable v into clique c's table, in place."""
         clique = self.plan.cliques[c]
         card = [int(self.plan.cardinality[u]) for u in clique]
@@ -183,7 +184,7 @@ class Schedule:
         psi.reshape(math.prod(card[:at]), card[at], -1)[...] *= weights[:, None].astype(psi.dtype)
 
 
-def _offsets(entries: list[int]) -> NDArray[np.int64]:
+def _offsets(entries: list[int]) -> Ints:
     """Bounds of consecutive tables, each start aligned to 32 cells (256 bytes of float64)."""
     off = np.zeros(len(entries) + 1, np.int64)
     np.cumsum([-(-n // 32) * 32 for n in entries], out=off[1:])

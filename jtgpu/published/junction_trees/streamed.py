@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...device.context import Device, Launch, Memory
 from ...device.nvcc import Blas
 from ...errors import TableTooLarge, format_bytes
+from ...util.arrays import Floats
 from .host import Clock, HostEngine
 from .indextables import IndexTable
 from .launches import LaunchBook, Step, Task, partial_sums, scratch_cells
@@ -80,7 +81,7 @@ class StreamedEngine(HostEngine):
         self._separator_ready: list[Any] = [None] * n_cliques
         self._table_event: list[Any] = []
         self._separator_event: list[Any] = []
-        self._device_sums: NDArray[np.float64] | None = None
+        self._device_sums: Floats | None = None
         self._posteriors: NDArray[Any] | None = None
         try:
             self._prepare(use_blas)
@@ -288,7 +289,7 @@ class StreamedEngine(HostEngine):
         if mark is not None and mark[0] is not lane:
             lane.stream.wait_for_event(mark[1])
 
-    def posteriors(self, targets: Sequence[int], out: NDArray[np.float64]) -> None:
+    def posteriors(self, targets: Sequence[int], out: Floats) -> None:
         """See `HostEngine.posteriors`; the device sums large tables, each copied once for all its variables."""
         schedule, ptr = self.schedule, self.schedule.plan.posterior_ptr
         large = [v for v in targets if schedule.posterior_source[v].entries >= self.rules.threshold]
