@@ -363,7 +363,7 @@ def test_shared_networks_through_every_format(shared_nets: Path) -> None:
         if path.stat().st_size > 60_000:
             continue
         try:
-            net = read(path, zero_rows="uniform")
+            net: Any = read(path, zero_rows="uniform")
         except JtgpuError:
             continue
         if not isinstance(net, DecisionNetwork):
