@@ -27,6 +27,7 @@ COMMANDS = {
     "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
     "learn": (NETWORKS, "Learn a network's structure from data, with the posterior probability of each arc."),
+    "explore": (NETWORKS, "Explore a table: types, gaps, bins, a network with its certainty, accuracy and page."),
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
     "convert": (NETWORKS, "Convert a network to another format."),
     "show": (NETWORKS, "Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML."),
@@ -61,7 +62,7 @@ PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lis
 _PLANNED = {"--time": "--order-time", "--seed": "--order-seed"}
 ALIASES = {
     **{name: {"--targets": "--target", **_PLANNED} for name in COMMANDS},
-    **{name: {} for name in ("fit", "learn", "rank", "screen", "whiten")},
+    **{name: {} for name in ("explore", "fit", "learn", "rank", "screen", "whiten")},
     "sample": {"--time": "--order-time"},
     "batch": {"--targets": "--target", **_PLANNED, "-e": "--evidence-columns"},
     "time": {"--evidence": "--observed", "--time": "--order-time"},

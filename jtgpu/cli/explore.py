@@ -1,0 +1,281 @@
+"""``jtgpu explore``: from a table of cases to a network, its certainty, its accuracy and its page."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from ..cases.answer_table import read_file
+from ..errors import DataError, closest
+from ..formats import write, writer_of
+from ..inference.tables import open_table
+from ..learn.dags.posterior.posterior import posterior
+from ..learn.dags.structure import Structure, structure
+from ..learn.discretisation import discretise
+from ..learn.parameters.fit import fit
+from ..model.network import BayesianNetwork
+from ..util.arguments import Option
+from ..util.elementary import logs
+from ..util.text_table import counted
+from .batch import CsvInput
+from .console import command, print_json, warn
+from .networks import check_output, split_names
+from .options import OUTPUT, Force, Json, Progress
+from .tables import on_terminal, print_rows, status
+
+if TYPE_CHECKING:
+    from ..learn.dags.posterior.result import StructurePosterior
+
+EXAMPLES = (
+    "jtgpu explore cases.csv",
+    "jtgpu explore patients.csv --target outcome --exclude id,date -o patients.net",
+    "jtgpu explore cases.parquet --bins 3 --no-serve --json",
+)
+MAX_STATES = 60  # of a column that is kept
+MIN_COMPLETE = 0.5  # share of the rows without a missing cell from which the others are left out for the structure
+MAX_VARIABLES = 60  # whose arcs get probabilities
+HELD_OUT = 5  # one of so many rows is kept for the accuracy
+
+PREPARING = "Preparing the data"
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column and what becomes of it."""
+
+    name: str
+    kind: str  # "numbers", "categories", "identifier", "dates", "constant", "text"
+    distinct: int
+    missing: float  # share of the rows
+    use: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is a variable of the network."""
+        return self.kind in ("numbers", "categories")
+
+
+@command
+def explore(  # noqa: PLR0913 (a Typer command)
+    data: Annotated[str, Option("DATA", "CSV or Parquet file: one column for each variable.")],
+    target: Annotated[str | None, Option(
+        "-t, --target NAME", "Column whose prediction is judged. Default: the last one that is kept.")] = None,
+    exclude: Annotated[list[str] | None, Option(
+        "--exclude NAME", "Column to leave out, or several separated by commas. Repeatable.", panel=PREPARING)] = None,
+    bins: Annotated[int, Option(
+        "--bins N", "Intervals of each column of more different numbers.", least=2, panel=PREPARING)] = 5,
+    time: Annotated[float, Option(
+        "--time SECONDS", "Time that Markov chains may run for the probabilities of arcs.", least=0.0)] = 20.0,
+    seed: Annotated[int, Option("--seed N", "Random seed.", least=0)] = 0,
+    output: Annotated[str | None, Option(
+        "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT)] = None,
+    serve: Annotated[bool | None, Option(
+        "--serve/--no-serve", "Show the network on its page until Ctrl-C. Default: if stdout is a terminal.",
+        panel=OUTPUT)] = None,
+    force: Force = False,
+    progress: Progress = None,
+    *,
+    csv: CsvInput,
+    json: Json = False,
+) -> None:
+    """Explore a table: types, gaps, bins, a network with its certainty, accuracy and page.
+
+    Identifiers, dates, constant columns and free text are left out. The accuracy is that of a network that a fifth of
+    the rows did not help to learn.
+    """
+    if output is not None:
+        writer_of(output)
+        check_output(output, force)
+    with status("reading", progress) as step, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values)
+        left_out = split_names(exclude or [], table.column_names, "column")
+        facts = [_facts(table, name, bins, name in left_out) for name in table.column_names]
+        kept = [f.name for f in facts if f.is_kept]
+        goal = _target(target, kept)
+        step("finding intervals")
+        cases = table.select(kept)
+        numeric = [f.name for f in facts if f.kind == "numbers"]
+        if numeric:
+            cases = discretise(cases, bins=bins, columns=numeric).apply(cases)
+        step("learning the structure")
+        options = _options(cases, seed)
+        learned = structure(cases, **options)
+        step("estimating the CPTs")
+        network = fit(learned, cases, prior="bdeu:1").network  # EM where cells are missing
+        certainty = None
+        if len(kept) <= MAX_VARIABLES and time > 0:
+            step("computing the probabilities of the arcs")
+            certainty = posterior(cases, time=time, **options)
+        step("judging the predictions")
+        accuracy = _accuracy(cases, goal, options)
+        result = _Exploration(
+            data, table.num_rows, facts, options, learned, network, certainty, goal, accuracy
+        )  # fmt: skip
+    notes = list(dict.fromkeys(str(w.message).partition("; ")[0] for w in caught))
+    if output is not None:
+        write(network, output)
+    if json:
+        print_json(result.as_json() | {"output": output})
+    else:
+        result.print()
+        for note in notes:
+            warn(note)
+    if on_terminal() and not json if serve is None else serve:
+        with network.compile() as tree, tree.serve() as server:
+            print(f"\n{server.url}  (Ctrl-C ends)", flush=True)
+            with suppress(KeyboardInterrupt):
+                server.wait()
+
+
+def _facts(table: Any, name: str, bins: int, is_excluded: bool) -> ColumnFacts:
+    """The kind of a column, by its values."""
+    column = table.column(name)
+    n = len(column)
+    missing = column.null_count / n if n else 0.0
+    kind = str(column.type)
+    distinct = len(column.unique().drop_null()) if n else 0
+    is_number = kind.startswith(("int", "uint", "float", "double", "decimal", "halffloat"))
+    if is_excluded:
+        return ColumnFacts(name, "excluded", distinct, missing, "left out")
+    if distinct < 2:
+        return ColumnFacts(name, "constant", distinct, missing, "left out")
+    if kind.startswith(("timestamp", "date", "time", "duration")):
+        return ColumnFacts(name, "dates", distinct, missing, "left out")
+    whole = not is_number or kind.startswith(("int", "uint"))
+    if whole and distinct == n - column.null_count and distinct > MAX_STATES:
+        return ColumnFacts(name, "identifier", distinct, missing, "left out")
+    if is_number and distinct > bins:
+        return ColumnFacts(name, "numbers", distinct, missing, f"up to {bins} intervals")
+    if distinct > MAX_STATES:
+        return ColumnFacts(name, "text", distinct, missing, "left out")
+    return ColumnFacts(name, "categories", distinct, missing, counted(distinct, "state"))
+
+
+def _target(given: str | None, kept: Sequence[str]) -> str:
+    """The column whose prediction is judged."""
+    if len(kept) < 2:
+        raise DataError(f"{counted(len(kept), 'column')} can be used; a network needs two")
+    if given is None:
+        return kept[-1]
+    if given not in kept:
+        near = closest(given, kept)
+        raise typer.BadParameter(f"there is no column {given!r} that is used{near}", param_hint="--target")
+    return given
+
+
+def _options(cases: Any, seed: int) -> dict[str, Any]:
+    """Options of the structure: rows with gaps are left out, or, where too few remain, families use what they have."""
+    n = cases.num_rows
+    complete = n - int(np.logical_or.reduce([column.is_null().to_numpy() for column in cases.columns]).sum())
+    if complete == n:
+        return {"seed": seed}
+    if complete >= MIN_COMPLETE * n:
+        return {"seed": seed, "missing": "drop"}
+    return {"seed": seed, "missing": "available", "score": "bic"}
+
+
+@dataclass(frozen=True)
+class _Accuracy:
+    """How well a target is predicted in rows that did not help to learn."""
+
+    n: int
+    right: float
+    baseline: float  # of the most frequent class
+    log_loss: float  # mean of -ln P(class), nats
+
+
+def _accuracy(cases: Any, target: str, options: dict[str, Any]) -> _Accuracy | None:
+    """The accuracy of a network that every fifth row did not help to learn; None if there are too few rows."""
+    n = cases.num_rows
+    order = np.random.default_rng(options["seed"]).permutation(n)
+    held, rest = np.sort(order[: n // HELD_OUT]), np.sort(order[n // HELD_OUT :])
+    known = held[cases.column(target).is_valid().to_numpy(zero_copy_only=False)[held]]
+    if len(known) < HELD_OUT:
+        return None
+    training, tested = cases.take(rest), cases.take(known)
+    declared = {name: _values(cases, name) for name in cases.column_names}
+    learned = structure(training, states=declared, **options)
+    network = fit(learned, training, prior="bdeu:1", states=declared).network
+    states = network.states(target)
+    with network.compile() as tree:
+        p = tree.predict_proba(tested.drop_columns([target]), target)
+    table = open_table(None, p)
+    probabilities = np.column_stack([np.asarray(table.column(name), np.float64) for name in table.names])
+    place = {state: i for i, state in enumerate(states)}
+    truth = np.array([place[str(v)] for v in tested.column(target).to_pylist()])
+    of_truth = probabilities[np.arange(len(truth)), truth]
+    classes = [place[str(v)] for v in training.column(target).drop_null().to_pylist()]
+    counts = np.bincount(classes, minlength=len(states))
+    return _Accuracy(
+        len(truth), float((probabilities.argmax(axis=1) == truth).mean()), float((truth == counts.argmax()).mean()),
+        float(-logs(np.maximum(of_truth, 1e-300)).mean()),
+    )
+
+
+def _values(cases: Any, name: str) -> list[str]:
+    values = cases.column(name).unique().drop_null().to_pylist()
+    return [str(v) for v in sorted(values)]
+
+
+@dataclass(frozen=True)
+class _Exploration:
+    """What was learned about a table."""
+
+    data: str
+    n: int  # rows
+    facts: Sequence[ColumnFacts]
+    options: dict[str, Any]  # of the structure
+    learned: Structure
+    network: BayesianNetwork
+    certainty: StructurePosterior | None
+    target: str
+    accuracy: _Accuracy | None
+
+    def print(self) -> None:
+        """Print columns, arcs and accuracy."""
+        prefix = "" if on_terminal() else "# "
+        print(f"{prefix}{self.data}: {counted(self.n, 'row')}, {counted(len(self.facts), 'column')}")
+        print_rows(
+            ("column", "kind", "distinct", "missing", "use"),
+            [
+                (f.name, f.kind, f"{f.distinct:,}", f"{100 * f.missing:.1f} %" if f.missing else "", f.use)
+                for f in self.facts
+            ],
+        )
+        how = {"drop": ", by the rows without gaps", "available": ", each family by the rows that are complete in it"}
+        arcs = counted(len(self.learned.arcs), "arc")
+        print(f"\n{prefix}Network: {arcs}{how.get(self.options.get('missing', ''), '')}")
+        if self.certainty is None:
+            print_rows(("parent", "child"), self.learned.arcs)
+        else:
+            p = self.certainty.edge_probabilities
+            print_rows(
+                ("parent", "child", "P(arc)", "P(link)"),
+                [
+                    (u, v, f"{p[u, v]:.3f}", f"{min(p[u, v] + p[v, u], 1.0):.3f}")
+                    for u, v in sorted(self.learned.arcs, key=lambda arc: -p[arc])
+                ],
+            )
+            print(f"{prefix}{self.certainty.summary()}")
+        if self.accuracy is not None:
+            a = self.accuracy
+            print(
+                f"\n{prefix}Accuracy for {self.target}: {100 * a.right:.1f} % of {counted(a.n, 'row')} that were held "
+                f"out (most frequent class: {100 * a.baseline:.1f} %), log loss {a.log_loss:.3f}"
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as values that JSON can hold."""
+        edges = None if self.certainty is None else [list(arc) for arc in self.certainty.edges(0.01)]
+        return {
+            "data": self.data, "rows": self.n, "columns": [vars(f) for f in self.facts],
+            "arcs": [list(arc) for arc in self.network.arcs], "edges": edges, "target": self.target,
+            "accuracy": None if self.accuracy is None else vars(self.accuracy),
+        }
