@@ -226,7 +226,7 @@ def _values(cases: Any, name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Exploration:
-    """What was learned about a table."""
+    """A table and the network that was learned from it."""
 
     data: str
     n: int  # rows

@@ -67,5 +67,5 @@ def test_options_and_mistakes(messy: Path) -> None:
     assert wrong.exit_code == 2
     assert "ash" in wrong.output.replace("ahs", "")
     few = run("explore", str(messy), "--exclude", "age,smoke")
-    assert few.exit_code == 1
+    assert few.exit_code == 2
     assert "a network needs two" in few.output
