@@ -40,7 +40,7 @@ nitpick_ignore_regex = [
     ("py:class", r"jtgpu\.inference\.(evidence|evidence_table|interventions|tables\.\w+)\..*"),
     ("py:class", r"jtgpu\.learn\.dags\.(scores\.(coded\.CodedTable|rules\.StructureScore)|posterior\.records\.\w+)"),
     ("py:class", r"jtgpu\.model\.state_values\.\w+"),
-    ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.configurations\.Ranking)"),
+    ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.configurations\.Ranking|screen\.table\.Screened)"),
 ]
 
 autodoc_member_order = "bysource"
