@@ -78,7 +78,6 @@ BY_NAME = {
     "cli/commands.py",  # a command's module when it runs
     "util/loops.py",  # compiled loops, which the extension module replaces
     "util/machine_code.py",
-    "util/warmup.py",
 }
 
 

@@ -13,6 +13,7 @@ from ..errors import DataError, EvidenceError, ParseError
 from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
+from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
 from ..util.missing import is_na_word, na_words
 from .query import CsvDialect
@@ -59,7 +60,7 @@ def answer_table(
     return pa.Table.from_arrays([array for _, array in kept] + columns, schema=schema)
 
 
-def _labels(solver: Solver, rows: AnsweredRows, mask: NDArray[np.bool_] | None) -> list[Any]:
+def _labels(solver: Solver, rows: AnsweredRows, mask: Bools | None) -> list[Any]:
     """Name of each target's most probable state, the first one if several are equally probable."""
     answers, targets = rows.answers, solver.query.targets
     bounds = np.cumsum([0, *(int(solver.model.cardinality[v]) for v in targets)])
@@ -72,7 +73,7 @@ def _labels(solver: Solver, rows: AnsweredRows, mask: NDArray[np.bool_] | None) 
     return list(solver.each(label, range(len(targets))))
 
 
-def _explanations(solver: Solver, rows: AnsweredRows, mask: NDArray[np.bool_] | None) -> Iterator[Any]:
+def _explanations(solver: Solver, rows: AnsweredRows, mask: Bools | None) -> Iterator[Any]:
     """The states of the targets in the most probable explanations, and ln P of these."""
     answers = rows.answers
     assert answers.explanations is not None
@@ -83,16 +84,14 @@ def _explanations(solver: Solver, rows: AnsweredRows, mask: NDArray[np.bool_] | 
     yield arrow().array(answers.expand(answers.explanations.log_joint), mask=mask)
 
 
-def _state_names(
-    solver: Solver, rows: AnsweredRows, v: int, states: NDArray[Any], mask: NDArray[np.bool_] | None
-) -> Any:
+def _state_names(solver: Solver, rows: AnsweredRows, v: int, states: NDArray[Any], mask: Bools | None) -> Any:
     """Names of states of one variable, given by the numbers of the computed cases."""
     pa = arrow()
     indices = pa.array(rows.answers.expand(states.astype(np.int32)), mask=mask)
     return pa.DictionaryArray.from_arrays(indices, pa.array(solver.model.states(v))).cast(pa.string())
 
 
-def _conflicts(solver: Solver, rows: AnsweredRows, flagged: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _conflicts(solver: Solver, rows: AnsweredRows, flagged: Bools) -> Floats:
     """ln(prod P(e_i) / P(e)) of each case; see `jtgpu.JunctionTree.conflict`."""
     total = np.zeros(len(flagged))
     for log_prior, codes in zip(solver.log_priors, rows.codes, strict=True):
@@ -101,7 +100,7 @@ def _conflicts(solver: Solver, rows: AnsweredRows, flagged: NDArray[np.bool_]) -
     return np.where(flagged, 0.0, total) - log_evidence
 
 
-def highest(columns: NDArray[np.float64]) -> NDArray[np.int32]:
+def highest(columns: Floats) -> NDArray[np.int32]:
     """``columns.argmax(axis=0)`` in one pass over each column."""
     best, top = np.zeros(columns.shape[1], np.int32), columns[0].copy()
     for k, column in enumerate(columns[1:], 1):

@@ -17,6 +17,7 @@ from ..inference.evidence_table import read_known_cases
 from ..inference.tables.columns import Encoder
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
+from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import na_words
 from ..util.rows import Mapper, find_equal_rows
 from .query import TableOptions, TableQuery
@@ -38,7 +39,7 @@ class Explanations:
     """Most probable explanations of cases: the fields of `CaseExplanations` that a table needs."""
 
     states: NDArray[np.int32]  # (u, V)
-    log_joint: NDArray[np.float64]  # (u,)
+    log_joint: Floats  # (u,)
 
 
 @dataclass
@@ -46,10 +47,10 @@ class Answers:
     """Answers of n cases, of which u distinct ones were computed."""
 
     # (u, T) float64: Target after target; a view of a (T, u) array if the backend computes columns
-    posterior: NDArray[np.float64]
-    log_evidence: NDArray[np.float64]  # (u,) float64
-    impossible: NDArray[np.bool_]  # (u,) bool
-    inverse: NDArray[np.int64] | None = None  # (n,) int64: Computed case of each case; None if all were computed
+    posterior: Floats
+    log_evidence: Floats  # (u,) float64
+    impossible: Bools  # (u,) bool
+    inverse: Ints | None = None  # (n,) int64: Computed case of each case; None if all were computed
     explanations: Explanations | CaseExplanations | None = None  # explanations of the u cases
 
     def expand(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -91,7 +92,7 @@ class Solver:
         self.by_columns = not self._do and not query.mpe and tree.intervened().backend.capabilities.native_columns
         self.log_priors = self._compute_log_priors() if query.conflict else []
 
-    def _compute_log_priors(self) -> list[NDArray[np.float64]]:
+    def _compute_log_priors(self) -> list[Floats]:
         prior = self.tree.posteriors(targets=self.query.evidence, do=self._do)
         with np.errstate(divide="ignore"):
             return [np.append(np.log(np.asarray(prior[v])), 0.0) for v in map(int, self.query.evidence)]
@@ -142,7 +143,7 @@ class Solver:
             answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
         return answers
 
-    def _with_joints(self, posterior: NDArray[np.float64], sets: Sequence[int]) -> NDArray[np.float64]:
+    def _with_joints(self, posterior: Floats, sets: Sequence[int]) -> Floats:
         """The posteriors of the targets, and the joint probabilities of each set in the order of the query."""
         if not sets:
             return posterior

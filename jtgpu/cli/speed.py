@@ -17,9 +17,9 @@ from ..errors import BackendUnavailable, JtgpuError, format_bytes
 from ..formats.bundled import benchmark_files, stem
 from ..timing import NetworkTiming, time_network, warm_up
 from ..util.arguments import Option, reporting
+from ..util.loops import compile_loops
 from ..util.system import cpu_name, peak_memory
 from ..util.text_table import printable as shown
-from ..util.warmup import compile_loops
 from . import INTERRUPTED
 from .console import command, exit_code, format_seconds, print_error, print_json
 from .networks import network_files, read_network

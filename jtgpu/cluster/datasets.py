@@ -259,9 +259,7 @@ class _RayExecutor:
             for reference in running:
                 ray.cancel(reference)
 
-    def _submit(
-        self, coming: Iterator[tuple[int, SliceTask]], actor: Any, running: dict[Any, tuple[int, Any]]
-    ) -> None:
+    def _submit(self, coming: Iterator[tuple[int, SliceTask]], actor: Any, running: dict[Any, tuple[int, Any]]) -> None:
         """Submit the next task, if there is one, to an actor."""
         task = next(coming, None)
         if task is not None:

@@ -46,9 +46,7 @@ class Folder:
     # settings: Division of the work by an earlier run; empty for a new run
     # raises JtgpuError: If the output or an unfinished run exists; the message names the options that resolve this.
 
-    def __init__(
-        self, output: str, identity: Mapping[str, Any], *, resume: bool, force: bool, single: bool = False
-    ):
+    def __init__(self, output: str, identity: Mapping[str, Any], *, resume: bool, force: bool, single: bool = False):
         self.output = locate(output)
         if single and not self.output.local:
             raise JtgpuError(f"{output}: object storage requires a folder; a single file must be on a disk")

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import JtgpuError
 from ..inference.queries.counts import counting_backend
+from ..util.arrays import Floats
 from .connect import Cluster, Share, as_cluster, connect, connected, import_ray, translate_error
 
 if TYPE_CHECKING:
@@ -140,9 +141,9 @@ def run_tasks(
 
 TASKS_PER_ACTOR = 2  # one runs and one waits
 
-Tables = Sequence["NDArray[np.float64]"]
+Tables = Sequence[Floats]
 # rows that are counted in one call: states (n, V), weights (n,), and likelihoods (n, card) by variable
-Piece = tuple["NDArray[np.int32]", "NDArray[np.float64]", Mapping[int, "NDArray[np.float64]"]]
+Piece = tuple["NDArray[np.int32]", Floats, Mapping[int, Floats]]
 
 
 class CountJob(NamedTuple):

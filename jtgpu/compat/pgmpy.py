@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..interop.pgmpy import read_pgmpy
 from ..model.state_values import StateNumber
+from ..util.arrays import Floats
 from ..util.options import BackendName
 
 __all__ = ["VariableElimination"]
@@ -121,7 +121,7 @@ class VariableElimination:
 
     def _converted(
         self, variables: Iterable[Hashable], evidence: Mapping[Any, Any] | None, virtual: Iterable[Any] | None
-    ) -> tuple[list[str], dict[str, int], dict[str, NDArray[np.float64]]]:
+    ) -> tuple[list[str], dict[str, int], dict[str, Floats]]:
         """Names of the query variables, state numbers of the evidence, and likelihoods, as jtgpu takes them."""
         if isinstance(variables, str):
             raise TypeError("variables must be a list, not a string")
@@ -137,13 +137,13 @@ class VariableElimination:
             if state not in self._read.labels[v]:
                 raise KeyError(f"{name!r} has no state {state!r}; its states are {list(self._read.labels[v])}")
             findings[v] = StateNumber(self._read.labels[v].index(state))
-        weights: dict[str, NDArray[np.float64]] = {}
+        weights: dict[str, Floats] = {}
         for factor in virtual or ():
             v, vector = self._weights(factor)
             weights[v] = weights[v] * vector if v in weights else vector
         return [self._variable(name) for name in names], findings, weights
 
-    def _weights(self, factor: Any) -> tuple[str, NDArray[np.float64]]:
+    def _weights(self, factor: Any) -> tuple[str, Floats]:
         if len(factor.variables) != 1:
             raise ValueError(f"virtual evidence must be on one variable, got {list(factor.variables)}")
         v = self._variable(factor.variables[0])
@@ -158,7 +158,7 @@ class VariableElimination:
             values = values[[theirs.index(s) for s in labels]]
         return v, values
 
-    def _factor(self, variables: list[str], table: NDArray[np.float64]) -> Any:
+    def _factor(self, variables: list[str], table: Floats) -> Any:
         from pgmpy.factors.discrete import DiscreteFactor
 
         names = [self._read.names[v] for v in variables]

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import EvidenceError
 from ..interop.pyagrum import from_pyagrum, module
 from ..model.state_values import StateNumber
+from ..util.arrays import Floats
 from ..util.options import BackendName
 
 __all__ = ["LazyPropagation"]
@@ -39,7 +39,7 @@ class LazyPropagation:
         self._net = from_pyagrum(bn)
         self._tree = self._net.compile(backend, **options)
         self._hard: dict[str, int] = {}
-        self._soft: dict[str, NDArray[np.float64]] = {}
+        self._soft: dict[str, Floats] = {}
         self._answer: Any = None
 
     def BN(self) -> Any:
@@ -137,7 +137,7 @@ class LazyPropagation:
                 return self._net.variables[ids.index(int(variable))]
         return self._net.variables[self._net.index(variable)]
 
-    def _read(self, v: str, value: Any) -> tuple[int, NDArray[np.float64] | None]:
+    def _read(self, v: str, value: Any) -> tuple[int, Floats | None]:
         if not isinstance(value, str) and np.ndim(value) > 0:
             weights = np.array(value, np.float64).ravel()
             card = len(self._net.states(v))
@@ -156,7 +156,7 @@ class LazyPropagation:
     def _set(self, v: str, value: Any) -> None:
         self._put(v, *self._read(v, value))
 
-    def _put(self, v: str, state: int, weights: NDArray[np.float64] | None) -> None:
+    def _put(self, v: str, state: int, weights: Floats | None) -> None:
         self.eraseEvidence(v)
         if weights is None:
             self._hard[v] = state
@@ -230,7 +230,7 @@ class LazyPropagation:
             instantiation.chgVal(v, state)
         return instantiation
 
-    def _tensor(self, names: list[str], table: NDArray[np.float64]) -> Any:
+    def _tensor(self, names: list[str], table: Floats) -> Any:
         gum = module()
         made = (getattr(gum, "Tensor", None) or gum.Potential)()
         for v in names:

@@ -144,6 +144,8 @@ class CompiledModel:
         if self._backend is not None:
             self._backend.close()
             self._backend = None
+        for tree in self._caches["sets"].values() if "sets" in self._caches else ():
+            tree.close()
         for cache in self._caches.values():
             cache.clear()
         self._interventions.close()

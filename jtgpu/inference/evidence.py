@@ -18,6 +18,7 @@ from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..model.state_values import StateNumber
+from ..util.arrays import Floats
 from ..util.missing import is_missing
 from ..util.options import TableLike
 from .sets import Sets, single
@@ -26,7 +27,7 @@ from .tables.arrow import number_array
 from .tables.columns import reject_repeated
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 # The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number.
 
@@ -67,7 +68,7 @@ class CaseEvidence:
     """All evidence of one case, by number."""
 
     case: Evidence  # observations and likelihoods; interventions are entered as observations, too
-    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) probabilities
+    soft: Mapping[int, Floats] = field(default_factory=dict)  # variable -> (card,) probabilities
     intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
 
 
@@ -128,9 +129,7 @@ def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterat
         yield v, value
 
 
-def weights(
-    model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike, what: str = ""
-) -> NDArray[np.float64]:
+def weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike, what: str = "") -> Floats:
     """(card,) weights of the states of a variable, from an array or a mapping from state to weight."""
     # what: What the weights are, for messages. Default: the likelihood of the variable.
     name, card = model.variables[v], int(model.cardinality[v])
@@ -145,7 +144,7 @@ def weights(
     return vector
 
 
-def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: str) -> NDArray[np.float64]:
+def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: str) -> Floats:
     """Weights of the states from a mapping, which has to contain every state once."""
     labels = model.states(v)
     vector = np.zeros(len(labels))
@@ -169,7 +168,7 @@ def is_distribution(value: Any) -> bool:
     return isinstance(value, (Mapping, list, tuple)) or np.ndim(value) > 0
 
 
-def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArray[np.float64]:
+def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> Floats:
     """(card,) probabilities of the states of a variable, which sum to 1."""
     name = model.variables[v]
     if isinstance(value, (str, AbstractSet)):
@@ -182,10 +181,10 @@ def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArra
     return np.asarray(vector / total, np.float64)
 
 
-def product(model: DiscreteModel, v: int, a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def product(model: DiscreteModel, v: int, a: Floats, b: Floats) -> Floats:
     """The product of two likelihoods of a variable."""
     with np.errstate(over="ignore"):
-        both: NDArray[np.float64] = a * b
+        both: Floats = a * b
     if not np.isfinite(both).all():
         raise EvidenceError(
             f"the product of the likelihoods of {model.variables[v]!r} is too large for a number; scale one of them"
@@ -228,7 +227,7 @@ def read_findings(
             return simple
     findings = one_case(model, findings)
     state = np.full(len(model), -1, np.int32)
-    given: dict[int, NDArray[np.float64]] = {}
+    given: dict[int, Floats] = {}
     for v, value in by_number(model, findings, "evidence"):
         if type(value) is str or type(value) is int:  # the common case, without the checks below
             state[v] = model.state_index(v, value)
@@ -315,7 +314,7 @@ def read_known(
                 f"{model.states(v)[case.state[v]]!r}"
             )
         case.state[v] = state
-    required: dict[int, NDArray[np.float64]] = {}
+    required: dict[int, Floats] = {}
     for v, value in by_number(model, soft, "soft"):
         if v in intervened or case.state[v] >= 0:
             how = "set by do" if v in intervened else "observed"

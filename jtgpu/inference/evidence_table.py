@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
 from ..model.discrete import DiscreteModel
+from ..util.arrays import Floats
 from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
 from .sets import Sets
 from .tables import Table, at_row, read_states
@@ -26,9 +27,9 @@ class BatchEvidence:
     """All evidence of a table of B cases, by number."""
 
     states: NDArray[np.int32]  # (B, V), -1: not observed
-    likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
+    likelihood: Mapping[int, Floats]  # variable -> (B, card) weights
     # variable -> (B, card) probabilities, NaN in cases without soft evidence
-    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    soft: Mapping[int, Floats] = field(default_factory=dict)
     intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
     table: Table | None = None  # that the cases were read from; None: an array of state numbers
 
@@ -58,7 +59,7 @@ def read_known_cases(
         return BatchEvidence(states, weights, table=table)
     states = states.copy()  # the table may be the caller's
     intervened = _set_states(model, do, states, weights)
-    required: dict[int, NDArray[np.float64]] = {}
+    required: dict[int, Floats] = {}
     for v, value in by_number(model, soft, "soft"):
         name = model.variables[v]
         if v in intervened:
@@ -73,7 +74,7 @@ def read_known_cases(
 
 def read_weights(
     model: DiscreteModel, likelihood: Mapping[Any, Any] | None, n: int, sets: Sets | None
-) -> dict[int, NDArray[np.float64]]:
+) -> dict[int, Floats]:
     """Likelihoods of n cases by number, those of sets among them."""
     singles = by_number(model, plain(likelihood, sets), "likelihood")
     weights = {v: weight_rows(model, v, value, n) for v, value in singles}
@@ -82,7 +83,7 @@ def read_weights(
     return weights
 
 
-def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.float64]:
+def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
     """(n, card) likelihoods of n cases."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):
@@ -101,7 +102,7 @@ def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.
     return np.ascontiguousarray(np.broadcast_to(table, (n, card)))
 
 
-def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
+def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> Floats:
     """(n, card) probabilities of n cases; rows of NaN are kept."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):
@@ -128,7 +129,7 @@ def _set_states(
     model: DiscreteModel,
     do: Mapping[Any, Any] | None,
     states: NDArray[np.int32],
-    likelihood: dict[int, NDArray[np.float64]],
+    likelihood: dict[int, Floats],
 ) -> set[int]:
     """Enter interventions into `states` and `likelihood`; the variables that are set."""
     n = len(states)

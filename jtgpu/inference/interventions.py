@@ -18,13 +18,12 @@ import numpy as np
 
 from ..backends.base import Backend, BatchResult, Evidence, Result
 from ..errors import EvidenceError, ImpossibleEvidence
+from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
 from .evidence_table import BatchEvidence
 from .tables import at_row
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..model.discrete import DiscreteModel
 
 # Soft evidence (Jeffrey's rule): find likelihoods that give variables their required posteriors.
@@ -44,23 +43,23 @@ SHRINK = 0.97  # ... to this fraction of what it was
 MAX_PROPAGATIONS = 20_000
 
 # (rows, weights of the soft variables in these rows) -> posteriors of the soft variables in these rows
-Run = Callable[["NDArray[np.int64]", Mapping[int, "NDArray[np.float64]"]], BatchResult]
+Run = Callable[[Ints, Mapping[int, Floats]], BatchResult]
 
 
 @dataclass
 class Fit:
     """State of the fitting of B rows."""
 
-    goal: NDArray[np.float64]  # (B, n) required probabilities, one variable after the other; NaN: not required
-    first: NDArray[np.int64]  # (S,) first column of each variable
-    weights: NDArray[np.float64]  # (B, n) scaled so that the largest of each row and variable is 1
-    gap: NDArray[np.float64]  # (B,) largest difference between a probability and its required value
-    impossible: NDArray[np.bool_]  # (B,) impossible evidence, or an impossible state with a required probability > 0
-    log_evidence: NDArray[np.float64]  # (B,) without soft evidence
+    goal: Floats  # (B, n) required probabilities, one variable after the other; NaN: not required
+    first: Ints  # (S,) first column of each variable
+    weights: Floats  # (B, n) scaled so that the largest of each row and variable is 1
+    gap: Floats  # (B,) largest difference between a probability and its required value
+    impossible: Bools  # (B,) impossible evidence, or an impossible state with a required probability > 0
+    log_evidence: Floats  # (B,) without soft evidence
     propagations: int = 0
     reasons: dict[int, tuple[int, int]] = field(default_factory=dict)  # row -> soft variable, its impossible state
 
-    def step(self, rows: NDArray[np.int64], result: BatchResult) -> NDArray[np.int64]:
+    def step(self, rows: Ints, result: BatchResult) -> Ints:
         """Correct the worst variable of each row."""
         # rows: (R,) array of int: Rows that were computed with their current weights
         # result: Their posteriors
@@ -99,7 +98,7 @@ class Fit:
         return rows
 
 
-def fit_cases(run: Run, targets: Mapping[int, NDArray[np.float64]]) -> Fit:
+def fit_cases(run: Run, targets: Mapping[int, Floats]) -> Fit:
     """Fit weights of B rows that give variables their required posteriors."""
     # targets: Variable to (B, card) probabilities, NaN in rows without soft evidence; ascending
     # raises EvidenceError: If fitting does not converge: the marginals contradict each other, or nearly so.
@@ -140,9 +139,9 @@ class NoConvergence(EvidenceError):
 def fit_case(
     model: DiscreteModel,
     run: Callable[[Evidence, list[int]], Result],
-    ptr: NDArray[np.int64],
+    ptr: Ints,
     case: Evidence,
-    soft: Mapping[int, NDArray[np.float64]],
+    soft: Mapping[int, Floats],
 ) -> tuple[Evidence, float]:
     """Convert soft evidence of one case to likelihoods."""
     # run: Method ``run`` of a backend or a session
@@ -155,13 +154,13 @@ def fit_case(
     targets = list(soft)
     columns = np.concatenate([np.arange(ptr[v], ptr[v + 1]) for v in targets])
 
-    def weighted(weights: Mapping[int, NDArray[np.float64]]) -> Evidence:
+    def weighted(weights: Mapping[int, Floats]) -> Evidence:
         given = dict(case.likelihood)
         for v, w in weights.items():
             given[v] = given[v] * w[0] if v in given else w[0]
         return Evidence(case.state, given)
 
-    def run_row(_: NDArray[np.int64], weights: Mapping[int, NDArray[np.float64]]) -> BatchResult:
+    def run_row(_: Ints, weights: Mapping[int, Floats]) -> BatchResult:
         result = run(weighted(weights), targets)
         return BatchResult(
             result.posterior[columns][None], np.array([result.log_evidence]), np.zeros(1, np.bool_)
@@ -184,7 +183,7 @@ def answer_cases(
     # raises EvidenceError: If soft evidence does not converge; the message names the case.
     variables = list(known.soft)
 
-    def weighted(rows: NDArray[np.int64], weights: Mapping[int, NDArray[np.float64]]) -> dict[int, NDArray[np.float64]]:
+    def weighted(rows: Ints, weights: Mapping[int, Floats]) -> dict[int, Floats]:
         given = {v: np.ascontiguousarray(w[rows]) for v, w in known.likelihood.items()}
         for v, w in weights.items():
             given[v] = given[v] * w if v in given else np.ascontiguousarray(w)
@@ -213,7 +212,7 @@ def _impossible_state(model: DiscreteModel, targets: list[int], fit: Fit, row: i
     )
 
 
-def _by_variable(fit: Fit, targets: list[int]) -> dict[int, NDArray[np.float64]]:
+def _by_variable(fit: Fit, targets: list[int]) -> dict[int, Floats]:
     ends = np.append(fit.first[1:], fit.goal.shape[1])
     return {v: fit.weights[:, a:b] for v, a, b in zip(targets, fit.first.tolist(), ends.tolist(), strict=True)}
 
@@ -221,7 +220,7 @@ def _by_variable(fit: Fit, targets: list[int]) -> dict[int, NDArray[np.float64]]
 MAX_BACKENDS = 8  # in addition to the model's own one
 MAX_IDLE = 1  # backends without a user that wait to be reloaded
 
-Factors = Sequence["NDArray[np.float64]"]
+Factors = Sequence[Floats]
 
 
 class Intervened:

@@ -22,13 +22,13 @@ from ..plans.compiler import model_factors, plan_tables
 from ..plans.plan import Cost, Plan
 from ..util import late_imports
 from ..util.arguments import described
+from ..util.arrays import Floats, Ints
 from .sets import Sets
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     import networkx
-    from numpy.typing import NDArray
 
     from ..plans.ordering.files import OrderResult
     from ..util.late_imports import JunctionTree
@@ -122,7 +122,7 @@ class NetworkPlan:
         return f"elimination order: {self.search.method}, seed {self.search.seed}"
 
     @property
-    def posterior_ptr(self) -> NDArray[np.int64]:
+    def posterior_ptr(self) -> Ints:
         """(V+1,) bounds of each variable's cells in an array of all posteriors."""
         return self.plan.posterior_ptr
 
@@ -223,7 +223,7 @@ class NetworkPlan:
         return self.plan
 
     def prepare(
-        self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
+        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
         executor: Start | None = None, **options: Any,
     ) -> Backend:  # fmt: skip
         """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""

@@ -22,13 +22,12 @@ from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
 from ..plans.plan import Plan
 from ..util.arguments import described, several
+from ..util.arrays import Floats, Ints
 from ..util.options import OnProblem
 from ..util.system import free_memory, parse_bytes
 from .network_plan import NamedTree, NetworkPlan
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..util.options import BackendName, Devices, Lowering, Order
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class SlicedPlan(NetworkPlan):
         )
 
     @property
-    def posterior_ptr(self) -> NDArray[np.int64]:
+    def posterior_ptr(self) -> Ints:
         """(V+1,) bounds of each variable's cells in an array of all posteriors."""
         return np.concatenate([[0], np.cumsum(self.model.cardinality)]).astype(np.int64)
 
@@ -85,7 +84,7 @@ class SlicedPlan(NetworkPlan):
         )
 
     def prepare(
-        self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
+        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
         executor: Start | None = None, **options: Any,
     ) -> Backend:  # fmt: skip
         """Create a backend that sums over the slices."""

@@ -15,11 +15,10 @@ import numpy as np
 
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..util.arguments import described, several
+from ..util.arrays import Floats
 from .tables.arrow import number_array
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..model.discrete import DiscreteModel
     from ..plans.plan import Plan
 
@@ -100,7 +99,7 @@ class Sets:
         """The variables of a set, for messages."""
         return ", ".join(self.model.variables[u] for u in self.scope(v))
 
-    def cells(self, v: int, scope: Scope, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    def cells(self, v: int, scope: Scope, table: Floats) -> Floats:
         """Weights (..., extents of `scope`) as weights (..., cells) of set v."""
         own = self.scope(v)
         n = table.ndim - len(scope)
@@ -112,7 +111,7 @@ class Sets:
             table = np.broadcast_to(table, (*table.shape[:n], *extents))
         return np.ascontiguousarray(table).reshape(*table.shape[:n], -1)
 
-    def joint(self, v: int, scope: Scope, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    def joint(self, v: int, scope: Scope, cells: Floats) -> Floats:
         """Probabilities (..., cells) of set v as the joint distribution (..., extents) of `scope`."""
         own, n = self.scope(v), cells.ndim - 1
         table = cells.reshape(*cells.shape[:n], *(int(self.model.cardinality[u]) for u in own))
@@ -120,7 +119,7 @@ class Sets:
         left = [u for u in own if u in scope]
         return np.ascontiguousarray(np.transpose(table, [*range(n), *(n + left.index(u) for u in scope)]))
 
-    def add(self, given: dict[int, NDArray[np.float64]], likelihood: Any, n: int | None = None) -> None:
+    def add(self, given: dict[int, Floats], likelihood: Any, n: int | None = None) -> None:
         """Multiply the likelihoods of sets into `given`, of one case or of n cases."""
         for scope, value in of_sets(self.model, likelihood):
             v = self.number(scope, "likelihood")
@@ -132,7 +131,7 @@ class Sets:
             given[v] = product
 
 
-def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = None) -> NDArray[np.float64]:
+def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = None) -> Floats:
     """Weights of the configurations of several variables, of one case or of n cases (n, extents)."""
     what = f"the likelihood of {', '.join(repr(model.variables[v]) for v in scope)}"
     shape = tuple(int(model.cardinality[v]) for v in scope)
@@ -156,9 +155,7 @@ class Joints(Mapping[tuple[str, ...], T], Generic[T]):
     is a `Joint`, of a table of B cases an array of float64 of shape (B, states of the first, states of the second ...).
     """
 
-    def __init__(
-        self, model: DiscreteModel, tables: Mapping[Scope, Any], make: Any = None, turn: Any = np.transpose,
-    ):  # fmt: skip
+    def __init__(self, model: DiscreteModel, tables: Mapping[Scope, Any], make: Any = None, turn: Any = np.transpose):
         self._model, self._tables, self._make, self._turn = model, dict(tables), make, turn
 
     def __getitem__(self, variables: Sequence[str | int]) -> T:

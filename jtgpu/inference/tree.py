@@ -489,9 +489,7 @@ class JunctionTree(CompiledModel):
         """
         return conditional(self, variables, given, self.resolve(evidence, **more))
 
-    def conflict(
-        self, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
-    ) -> float:
+    def conflict(self, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None) -> float:
         """Compute the conflict measure of the findings: ln(prod P(e_i) / P(e)).
 
         It is positive if the findings are less probable together than if they were independent (Jensen, Chamberlain,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import normalize_rows
 from ..model.discrete import DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _directed(model: Any) -> PgmpyModel:
     names = _strings(model.nodes())
     labels: dict[str, tuple[Any, ...]] = {}
     parents: dict[str, list[str]] = {}
-    cpts: dict[str, NDArray[np.float64]] = {}
+    cpts: dict[str, Floats] = {}
     for v, name in names.items():
         cpd = model.get_cpds(name)
         if cpd is None:

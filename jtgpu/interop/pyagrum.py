@@ -9,13 +9,13 @@ import importlib
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import normalize_rows
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 
 
 def module() -> Any:
@@ -73,7 +73,7 @@ def from_pyagrum(bn: Any) -> BayesianNetwork:
     return cast(BayesianNetwork, made)
 
 
-def _table(v: str, tensor: Any) -> tuple[list[str], NDArray[np.float64]]:
+def _table(v: str, tensor: Any) -> tuple[list[str], Floats]:
     """The parents of a table, and its numbers: the parents in order, the child last."""
     child, *before = tensor.names
     if child != v:

@@ -187,9 +187,7 @@ class MixedNetwork:
 
     # Derived objects ------------------------------------------------------------------------------------------
 
-    def replace(
-        self, cpt: Mapping[str, CptLike | Gaussian] | None = None, *, name: str | None = None
-    ) -> MixedNetwork:
+    def replace(self, cpt: Mapping[str, CptLike | Gaussian] | None = None, *, name: str | None = None) -> MixedNetwork:
         """Return this network with other CPTs or Gaussians of some variables, or another name."""
         changed = {self.variables[self.index(v)]: value for v, value in (cpt or {}).items()}
         return MixedNetwork(

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.cases.reading.cell_data import MAX_TEXTS
-from jtgpu.cases.reading.cells import CsvRows, parse_plain_cells
+from jtgpu.cases.reading.cells import MAX_TEXTS, CsvRows, parse_plain_cells
 from tests.support.examples import examples
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

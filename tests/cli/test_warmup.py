@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jtgpu.cli import app, speed
-from jtgpu.util.warmup import Warmup
+from jtgpu.util.loops import Warmup
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ...errors import EvidenceError, ImpossibleEvidence, NetworkError, TableTooL
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
 from ...util import late_imports
+from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
@@ -43,7 +44,7 @@ MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them
 
 
 def counting_backend(
-    name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None, devices: Any = None
+    name: str, plan: Plan, factors: Sequence[Floats], threads: int | None = None, devices: Any = None
 ) -> Backend:
     """A backend that makes expected counts: ``"reference"`` in NumPy, ``"gpu"`` on one GPU or several, all others in
     compiled loops on the CPU."""
@@ -53,7 +54,7 @@ def counting_backend(
     return make("reference" if name == "reference" else "cpu", plan, factors, replan=False, **options)
 
 
-def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
+def case_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Weights of n cases, finite and of any sign, (n,); ones by default."""
     # raises EvidenceError: If the shape is wrong, or a weight is not finite; the message names the first such row.
     if weights is None:
@@ -100,8 +101,8 @@ def expected_counts(
 
 
 def _counted(
-    tree: CompiledModel, resolved: Intervened, states: NDArray[np.int32], weights: NDArray[np.float64],
-    likelihood: Mapping[int, NDArray[np.float64]],
+    tree: CompiledModel, resolved: Intervened, states: NDArray[np.int32], weights: Floats,
+    likelihood: Mapping[int, Floats],
 ) -> Counts:  # fmt: skip
     """Counts by the backend of the tree if it is on a GPU with enough memory, otherwise on the CPU."""
     if resolved.backend.capabilities.holds_cases:
@@ -120,8 +121,8 @@ def _counted(
 
 
 def _counted_on_cluster(
-    tree: CompiledModel, resolved: Intervened, cluster: Any, states: NDArray[np.int32], weights: NDArray[np.float64],
-    likelihood: Mapping[int, NDArray[np.float64]],
+    tree: CompiledModel, resolved: Intervened, cluster: Any, states: NDArray[np.int32], weights: Floats,
+    likelihood: Mapping[int, Floats],
 ) -> Counts:  # fmt: skip
     """Counts of parts of the table on a cluster, added in the order of the parts."""
     step = max(PART_CELLS // max(states.shape[1], 1), 1)
@@ -211,9 +212,7 @@ def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int
     return v, state
 
 
-def _over_evidence(
-    derivatives: Derivatives, evidence: Derivatives, size: NDArray[np.int64], program: Program
-) -> NDArray[np.float64]:
+def _over_evidence(derivatives: Derivatives, evidence: Derivatives, size: Ints, program: Program) -> Floats:
     """Derivatives divided by P(e) of each factor's component."""
     root = np.array(program.factor_root)
     exponent = derivatives.exponent - evidence.root_exponent[root]

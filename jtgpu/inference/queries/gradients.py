@@ -20,6 +20,7 @@ from ...errors import EvidenceError, NetworkError
 from ...model.network import BayesianNetwork
 from ...plans.program import derivative_program
 from ...util.arguments import choice
+from ...util.arrays import Bools, Floats
 from ...util.system import new_lock
 from ..evidence import by_number
 from ..evidence_table import BatchEvidence, read_known_cases
@@ -29,21 +30,21 @@ from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from ...backends.base import Backend
     from ..compiled import CompiledModel
 
-Factors = list["NDArray[np.float64]"]
-Likelihoods = dict[int, "NDArray[np.float64]"]
+Factors = list[Floats]
+Likelihoods = dict[int, Floats]
 
 
 class Gradients(NamedTuple):
     """Derivatives of one number."""
 
-    cpts: dict[str, NDArray[np.float64]]  # mapping of str to ndarray: By every entry of a CPT, in its shape
+    cpts: dict[str, Floats]  # mapping of str to ndarray: By every entry of a CPT, in its shape
     # mapping of str, or of tuple of str, to (B, card ...) ndarray: By the likelihoods of every case
-    likelihood: dict[Any, NDArray[np.float64]]
+    likelihood: dict[Any, Floats]
 
 
 class _Numbers:
@@ -91,7 +92,7 @@ class EvidenceFunction:
 
     def log_evidence(
         self, cpts: Mapping[Any, ArrayLike] | None = None, likelihood: Mapping[Any, Any] | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Compute ln P of every case.
 
         Parameters
@@ -114,7 +115,7 @@ class EvidenceFunction:
     def posteriors(
         self, targets: Sequence[str | int], cpts: Mapping[Any, ArrayLike] | None = None,
         likelihood: Mapping[Any, Any] | None = None,
-    ) -> list[NDArray[np.float64]]:  # fmt: skip
+    ) -> list[Floats]:  # fmt: skip
         """Compute the posteriors of some variables: a (B, card) array each; parameters as of `log_evidence`."""
         factors, known = self._read(cpts, likelihood)
         numbers = [self.model.index(v) for v in targets]
@@ -208,7 +209,7 @@ class EvidenceFunction:
             return [*range(len(self.model))]
         return [self.model.index(v) for v in variables]
 
-    def _split(self, posterior: NDArray[np.float64], targets: Sequence[int]) -> list[NDArray[np.float64]]:
+    def _split(self, posterior: Floats, targets: Sequence[int]) -> list[Floats]:
         cards = self.tree.plan.plan.cards_with_sets
         ends = np.cumsum([int(cards[v]) for v in targets])
         return [np.ascontiguousarray(part) for part in np.split(posterior, ends[:-1], axis=1)] if targets else []
@@ -225,7 +226,7 @@ class EvidenceFunction:
         return Gradients({names[v]: x for v, x in by_cpt.items()}, {**of_variables, **of_sets})
 
     def _differentiate(
-        self, factors: Factors, known: BatchEvidence, weights: NDArray[np.float64], wanted: Sequence[int]
+        self, factors: Factors, known: BatchEvidence, weights: Floats, wanted: Sequence[int]
     ) -> tuple[Likelihoods, Likelihoods]:
         """Derivatives of the weighted sum of ln P by some CPTs, and by all likelihoods."""
         targets = [*known.likelihood]
@@ -247,7 +248,7 @@ class EvidenceFunction:
                 by_cpt[v] = np.where(factors[v] == 0, exact[v], by_cpt[v])
         return by_cpt, by_likelihood
 
-    def _by_sweeps(self, factors: Factors, known: BatchEvidence, weights: NDArray[np.float64]) -> Factors:
+    def _by_sweeps(self, factors: Factors, known: BatchEvidence, weights: Floats) -> Factors:
         """Derivatives by all entries of all CPTs, case by case."""
         program = derivative_program(self.tree.plan.whole)
         if self.tree.backend == "reference":
@@ -265,7 +266,7 @@ class EvidenceFunction:
         return [part.reshape(f.shape) for part, f in zip(np.split(total, np.cumsum(size)[:-1]), factors, strict=True)]
 
 
-def _positive(weights: NDArray[np.float64], observed: NDArray[np.bool_]) -> tuple[NDArray[np.float64], Any]:
+def _positive(weights: Floats, observed: Bools) -> tuple[Floats, Any]:
     """Weights of posteriors, (B, card), made positive, and the cases in which they change nothing.
 
     A constant changes no derivative, since a posterior sums to 1. Positive weights make no case impossible.
@@ -276,9 +277,9 @@ def _positive(weights: NDArray[np.float64], observed: NDArray[np.bool_]) -> tupl
 
 
 def _by_likelihood(
-    backend: Backend, known: BatchEvidence, v: int, weights: NDArray[np.float64],
-    result: tuple[NDArray[np.float64], NDArray[np.float64]],
-) -> NDArray[np.float64]:  # fmt: skip
+    backend: Backend, known: BatchEvidence, v: int, weights: Floats,
+    result: tuple[Floats, Floats],
+) -> Floats:  # fmt: skip
     """Derivatives by the likelihoods of one variable, (B, card), from its posteriors and ln P of the cases."""
     given, (posterior, log_evidence) = known.likelihood[v], result
     each = weights[:, None] * np.divide(posterior, given, out=np.zeros(given.shape), where=given > 0)

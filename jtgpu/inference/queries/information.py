@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
+from ...util.arrays import Bools, Floats
 from ...util.elementary import exps, logs
 from ..results.rankings import Ranking, Scores
 from .joint import joint
 from .posteriors import scope_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ...backends.base import BatchResult
     from ..compiled import CompiledModel
     from ..evidence import CaseEvidence
@@ -49,13 +48,13 @@ class Observation:
     expected_accuracy: float
 
 
-def kl_divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+def kl_divergence(p: Floats, q: Floats) -> float:
     """KL(p || q) in nats. `q` must be positive where `p` is."""
     at = p > 0
     return max(0.0, float((p[at] * logs(p[at] / q[at])).sum()))
 
 
-def _entropy(p: NDArray[np.float64]) -> float:
+def _entropy(p: Floats) -> float:
     """-sum p ln p, with 0 ln 0 = 0."""
     positive = p[p > 0]
     return max(0.0, -float((positive * logs(positive)).sum()))
@@ -95,7 +94,7 @@ class _TargetAndOthers:
         ends = np.cumsum([0, *(int(model.cardinality[v]) for v in others)]).tolist()
         self._columns = {v: slice(a, b) for v, a, b in zip(others, ends, ends[1:], strict=False)}
 
-    def joint(self, v: int) -> NDArray[np.float64]:
+    def joint(self, v: int) -> Floats:
         """(T, states) P(t, x | e)."""
         return np.asarray(self.p[:, None] * self._rows[:, self._columns[v]])
 
@@ -170,8 +169,8 @@ class Importance:
 
     variable: str
     states: tuple[str, ...]
-    without: NDArray[np.float64]
-    alone: NDArray[np.float64]
+    without: Floats
+    alone: Floats
     kl_without: float
     hellinger_without: float
     shift_without: float
@@ -180,12 +179,12 @@ class Importance:
     shift_alone: float
 
 
-def hellinger(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+def hellinger(p: Floats, q: Floats) -> float:
     """Hellinger distance, 0 to 1: the square root of half the sum of (sqrt p - sqrt q)^2."""
     return min(1.0, float(np.sqrt(0.5 * np.square(np.sqrt(p) - np.sqrt(q)).sum())))
 
 
-def _shift(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+def _shift(p: Floats, q: Floats) -> float:
     return float(np.abs(p - q).max())
 
 
@@ -245,16 +244,14 @@ def _findings(tree: CompiledModel, known: CaseEvidence) -> list[int]:
     ]
 
 
-def _run_subsets(
-    tree: CompiledModel, known: CaseEvidence, included: NDArray[np.bool_], targets: list[int]
-) -> BatchResult:
+def _run_subsets(tree: CompiledModel, known: CaseEvidence, included: Bools, targets: list[int]) -> BatchResult:
     """Results of one case for each row of `included`, (rows, findings), with this subset of the findings.
 
     Interventions are part of every case.
     """
     case = known.case
     states = np.tile(case.state, (len(included), 1))
-    weights: dict[int, NDArray[np.float64]] = {v: np.tile(w, (len(included), 1)) for v, w in case.likelihood.items()}
+    weights: dict[int, Floats] = {v: np.tile(w, (len(included), 1)) for v, w in case.likelihood.items()}
     for i, v in enumerate(_findings(tree, known)):
         states[~included[:, i], v] = -1
         if v in weights:

@@ -19,6 +19,7 @@ from ...model.discrete import DiscreteModel
 from ...plans.program import posterior_program
 from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten, reduce
 from ...util.arguments import choice, number
+from ...util.arrays import Floats, Ints
 from ...util.system import free_memory
 from ..results.rankings import JointCost
 from ..results.tables import Conditional, Joint
@@ -100,7 +101,7 @@ def _block(model: DiscreteModel) -> int:
 
 def log_joint_table(
     tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, last: int
-) -> tuple[NDArray[np.float64], float]:
+) -> tuple[Floats, float]:
     """ln P(configuration, evidence), one axis for each variable, -inf if impossible; and ln P(evidence)."""
     model, state = tree.model, resolved.case.state
     others = [v for v in scope if v != last]
@@ -126,7 +127,7 @@ def log_joint_table(
     return np.moveaxis(table, -1, scope.index(last)), log_evidence
 
 
-def _configurations(allowed: Sequence[NDArray[Any]], block: int) -> Iterator[NDArray[np.int64]]:
+def _configurations(allowed: Sequence[NDArray[Any]], block: int) -> Iterator[Ints]:
     """All configurations of the allowed states, in blocks of rows, each (rows, variables)."""
     shape = tuple(len(a) for a in allowed)
     n = math.prod(shape)
@@ -137,9 +138,7 @@ def _configurations(allowed: Sequence[NDArray[Any]], block: int) -> Iterator[NDA
         yield rows
 
 
-def _run(
-    resolved: ResolvedEvidence, others: Sequence[int], rows: NDArray[np.int64], last: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _run(resolved: ResolvedEvidence, others: Sequence[int], rows: Ints, last: int) -> tuple[Floats, Floats]:
     """ln P(case), and the posterior of the last variable, for each row of states of the other variables."""
     case = resolved.case
     states = np.tile(case.state, (len(rows), 1))

@@ -170,9 +170,7 @@ class _Builder:
         return self.size(self.live[pair[0]] | self.live[pair[1]]), pair
 
 
-def map_program(
-    plan: Plan, heads: Sequence[int], chosen: frozenset[int], case: Evidence
-) -> tuple[Program, MapCost]:
+def map_program(plan: Plan, heads: Sequence[int], chosen: frozenset[int], case: Evidence) -> tuple[Program, MapCost]:
     """Build the contractions of a marginal MAP query."""
     # heads: (F,) sequence of int: The variable whose conditional table each factor is, or -1; see
     #     `jtgpu.plans.specialise.conditional_heads`

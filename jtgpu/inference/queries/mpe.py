@@ -18,6 +18,7 @@ from ...backends.base import Evidence
 from ...errors import ArgumentError, ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...util.arguments import choice, described, whole_number
+from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
 from ..evidence_table import BatchEvidence
 from ..results.configurations import CaseExplanations, Explanation, Imputed, Ranking, Samples
@@ -41,7 +42,7 @@ MAX_SECONDS = 60
 def explanations(
     model: DiscreteModel,
     states: NDArray[np.int32],
-    log_joint: NDArray[np.float64],
+    log_joint: Floats,
     log_evidence: Callable[[], float],
     variables: Sequence[int] | None = None,
 ) -> Explanation:
@@ -99,9 +100,7 @@ def mpe_batch(tree: CompiledModel, known: BatchEvidence, on_impossible: str) -> 
     return CaseExplanations(tree.model, best.states, best.log_value, known.table)
 
 
-def raise_if_impossible(
-    tree: CompiledModel, known: BatchEvidence, impossible: NDArray[np.bool_], on_impossible: str
-) -> None:
+def raise_if_impossible(tree: CompiledModel, known: BatchEvidence, impossible: Bools, on_impossible: str) -> None:
     """Raise `ImpossibleEvidence` for the first impossible case of a table, unless ``on_impossible="flag"``."""
     if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
         return

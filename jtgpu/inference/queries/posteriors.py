@@ -17,6 +17,7 @@ from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, Unk
 from ...model.discrete import DiscreteModel
 from ...plans.program import Program, collect_program, derivative_program
 from ...util.arguments import described, several
+from ...util.arrays import Floats
 from ...util.lru import LRU
 from ..compiled import CompiledModel
 from ..evidence import CaseEvidence, Cases
@@ -28,8 +29,6 @@ from ..sets import Joints, Scope
 from ..tables import at_row, is_on_device
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ...plans.plan import Plan
 
 # The variables of a query, by number.
@@ -95,7 +94,7 @@ def posteriors(
     tables = {scope: sets.joint(v, scope, cells[scope]) for scope, v in zip(joints, numbers, strict=True)}
     log_evidence = result.log_evidence + resolved.log_shift
 
-    def labelled(scope: Scope, table: NDArray[np.float64]) -> Joint:
+    def labelled(scope: Scope, table: Floats) -> Joint:
         names, states = zip(*((model.model.variables[v], model.model.states(v)) for v in scope), strict=True)
         return Joint(names, states, table.copy(), log_evidence)
 
@@ -138,7 +137,7 @@ def posteriors_batch(
 def _split_joints(
     model: CompiledModel, result: BatchResult, targets: Sequence[int] | None, joints: Sequence[Scope],
     numbers: Sequence[int],
-) -> tuple[BatchResult, dict[Scope, NDArray[np.float64]]]:  # fmt: skip
+) -> tuple[BatchResult, dict[Scope, Floats]]:  # fmt: skip
     """The result without the sets, whose cells are the last columns, and the joint posterior of each set."""
     if not joints:
         return result, {}
@@ -206,9 +205,7 @@ class Messages:
     # backend: Name of the tree's backend
     # threads: Cores that a sweep may use
 
-    def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str, threads: int | None = None
-    ):
+    def __init__(self, plan: Plan, factors: Sequence[Floats], backend: str, threads: int | None = None):
         self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
         self._sweeps: LRU[Hashable, Sweep] = LRU(MOST_SWEEPS)
 
@@ -234,7 +231,7 @@ class Messages:
         return self.get("derivative", lambda: derivative_program(self._plan))
 
 
-def messages_of(tree: CompiledModel, factors: Sequence[NDArray[np.float64]]) -> Messages:
+def messages_of(tree: CompiledModel, factors: Sequence[Floats]) -> Messages:
     """The sweeps for the numbers of a query: the model's, or those under interventions."""
     # the value holds the factors, so no other list has this id while the value is cached
     return tree.cached(

@@ -19,13 +19,12 @@ from ...errors import ImpossibleEvidence
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
 from ...plans.compiler import model_factors
+from ...util.arrays import Floats
 from ..network_plan import NetworkPlan
 from ..planning import make_plan
 from ..results.rankings import JointCost
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..compiled import CompiledModel
     from ..interventions import ResolvedEvidence
 
@@ -34,7 +33,7 @@ MAX_PLANS = 16  # cached for each compiled model
 _Scoped = tuple[tuple[int, ...], Any]  # the variables of a table, and its numbers
 
 
-def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> tuple[NDArray[np.float64], float]:
+def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> tuple[Floats, float]:
     """P(configuration, evidence) up to a factor, one axis for each variable; and ln P(evidence)."""
     cards = tree.model.cardinality
     tables = list(_tables(tree, scope, resolved))
@@ -128,7 +127,7 @@ def _by_size(table: _Scoped) -> tuple[int, tuple[int, ...]]:
     return np.size(table[1]), table[0]
 
 
-def _scaled(scope: tuple[int, ...], table: NDArray[np.float64]) -> tuple[_Scoped, int]:
+def _scaled(scope: tuple[int, ...], table: Floats) -> tuple[_Scoped, int]:
     """The table divided by a power of two near its largest entry, and the exponent."""
     top = float(table.max(initial=0.0))
     if not top > 0:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import EvidenceError, JtgpuError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from ...util.arrays import Floats
 
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
@@ -126,9 +124,7 @@ def log_copy(array: np.ndarray[Any, Any], dtype: Any, what: str) -> None:
         )
 
 
-def number_array(
-    value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True
-) -> NDArray[np.float64]:
+def number_array(value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True) -> Floats:
     """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False."""
     # raises EvidenceError: If anything in it is not a real number; texts of digits are not.
     if is_tensor(value):

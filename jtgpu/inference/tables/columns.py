@@ -133,9 +133,7 @@ class Encoder:
         kinds = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
         self.dtype = next(k for k in kinds if most <= np.iinfo(k).max)
 
-    def encode(
-        self, columns: Sequence[Any], n: int, each: Mapper = map, *, first_only: bool = False
-    ) -> Encoded:
+    def encode(self, columns: Sequence[Any], n: int, each: Mapper = map, *, first_only: bool = False) -> Encoded:
         """Encode columns of n cells."""
         # columns: sequence of Arrow arrays (chunked or not), NumPy arrays, `CategoricalColumn`, or lists
         # each: Maps a function over pieces of work: `map`, or the method of a thread pool

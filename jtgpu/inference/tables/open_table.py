@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import DataError, EvidenceError, JtgpuError, UnknownState
 from ...model.discrete import DiscreteModel
+from ...util.arrays import Floats
 from ...util.missing import is_missing
 from ...util.rows import extremes
 from .arrow import as_array, is_tensor, log_copy
@@ -127,7 +128,7 @@ def at_row(table: Table | None, row: int, reason: str) -> str:
 
 # Columns of numbers of a table of any kind.
 
-def as_numbers(column: Any) -> NDArray[np.float64] | None:
+def as_numbers(column: Any) -> Floats | None:
     """A column of a table as numbers, NaN where they are missing; None if it holds something else."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
         return column.astype(np.float64)
@@ -145,7 +146,7 @@ def as_numbers(column: Any) -> NDArray[np.float64] | None:
     return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
 
 
-def reject_infinite(table: Table, name: str, x: NDArray[np.float64]) -> None:
+def reject_infinite(table: Table, name: str, x: Floats) -> None:
     """Raise for the first infinite cell of a column, if there is one."""
     infinite = np.isinf(x)
     if infinite.any():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import DataError, EvidenceError, shown
+from ...util.arrays import Ints
 from ...util.missing import is_missing, is_unusable
 from .arrow import arrow
 from .states import NOT_OBSERVED, REJECTED, StateLookup
@@ -132,9 +133,7 @@ def look_up(states: list[int], indices: NDArray[Any], out: NDArray[Any]) -> bool
 DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
 
 
-def column_values(
-    name: str, column: Any, row_name: Callable[[int], str] = "row {}".format
-) -> tuple[NDArray[np.int64], list[Any]]:
+def column_values(name: str, column: Any, row_name: Callable[[int], str] = "row {}".format) -> tuple[Ints, list[Any]]:
     """`distinct_values` of the column of a table."""
     # raises DataError: If a cell is not a single value, or is infinite or complex; names the column, and the row by
     #     `row_name`.
@@ -155,7 +154,7 @@ def column_values(
     return codes, values
 
 
-def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
+def distinct_values(column: Any) -> tuple[Ints, list[Any]]:
     """The distinct values of a column, and which of them each cell is."""
     # returns codes: (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
     # returns values: Without missing values; in no particular order. Not all of them need occur.
@@ -191,7 +190,7 @@ def _is_dense(column: NDArray[Any]) -> bool:
     return len(column) > 0 and int(column.max()) - int(column.min()) < min(len(column), DENSE)
 
 
-def _dense(column: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+def _dense(column: NDArray[Any]) -> tuple[Ints, list[Any]]:
     least = int(column.min())
     offsets = (column - column.dtype.type(least)).astype(np.int64)
     occurs = np.bincount(offsets) > 0
@@ -199,7 +198,7 @@ def _dense(column: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     return codes, (np.flatnonzero(occurs) + least).tolist()
 
 
-def _of_arrow(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
+def _of_arrow(column: Any) -> tuple[Ints, list[Any]]:
     pa = arrow()
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import EvidenceError, JtgpuError
 from ...model.discrete import DiscreteModel
+from ...util.arrays import Floats
 from .arrow import arrow, as_array, is_tensor, narwhals
 from .columns import reject_repeated
 from .plain_cells import CategoricalColumn
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # `NativeFrame`: a data frame of any library, read and written by columns; needs narwhals and pyarrow.
 
@@ -27,7 +25,7 @@ class Block(NamedTuple):
     """Columns of probabilities in one array, which pandas takes without copying."""
 
     names: list[str]
-    values: NDArray[np.float64]  # (columns, rows)
+    values: Floats  # (columns, rows)
 
 
 class NativeFrame:
@@ -171,9 +169,7 @@ class PlainTable:
     is_pandas, library, native = False, None, None
     index: Any = None  # of a pandas frame that is read without narwhals
 
-    def __init__(
-        self, names: list[str], columns: list[Any], n: int, *, by_index: bool = False, is_list: bool = False
-    ):
+    def __init__(self, names: list[str], columns: list[Any], n: int, *, by_index: bool = False, is_list: bool = False):
         self.names, self.n, self.by_index = names, n, by_index
         self._columns, self._is_list = columns, is_list
 

@@ -35,9 +35,7 @@ class StateLookup:
     #     lookup
     # na_found: set of str: The words, not empty, that were looked up and meant "not observed"
 
-    def __init__(
-        self, model: DiscreteModel, v: int, words: frozenset[str] = frozenset(), *, by_index: bool = False
-    ):
+    def __init__(self, model: DiscreteModel, v: int, words: frozenset[str] = frozenset(), *, by_index: bool = False):
         self.name = model.variables[v]
         self.states = model.states(v)
         self._words = words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....util.jit import compiled
-from ..cell_data import LENGTH, MAX_TEXTS, NEWLINE, RETURN, SLOTS, START, TAIL, WORD, Block, Texts, Wanted
+from ..cells import LENGTH, MAX_TEXTS, NEWLINE, RETURN, SLOTS, START, TAIL, WORD, Block, Texts, Wanted
 
 __all__ = ["gather", "list_marked", "mark", "parse_rows"]
 
