@@ -167,6 +167,30 @@ def test_expected_counts_samples_and_analysis(backend: BackendName) -> None:
     assert found_map.log_joint == pytest.approx(aux.map(free[:1], aux_evidence).log_joint + shift, abs=1e-9)
 
 
+def test_analysis_as_with_an_auxiliary_child() -> None:
+    net = bundled("asia")
+    tree = net.compile("cpu", together=[PAIR])
+    states = {v: [*net.states(v)] for v in net} | {"aux": ["seen", "not"]}
+    parents = {v: [net.variables[u] for u in net.factors[net.index(v)].scope[:-1]] for v in net} | {"aux": [*PAIR]}
+    cpts = {v: np.asarray(net.cpt(v)) for v in net} | {"aux": np.stack([WEIGHTS, 1 - WEIGHTS], axis=-1)}
+    other = jtgpu.BayesianNetwork(states, parents, cpts).compile("cpu")
+    evidence, seen, given = {"xray": "yes"}, {"xray": "yes", "aux": "seen"}, {"likelihood": {PAIR: WEIGHTS}}
+    found, same = tree.sensitivity(("lung", "yes"), evidence, **given), other.sensitivity(("lung", "yes"), seen)
+    expected = {str(p)[:60]: p.derivative for p in same.top(1000) if "aux" not in str(p)}
+    assert {str(p)[:60]: pytest.approx(p.derivative, abs=1e-12) for p in found.top(1000)} == expected
+    plain = net.compile("cpu").sensitivity(("lung", "yes"), evidence).top(1000)
+    assert [str(p) for p in tree.sensitivity(("lung", "yes"), evidence).top(1000)] == [str(p) for p in plain]
+    shared = dict(other.mutual_information("lung", evidence=seen))
+    for v, value in tree.mutual_information("lung", evidence=evidence, **given).items():
+        assert value == pytest.approx(shared[v], abs=1e-12)
+    table = tree.conditional("lung", ["smoke"], evidence, **given).probabilities
+    np.testing.assert_allclose(table, other.conditional("lung", ["smoke"], seen).probabilities, atol=1e-13)
+    factors = [(f.scope, f.table) for f in net.factors]
+    markov = jtgpu.MarkovNetwork({v: net.states(v) for v in net}, factors).compile("cpu", together=[PAIR])
+    assert markov.log_evidence(evidence, **given) == pytest.approx(other.log_evidence(seen), abs=1e-12)
+    assert markov.mpe(evidence, **given).log_joint == pytest.approx(other.mpe(seen).log_joint, abs=1e-12)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_set_that_the_plan_does_not_have(backend: BackendName) -> None:
     """Single cases plan again, once; tables say what to do."""

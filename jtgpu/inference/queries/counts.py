@@ -161,8 +161,9 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: Resolved
             "sensitivity requires a Bayesian network: the factors of a Markov network have no rows that sum to 1"
         )
     v, state = _target(model, target, case)
+    n = len(model)  # factors of sets, behind the CPTs, have no parameters
     sweep = messages_of(tree, resolved.factors).derivative()
-    parameters = tree.cached("parameters", id(resolved.factors), lambda: Parameters(resolved.factors), MAX_PARAMETERS)
+    parameters = tree.cached("parameters", id(resolved.factors), lambda: Parameters(resolved.factors[:n]), MAX_PARAMETERS)
 
     def derivatives() -> Derivatives:
         result = sweep.derivatives(case)
@@ -171,9 +172,9 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: Resolved
         return result
 
     of_evidence = named(tree, case, derivatives)
-    size = np.diff(parameters.first)
-    program = sweep.program
-    partial_evidence = _over_evidence(of_evidence, of_evidence, size, program)
+    program, n_parameters = sweep.program, len(parameters.theta)
+    size = np.array([program.size(scope) for scope in program.factor_scopes], np.int64)
+    partial_evidence = _over_evidence(of_evidence, of_evidence, size, program)[:n_parameters]
     probability, partial_joint = 0.0, np.zeros(len(partial_evidence))
     weights = np.zeros(int(model.cardinality[v]))
     weights[state] = case.likelihood[v][state] if v in case.likelihood else 1.0
@@ -184,9 +185,9 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: Resolved
         ratio = of_joint.root[c] / of_evidence.root[c]
         exponent = int(of_joint.root_exponent[c] - of_evidence.root_exponent[c])
         probability = float(np.ldexp(ratio * np.exp(shift), exponent))
-        partial_joint = _over_evidence(of_joint, of_evidence, size, program) * np.exp(shift)
+        partial_joint = _over_evidence(of_joint, of_evidence, size, program)[:n_parameters] * np.exp(shift)
     # factors in other components than the target's only change the probability of the evidence
-    others = np.repeat(np.array(program.factor_root) != program.factor_root[v], size)
+    others = np.repeat(np.array(program.factor_root) != program.factor_root[v], size)[:n_parameters]
     partial_joint[others] = probability * partial_evidence[others]
     log_root = np.log(of_evidence.root) + of_evidence.root_exponent * np.log(2.0)
     return Sensitivity(
