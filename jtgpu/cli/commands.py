@@ -23,6 +23,7 @@ COMMANDS = {
     "solve": (QUERIES, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
     "fit": (TABLES, "Estimate the CPTs of a network from cases."),
+    "validate": (TABLES, "Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration."),
     "screen": (TABLES, "Find outlier rows of a table, by nearest-neighbour distance or by likelihood under a network."),
     "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
@@ -62,7 +63,7 @@ PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lis
 _PLANNED = {"--time": "--order-time", "--seed": "--order-seed"}
 ALIASES = {
     **{name: {"--targets": "--target", **_PLANNED} for name in COMMANDS},
-    **{name: {} for name in ("explore", "fit", "learn", "rank", "screen", "whiten")},
+    **{name: {} for name in ("explore", "fit", "learn", "rank", "screen", "validate", "whiten")},
     "sample": {"--time": "--order-time"},
     "batch": {"--targets": "--target", **_PLANNED, "-e": "--evidence-columns"},
     "time": {"--evidence": "--observed", "--time": "--order-time"},

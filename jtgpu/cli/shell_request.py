@@ -144,6 +144,7 @@ OPTIONS: dict[str, dict[str, Match]] = {
     "sensitivity": {ARGUMENT: match_findings, **_EVIDENCE, "-t": match_findings, "--target": match_findings},
     "batch": {**_TARGET, "--evidence-columns": match_variables},
     "fit": {"--fixed": match_variables},
+    "validate": {**_TARGET},
     "sample": {**_EVIDENCE},
     "show": {**_EVIDENCE, **_TARGET, "--around": match_variables},
     "info": {},

@@ -2,7 +2,8 @@
 
 ``jtgpu.learn.fit`` estimates the CPTs of a structure. ``jtgpu.learn.structure`` finds the graph of the highest score,
 ``jtgpu.learn.posterior`` computes how probable arcs, paths and parent sets are. ``jtgpu.learn.score_table`` scores
-all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns.
+all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns. ``jtgpu.learn.validate`` measures how well
+a model predicts a variable.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from .parameters.online import Online, PredictiveCheck, check
     from .parameters.result import Fit
     from .structure_learner import StructureLearner
+    from .validation import validate
+    from .validation_result import Validation
 
 __all__ = [
     "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Discretiser", "Fit", "JunctionTreeClassifier",
     "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior",
-    "score_table", "structure",
+    "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
+    "score_table", "structure", "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -44,5 +47,5 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.fit": "fit",
     "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
-    "structure_learner": "StructureLearner",
+    "structure_learner": "StructureLearner", "validation": "validate", "validation_result": "Validation",
 })  # fmt: skip

@@ -27,6 +27,7 @@ PACKAGE = __name__.partition(".")[0]
 MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "html": "draw.html", "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
+    "validations": "draw.validation",
 }  # fmt: skip
 
 
@@ -86,6 +87,11 @@ def serving() -> Any:
 def structures() -> Any:
     """``posterior.draw()``: the module `jtgpu.draw.structures`."""
     return _open("structures")
+
+
+def validations() -> Any:
+    """``validation.draw()``: the module `jtgpu.draw.validation`."""
+    return _open("validations")
 
 
 def html(thing: Any) -> str:

@@ -1,0 +1,225 @@
+"""`validate`: how well a model predicts a variable, on other cases or by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
+from ..inference.tree import JunctionTree
+from ..model.network import BayesianNetwork
+from ..util.arguments import choice, described, text, whole_number
+from ..util.arrays import Bools, Floats, Ints
+from ..util.missing import is_na_word
+from .columns import state_labels
+from .dags.scores.coded import ColumnValues, read_columns
+from .parameters.fit import fit
+from .validation_result import Validation
+
+if TYPE_CHECKING:
+    from ..util.options import Data, OnProblem
+
+MIN_FOLDS = 2
+
+
+def validate(
+    model: Any, frame: Data, target: str | None = None, *, folds: int | Any = None, seed: int = 0,
+    on_impossible: OnProblem = "error", na_values: Any = None, **options: Any,
+) -> Validation:  # fmt: skip
+    """Measure how well a model predicts a variable from the other cells of a row.
+
+    Parameters
+    ----------
+    model : network, tree, classifier, structure, or callable
+        A network or a compiled tree. Any object with ``predict_proba`` and ``classes_``, such as a fitted
+        `jtgpu.JunctionTreeClassifier`. With `folds`: also a structure, as for `jtgpu.learn.fit`, and a function that
+        takes a table of training cases, a mapping of columns, and returns a network, a tree or a classifier.
+    frame : data frame, mapping of columns, list of mappings, array, or path of a CSV or Parquet file
+        The cases. Columns that the model does not have are ignored; other cells than the target may be missing.
+    target : str, optional
+        The variable to predict. Default: the one of a `jtgpu.JunctionTreeClassifier`.
+    folds : int or (N,) array_like of int, optional
+        Number of parts, each of which is predicted by a model that is fitted to the others: networks and structures by
+        `jtgpu.learn.fit`, classifiers by ``fit``. Parts have equal shares of each state. Or the part of each row.
+        Default: the model itself predicts all rows.
+    seed : int
+        Of the random parts.
+    on_impossible : {"error", "flag"}
+        Whether a row of probability 0 is an error, or is left out and counted.
+    na_values : str or iterable of str, optional
+        Words that mean a missing cell; see `jtgpu.learn.fit`.
+    **options
+        Options of `jtgpu.learn.fit` for networks and structures with `folds`, such as ``prior=0.5``.
+
+    Returns
+    -------
+    Validation
+        ``.accuracy``, ``.log_loss``, ``.brier``, ``.confusion``, ``.auc()``, ``.calibration()``; prints as a table,
+        ``.draw()`` draws it.
+
+    Raises
+    ------
+    UnknownVariable
+        If the model or the table has no such target.
+    DataError
+        If no row has a target, or a fold or a state has too few.
+    ImpossibleEvidence
+        If a row has probability 0, unless ``on_impossible="flag"``.
+    ArgumentError
+        If the model is none of those listed, or an option has no such value.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.load("asia")
+    >>> cases = net.compile("cpu").sample(500, seed=1).to_frame()
+    >>> result = jtgpu.learn.validate(net, cases, "bronc", folds=5)
+    >>> result.accuracy > result.baseline, result.states
+    (True, ('yes', 'no'))
+    """
+    choice("on_impossible", on_impossible, ("error", "flag"))
+    target = getattr(model, "target", None) if target is None else target
+    table = _Cases(frame, _network(model), text("target", target), na_values)
+    if folds is None:
+        if options:
+            raise ArgumentError(f"{next(iter(options))}= is an option of fitting, which needs folds=")
+        fold_of = np.zeros(len(table.used), np.int64)
+    else:
+        fold_of = _folds(folds, table, whole_number("seed", seed, 0))
+    probabilities, impossible = np.zeros((len(table.used), len(table.states))), np.zeros(len(table.used), np.bool_)
+    for number in np.unique(fold_of).tolist():
+        own = np.flatnonzero(fold_of == number)
+        rows = table.used[own]
+        fitted = model if folds is None else _fitted(model, table, table.used[fold_of != number], options)
+        probabilities[own], impossible[own] = _predicted(fitted, table, rows)
+    if impossible.any() and on_impossible == "error":
+        row = int(table.used[int(np.argmax(impossible))])
+        raise ImpossibleEvidence(
+            f'row {row} has probability 0 under the model; fit with a prior above 0, or on_impossible="flag"'
+        )
+    if impossible.all():
+        raise DataError("all rows have probability 0 under the model")
+    kept = ~impossible
+    return Validation(
+        table.target, table.states, probabilities[kept], table.observed[kept], table.used[kept], fold_of[kept],
+        table.n_missing, int(impossible.sum()),
+    )  # fmt: skip
+
+
+class _Cases:
+    """The columns of a table, and the states of the target in the rows in which it is known."""
+
+    def __init__(self, frame: Any, net: BayesianNetwork | None, target: str, na_values: Any):
+        states = None if net is None else {v: net.states(v) for v in net}
+        names, columns, words = read_columns(frame, states, na_values)
+        if target not in names:
+            raise UnknownVariable(f"the table has no column {target!r}, the target{closest(target, names)}")
+        if net is not None and target not in net:
+            raise UnknownVariable(f"the network has no variable {target!r}, the target{closest(target, net.variables)}")
+        known = {} if net is None else {v: frozenset(net.states(v)) for v in net}
+        self.target, self._columns = target, {}
+        for name, column in zip(names, columns, strict=True):
+            if net is None or name in net:
+                self._columns[name] = _cells(column, words, known.get(name, frozenset()))
+        cells = self._columns[target]
+        given = [i for i, x in enumerate(cells) if x is not None]
+        self.used, self.n_missing = np.array(given, np.int64), len(cells) - len(given)
+        if not given:
+            raise DataError(f"column {target!r}, the target, has only missing values")
+        values = sorted({cells[i] for i in given}, key=lambda x: (type(x).__name__, x))
+        self.values = [*net.states(target)] if net is not None else values
+        self.states = tuple(state_labels(self.values))
+        number = {x: k for k, x in enumerate(self.values)} | {str(x): k for k, x in enumerate(self.values)}
+        for i in given:
+            if number.get(cells[i], number.get(str(cells[i]))) is None:
+                hint = closest(str(cells[i]), self.states)
+                raise UnknownState(f"row {i}: {target!r} has no state {cells[i]!r}{hint}")
+        self.observed = np.array([number.get(cells[i], number.get(str(cells[i]))) for i in given], np.int64)
+
+    def table(self, rows: Ints, with_target: bool) -> dict[str, list[Any]]:
+        """Some rows as a mapping of columns."""
+        at = rows.tolist()
+        return {v: [c[i] for i in at] for v, c in self._columns.items() if with_target or v != self.target}
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, with those whose target is missing."""
+        return len(self._columns[self.target])
+
+
+def _cells(column: ColumnValues, words: frozenset[str], states: frozenset[str]) -> list[Any]:
+    values = [None if is_na_word(v, words) and v.strip() not in states else v for v in column.values]
+    return [None if i < 0 else values[i] for i in column.indices.tolist()]
+
+
+def _network(model: Any) -> BayesianNetwork | None:
+    """The network of a network or a tree; None for other models."""
+    net = model.model if isinstance(model, JunctionTree) else model
+    return net if isinstance(net, BayesianNetwork) else None
+
+
+def _folds(folds: Any, table: _Cases, seed: int) -> Ints:
+    """The fold of each row, in which the states have equal shares."""
+    if np.ndim(folds):
+        given = np.asarray(folds)
+        if given.shape != (table.n_rows,) or given.dtype.kind not in "iu":
+            raise ArgumentError(f"folds must be a number, or {table.n_rows:,} whole numbers, not {described(folds)}")
+        own = np.asarray(given[table.used], np.int64)
+        if len(np.unique(own)) < MIN_FOLDS:
+            raise ArgumentError("folds: all rows are in the same part")
+        return own
+    n = whole_number("folds", folds, MIN_FOLDS)
+    if n > len(table.used):
+        raise DataError(f"{n} folds, but only {len(table.used)} rows have a target")
+    order = np.random.Generator(np.random.Philox(key=[seed, 0])).permutation(len(table.used))
+    order = order[np.argsort(table.observed[order], kind="stable")]
+    fold_of = np.empty(len(order), np.int64)
+    fold_of[order] = np.arange(len(order)) % n
+    return fold_of
+
+
+def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -> Any:
+    """The model of some training rows."""
+    if all(hasattr(model, name) for name in ("predict_proba", "fit", "get_params")):
+        copy = type(model)(**model.get_params())
+        return copy.fit(table.table(rows, False), [table.values[k] for k in _of_rows(table, rows)])
+    train = table.table(rows, True)
+    if callable(model) and _network(model) is None:
+        return model(train)
+    net = _network(model)
+    return fit(net if net is not None else model, train, **options).network
+
+
+def _of_rows(table: _Cases, rows: Ints) -> list[int]:
+    return [int(k) for k in table.observed[np.searchsorted(table.used, rows)]]
+
+
+def _predicted(model: Any, table: _Cases, rows: Ints) -> tuple[Floats, Bools]:
+    """Probabilities of the states of some rows, and which rows are impossible."""
+    if not hasattr(model, "predict_proba") or isinstance(model, JunctionTree):
+        net = _network(model)
+        if net is None:
+            raise ArgumentError(
+                "validate needs a network, a tree, or a fitted classifier; with folds= also a structure, or a function "
+                f"from training cases to one of these, not {described(model)}"
+            )
+        tree = model if isinstance(model, JunctionTree) else net.compile("cpu")
+        answer = tree.posteriors_batch(table.table(rows, False), targets=[table.target], on_impossible="flag")
+        return _in_order(answer[table.target], net.states(table.target), table), answer.impossible
+    return _in_order(
+        np.asarray(model.predict_proba(table.table(rows, False)), np.float64), model.classes_.tolist(), table
+    ), np.zeros(len(rows), np.bool_)
+
+
+def _in_order(probabilities: Floats, states: Any, table: _Cases) -> Floats:
+    """Columns in the order of the target's states; 0 for those that the model does not have."""
+    number = {x: k for k, x in enumerate(table.values)} | {s: k for k, s in enumerate(table.states)}
+    ordered = np.zeros((len(probabilities), len(table.states)))
+    for k, x in enumerate(states):
+        at = number.get(x, number.get(str(x)))
+        if at is None:
+            raise DataError(f"the model has the state {x!r} of {table.target!r}, which no row of the table has")
+        ordered[:, at] = probabilities[:, k]
+    return ordered

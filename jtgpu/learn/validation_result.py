@@ -1,0 +1,244 @@
+"""`Validation`: how well a model predicts a variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, UnknownState, closest
+from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..util import late_imports
+from ..util.arguments import whole_number
+from ..util.arrays import Floats, Ints
+from ..util.elementary import logs
+
+if TYPE_CHECKING:
+    from ..util.late_imports import Drawing
+
+BINS = 10  # of a calibration
+
+
+@dataclass(frozen=True, eq=False)
+class Validation(Printed):
+    """How well a model predicts a variable.
+
+    Attributes
+    ----------
+    target : str
+    states : tuple of str
+        The C states of the target.
+    probabilities : (N, C) ndarray
+        P(state | all other cells of the row) of each row that was used.
+    observed, predicted : (N,) ndarray of int
+        Number of the state that occurs, and of the most probable one; the first of equal ones.
+    rows, fold : (N,) ndarray of int
+        Number of each row in the table, and of the fold in which it was predicted; 0 without cross-validation.
+    n_missing, n_impossible : int
+        Rows that were left out because their target is missing, or because they have probability 0.
+    accuracy, baseline : float
+        Share of the rows that are predicted correctly, and of those with the most frequent state.
+    log_loss : float
+        Mean of -ln P(state that occurs); infinite if one of these probabilities is 0.
+    brier : float
+        Mean over the rows of the squared distance of the probabilities to the truth, summed over the states (Brier,
+        1950): from 0 to 2. For two states, half of it is what other programs call the Brier score.
+    calibration_error : float
+        Mean over the rows of the distance between accuracy and mean confidence in ten intervals of confidence.
+    """
+
+    target: str
+    states: tuple[str, ...]
+    probabilities: Floats
+    observed: Ints
+    rows: Ints
+    fold: Ints
+    n_missing: int = 0
+    n_impossible: int = 0
+    predicted: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "predicted", self.probabilities.argmax(axis=1))
+
+    @property
+    def accuracy(self) -> float:
+        return float((self.predicted == self.observed).mean())
+
+    @property
+    def baseline(self) -> float:
+        return float(self.support.max() / self.support.sum())
+
+    @property
+    def support(self) -> Ints:
+        """Number of rows of each state, (C,)."""
+        return np.bincount(self.observed, minlength=len(self.states))
+
+    @property
+    def log_loss(self) -> float:
+        return float(self._losses().mean())
+
+    @property
+    def brier(self) -> float:
+        return float(self._squares().mean())
+
+    @property
+    def calibration_error(self) -> float:
+        _, mean, share, count = self.calibration()
+        return float((count * np.abs(mean - share)).sum() / count.sum())
+
+    def _losses(self) -> Floats:
+        p = self.probabilities[np.arange(len(self.observed)), self.observed]
+        return np.where(p > 0.0, -logs(np.where(p > 0.0, p, 1.0)), np.inf)
+
+    def _squares(self) -> Floats:
+        truth = np.eye(len(self.states))[self.observed]
+        return np.asarray(((self.probabilities - truth) ** 2).sum(axis=1))
+
+    @property
+    def confusion(self) -> Ints:
+        """Number of rows by the state that occurs (rows) and the one that is predicted (columns), (C, C)."""
+        c = len(self.states)
+        return np.bincount(self.observed * c + self.predicted, minlength=c * c).reshape(c, c)
+
+    def roc(self, state: str) -> tuple[Floats, Floats, Floats]:
+        """The ROC curve of a state against all others.
+
+        Returns
+        -------
+        false_positive, true_positive, threshold : ndarray
+            Rates for each threshold of the probability of the state, descending; the first one is infinite.
+
+        Raises
+        ------
+        UnknownState
+            If the target has no such state.
+        DataError
+            If all rows have the state, or none.
+        """
+        k = self._number(state)
+        positive = self.observed == k
+        if positive.all() or not positive.any():
+            raise DataError(f"{'all' if positive.any() else 'no'} rows have {self.target} = {state!r}: no ROC curve")
+        score = self.probabilities[:, k]
+        order = np.argsort(-score, kind="stable")
+        last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)  # of each value of the probability
+        hits = np.cumsum(positive[order])[last]
+        false, true = (last + 1 - hits) / (~positive).sum(), hits / positive.sum()
+        return np.append(0.0, false), np.append(0.0, true), np.append(np.inf, score[order][last])
+
+    def auc(self, state: str | None = None) -> float:
+        """Area under the ROC curve of a state; by default the mean over all states that occur in some rows only."""
+        if state is None:
+            some = [s for s, n in zip(self.states, self.support, strict=True) if 0 < n < len(self.observed)]
+            if not some:
+                raise DataError(f"all rows have the same state of {self.target!r}: no ROC curve")
+            return float(np.mean([self.auc(s) for s in some]))
+        false, true, _ = self.roc(state)
+        return float((np.diff(false) * (true[1:] + true[:-1]) / 2).sum())
+
+    def calibration(self, state: str | None = None, bins: int = BINS) -> tuple[Floats, Floats, Floats, Ints]:
+        """How often events happen that have some probability.
+
+        Parameters
+        ----------
+        state : str, optional
+            The event is this state. Default: the prediction is right, with the probability of the predicted state.
+        bins : int
+            Intervals of equal width from 0 to 1; only those with a row are returned.
+
+        Returns
+        -------
+        lower, predicted, observed, count : ndarray
+            Lower end of each interval, mean probability, share of the rows in which the event happened, and rows.
+        """
+        n = whole_number("bins", bins, 1)
+        if state is None:
+            p, happened = self.probabilities.max(axis=1), self.predicted == self.observed
+        else:
+            k = self._number(state)
+            p, happened = self.probabilities[:, k], self.observed == k
+        at = np.minimum((p * n).astype(np.int64), n - 1)
+        count = np.bincount(at, minlength=n)
+        used = np.flatnonzero(count)
+        means = (np.bincount(at, x, minlength=n)[used] / count[used] for x in (p, happened))
+        return used / n, *means, count[used]
+
+    def _number(self, state: str) -> int:
+        if state not in self.states:
+            raise UnknownState(f"{self.target!r} has no state {state!r}{closest(str(state), self.states)}")
+        return self.states.index(state)
+
+    @property
+    def by_fold(self) -> dict[str, Floats]:
+        """Accuracy, log loss and Brier score of each fold."""
+        numbers = {"accuracy": self.predicted == self.observed, "log_loss": self._losses(), "brier": self._squares()}
+        return {k: np.array([x[self.fold == f].mean() for f in np.unique(self.fold)]) for k, x in numbers.items()}
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each state: rows, precision, recall, F1, AUC; NaN where undefined.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame. Default: pandas.
+        """
+        names, columns, _ = self._table()
+        return make_frame(dict(zip(names, (_nullable(c) for c in columns), strict=True)), backend)
+
+    @to_frame_method
+    def predictions(self, backend: str | None = None) -> Any:
+        """Return a data frame with each row that was used: its number and fold, truth, prediction, probabilities."""
+        columns = {
+            "row": self.rows, "fold": self.fold, "observed": [self.states[k] for k in self.observed.tolist()],
+            "predicted": [self.states[k] for k in self.predicted.tolist()],
+        }  # fmt: skip
+        columns |= {f"{self.target}={s}": self.probabilities[:, k] for k, s in enumerate(self.states)}
+        return make_frame(columns, backend)
+
+    def draw(self) -> Drawing:
+        """Draw the confusion matrix, the ROC curves and the calibration as SVG."""
+        drawing: Drawing = late_imports.validations().draw_validation(self)
+        return drawing
+
+    def _title(self) -> str:
+        n_folds = len(np.unique(self.fold))
+        how = f", {n_folds} folds" if n_folds > 1 else ""
+        spread = f" (folds {_range(self.by_fold['accuracy'])})" if n_folds > 1 else ""
+        left_out = "".join(
+            f"; {n:,} rows left out: {why}"
+            for n, why in ((self.n_missing, "target missing"), (self.n_impossible, "probability 0")) if n
+        )  # fmt: skip
+        return (
+            f"Prediction of {self.target} in {len(self.observed):,} rows{how}{left_out}\n"
+            f"accuracy {self.accuracy:.4f}{spread}, always the most frequent state {self.baseline:.4f}\n"
+            f"log loss {self.log_loss:.4f}, Brier score {self.brier:.4f}, "
+            f"calibration error {self.calibration_error:.4f}"
+        )
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        """Of each state: rows, precision, recall, F1, AUC and the confusion matrix."""
+        confusion, n = self.confusion, self.support
+        right, chosen = np.diag(confusion), confusion.sum(axis=0)
+        aucs = [self.auc(s) if 0 < k < n.sum() else None for s, k in zip(self.states, n.tolist(), strict=True)]
+        columns = [
+            list(self.states), n.tolist(), _shares(right, chosen), _shares(right, n), _shares(2 * right, chosen + n),
+            aucs, *(confusion[:, k].tolist() for k in range(len(self.states))),
+        ]  # fmt: skip
+        predicted = [f"predicted {s}" for s in self.states]
+        return [self.target, "rows", "precision", "recall", "F1", "AUC", *predicted], columns, 1
+
+
+def _shares(part: Ints, whole: Ints) -> list[float | None]:
+    return [a / b if b else None for a, b in zip(part.tolist(), whole.tolist(), strict=True)]
+
+
+def _nullable(column: list[Any]) -> Any:
+    if None not in column:
+        return column
+    return np.ma.MaskedArray([0.0 if x is None else x for x in column], [x is None for x in column])
+
+
+def _range(values: Floats) -> str:
+    return f"{values.min():.4f} to {values.max():.4f}"

@@ -1,0 +1,164 @@
+"""`validate` against scikit-learn's metrics, and cross-validation against models that are fitted by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable
+from jtgpu.learn import Validation, validate
+from jtgpu.learn.validation_result import BINS
+
+metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+
+CHAIN = jtgpu.network("a -> b -> c", "{x|y|z}", seed=3)
+
+
+def cases(n: int = 200, seed: int = 1) -> dict[str, list[Any]]:
+    with CHAIN.compile("cpu") as tree:
+        drawn = tree.sample(n, seed=seed).states
+    return {v: [CHAIN.states(v)[s] for s in drawn[:, i].tolist()] for i, v in enumerate(CHAIN)}
+
+
+@st.composite
+def validations(draw: st.DrawFn) -> Validation:
+    c, n = draw(st.integers(2, 4)), draw(st.integers(8, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    p = rng.integers(1, 6, (n, c)).astype(np.float64)  # ties are frequent
+    observed = np.concatenate([np.arange(c), rng.integers(0, c, n - c)])
+    fold = rng.integers(0, 2, n)
+    return Validation("t", tuple("abcd"[:c]), p / p.sum(axis=1, keepdims=True), observed, np.arange(n), fold)
+
+
+@given(validations())
+def test_metrics_are_those_of_scikit_learn(v: Validation) -> None:
+    labels, p = np.arange(len(v.states)), v.probabilities
+    assert v.accuracy == pytest.approx(metrics.accuracy_score(v.observed, v.predicted), abs=1e-12)
+    assert v.log_loss == pytest.approx(metrics.log_loss(v.observed, p, labels=labels), abs=1e-9)
+    assert (v.confusion == metrics.confusion_matrix(v.observed, v.predicted, labels=labels)).all()
+    binary = [metrics.brier_score_loss(v.observed == k, p[:, k]) for k in labels]
+    assert v.brier == pytest.approx(sum(binary), abs=1e-9)
+    for k, state in enumerate(v.states):
+        if (v.observed == k).all():
+            continue
+        assert v.auc(state) == pytest.approx(metrics.roc_auc_score(v.observed == k, p[:, k]), abs=1e-12)
+        false, true, threshold = metrics.roc_curve(v.observed == k, p[:, k], drop_intermediate=False)
+        for own, expected in zip(v.roc(state), (false, true, threshold), strict=True):
+            assert np.allclose(own, expected, rtol=0, atol=1e-12, equal_nan=False)
+    names, columns, _ = v._table()
+    p_r_f = metrics.precision_recall_fscore_support(v.observed, v.predicted, labels=labels, zero_division=0)
+    for name, expected in zip(("precision", "recall", "F1"), p_r_f, strict=False):
+        own = [0.0 if x is None else x for x in columns[names.index(name)]]
+        assert np.allclose(own, expected, rtol=0, atol=1e-12)
+
+
+@given(validations())
+def test_calibration_is_a_mean_by_interval(v: Validation) -> None:
+    for state in (None, *v.states):
+        lower, predicted, observed, count = v.calibration(state)
+        p = v.probabilities.max(axis=1) if state is None else v.probabilities[:, v.states.index(state)]
+        event = v.observed == (v.predicted if state is None else v.states.index(state))
+        at = np.minimum(np.floor(p * BINS), BINS - 1)
+        assert count.sum() == len(p)
+        for i, low in enumerate(lower):
+            own = at == round(low * BINS)
+            assert (predicted[i], observed[i]) == pytest.approx((p[own].mean(), event[own].mean()), abs=1e-12)
+    assert 0.0 <= v.calibration_error <= 1.0
+
+
+def test_a_network_predicts_from_all_other_cells() -> None:
+    table = cases()
+    result = validate(CHAIN, table, "b")
+    with CHAIN.compile("cpu") as tree:
+        for i in (0, 7, 199):
+            own = tree.posteriors({"a": table["a"][i], "c": table["c"][i]})["b"].probabilities
+            assert np.allclose(result.probabilities[i], own, rtol=0, atol=1e-12)
+        by_tree = validate(tree, table, "b")
+    assert (by_tree.probabilities == result.probabilities).all()
+    assert np.isclose(result.log_loss, -np.log(result.probabilities[np.arange(200), result.observed]).mean())
+
+
+def test_folds_are_predicted_by_models_of_the_others() -> None:
+    table = cases(60)
+    result = validate(CHAIN, table, "b", folds=3, prior=0.5)
+    counts = [np.bincount(result.fold[result.observed == k], minlength=3) for k in range(3)]
+    assert all(np.ptp(c) <= 1 for c in counts)
+    assert sorted(result.rows.tolist()) == [*range(60)]
+    for f in range(3):
+        train = {v: [x for x, own in zip(c, result.fold, strict=True) if own != f] for v, c in table.items()}
+        net = jtgpu.learn.fit(CHAIN, train, prior=0.5).network
+        test = {v: [x for x, own in zip(c, result.fold, strict=True) if own == f] for v, c in table.items()}
+        assert np.allclose(validate(net, test, "b").probabilities, result.probabilities[result.fold == f], atol=1e-12)
+    assert (validate(CHAIN, table, "b", folds=result.fold, prior=0.5).probabilities == result.probabilities).all()
+    by_function = validate(
+        lambda train: jtgpu.learn.fit(CHAIN, train, prior=0.5).network, table, "b", folds=result.fold
+    )
+    assert np.allclose(by_function.probabilities, result.probabilities, rtol=0, atol=1e-12)
+
+
+def test_a_classifier_is_fitted_in_each_fold() -> None:
+    table = cases(90)
+    model = jtgpu.JunctionTreeClassifier({"c": ["b"], "b": ["a"]}, target="b", backend="cpu")
+    result = validate(model, table, folds=3)
+    assert result.target == "b"
+    assert result.states == ("x", "y", "z")
+    features = {v: c for v, c in table.items() if v != "b"}
+    fitted = model.fit(features, table["b"])
+    assert np.allclose(validate(fitted, table).probabilities, fitted.predict_proba(features), rtol=0, atol=1e-12)
+
+
+def test_rows_without_a_target_are_left_out(tmp_path: Path) -> None:
+    table = cases(30)
+    table["b"][4] = None
+    table["a"][5] = None
+    table["id"] = list(range(30))
+    result = validate(CHAIN, table, "b")
+    assert (result.n_missing, len(result.rows), 4 in result.rows) == (1, 29, False)
+    frame = pytest.importorskip("pandas").DataFrame(table)
+    frame.to_csv(tmp_path / "cases.csv", index=False)
+    for other in (frame, str(tmp_path / "cases.csv")):
+        assert (validate(CHAIN, other, "b").probabilities == result.probabilities).all()
+    assert "1 rows left out: target missing" in str(result)
+    assert [*result.to_frame()["b"]] == ["x", "y", "z"]
+    assert len(result.predictions()) == 29
+
+
+def test_the_picture_has_every_part() -> None:
+    drawing = validate(CHAIN, cases(), "b").draw()
+    assert drawing.svg.count("<polyline") == 4
+    assert "AUC" in drawing.svg
+    assert "rows: observed" in drawing.svg
+
+
+def test_impossible_rows() -> None:
+    net = jtgpu.network("a -> b", "{x|y}", cpts={"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.5, 0.5]]})
+    table = {"a": ["x", "y", "x"], "b": ["x", "x", "y"]}
+    with pytest.raises(ImpossibleEvidence, match="row 1 has probability 0"):
+        validate(net, table, "b")
+    result = validate(net, table, "b", on_impossible="flag")
+    assert (result.n_impossible, result.rows.tolist()) == (1, [0, 2])
+    assert validate(net, table, "a").log_loss == np.inf
+
+
+def test_wrong_arguments() -> None:
+    table = cases(20)
+    with pytest.raises(UnknownVariable, match="no column 'd', the target"):
+        validate(CHAIN, table, "d")
+    with pytest.raises(ArgumentError, match="prior= is an option of fitting"):
+        validate(CHAIN, table, "b", prior=1)
+    with pytest.raises(ArgumentError, match="validate needs a network, a tree"):
+        validate({"b": ["a"]}, table, "b")
+    with pytest.raises(DataError, match="21 folds, but only 20 rows"):
+        validate(CHAIN, table, "b", folds=21)
+    with pytest.raises(ArgumentError, match="folds must be a number, or 20 whole numbers"):
+        validate(CHAIN, table, "b", folds=[0, 1])
+    with pytest.raises(UnknownState, match="row 0: 'b' has no state 'q'"):
+        validate(CHAIN, table | {"b": ["q"] * 20}, "b")
+    with pytest.raises(UnknownState, match="no state 'w'"):
+        validate(CHAIN, table, "b").auc("w")
