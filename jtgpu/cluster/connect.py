@@ -9,13 +9,15 @@ import socket
 import textwrap
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ArgumentError, JtgpuError
 
+S = TypeVar("S")
+T = TypeVar("T")
 MACHINE_OPTIONS = ("threads", "device", "devices", "executor")  # backend options that describe the local machine
 PATIENCE = 10.0  # seconds until a cluster's machine must answer
 MAX_CPUS = 8  # default of a worker with a GPU: reading, encoding and writing use no more
@@ -178,6 +180,48 @@ def quiet(ray: Any) -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+def completed(
+    ray: Any, slots: Iterable[S], submit: Callable[[S, T], Any], tasks: Iterable[T],
+    error_type: type[JtgpuError] = JtgpuError,
+) -> Iterator[tuple[int, Any]]:  # fmt: skip
+    """Number and result of each task when it is completed; each slot, such as an actor, has one task at a time."""
+    # submit: Starts a task in a slot; returns Ray's reference to its result
+    # error_type: Of the error if the cluster fails
+    coming = enumerate(tasks)
+    running: dict[Any, tuple[int, S]] = {}
+
+    def start(slot: S) -> None:
+        task = next(coming, None)
+        if task is not None:
+            running[submit(slot, task[1])] = task[0], slot
+
+    try:
+        for slot in slots:
+            start(slot)
+        while running:
+            ready, _ = ray.wait(list(running), num_returns=1)
+            number, slot = running.pop(ready[0])
+            result = ray.get(ready[0])
+            start(slot)
+            yield number, result
+    except ray.exceptions.RayError as error:
+        raise translate_error(error, error_type) from None
+    finally:
+        for reference in running:
+            ray.cancel(reference)
+
+
+def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[T]:
+    """Results in the order of their numbers, 0, 1, 2, ..."""
+    done: dict[int, T] = {}
+    n = 0
+    for number, result in numbered:
+        done[number] = result
+        while n in done:
+            yield done.pop(n)
+            n += 1
 
 
 def translate_error(error: BaseException, default: type[JtgpuError] = JtgpuError) -> BaseException:

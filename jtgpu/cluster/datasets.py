@@ -17,7 +17,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from ..util.options import BackendName
-from .connect import Cluster, Share, as_cluster, connect, connected, translate_error
+from .connect import Cluster, Share, as_cluster, completed, connect, connected, in_order
 from .parts import WorkerSpec, plan_of
 
 if TYPE_CHECKING:
@@ -79,17 +79,18 @@ class _ClusterSolver(Solver):
         reference = [ray.put(spec)]
         kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=-1, max_task_retries=-1)(_SolverActor)
         actors = [kind.remote(reference) for _ in range(share.workers)]
-        pool = ray.util.ActorPool(actors)
+
+        def submit(actor: Any, block: NDArray[Any]) -> Any:
+            return actor.solve.remote(np.ascontiguousarray(block))
+
         try:
             solved, done, n = [], 0, sum(block.shape[1] for block in blocks)
-            for part in pool.map(lambda actor, block: actor.solve.remote(np.ascontiguousarray(block)), blocks):
+            for part in in_order(completed(ray, actors, submit, blocks)):
                 solved.append(part)
                 done += len(part["log_evidence"])
                 if self.report is not None:
                     self.report(done, done, n)
             return solved
-        except ray.exceptions.RayError as error:
-            raise translate_error(error) from None
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -106,8 +107,6 @@ def solver_on(
     """
     where = as_cluster(cluster)
     with connected(where) as ray:
-        import ray.util
-
         yield _ClusterSolver(tree, query, options, ray, where, by_index=by_index)
 
 
@@ -242,28 +241,11 @@ class _RayExecutor:
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
         if not self._actors:
             raise BackendUnavailable("this executor is closed")
-        ray, coming = self._ray, enumerate(tasks)
-        running: dict[Any, tuple[int, Any]] = {}  # reference -> the task's number, and the actor that runs it
-        try:
-            for actor in [a for _ in range(TASKS_PER_ACTOR) for a in self._actors]:
-                self._submit(coming, actor, running)
-            while running:
-                ready, _ = ray.wait(list(running), num_returns=1)
-                number, actor = running.pop(ready[0])
-                partial = ray.get(ready[0])
-                self._submit(coming, actor, running)
-                yield number, partial
-        except ray.exceptions.RayError as error:
-            raise translate_error(error, BackendUnavailable) from None
-        finally:
-            for reference in running:
-                ray.cancel(reference)
+        yield from completed(self._ray, self._actors * TASKS_PER_ACTOR, self._submit, tasks, BackendUnavailable)
 
-    def _submit(self, coming: Iterator[tuple[int, SliceTask]], actor: Any, running: dict[Any, tuple[int, Any]]) -> None:
-        """Submit the next task, if there is one, to an actor."""
-        task = next(coming, None)
-        if task is not None:
-            running[actor.run.remote(task[1])] = task[0], actor
+    @staticmethod
+    def _submit(actor: Any, task: SliceTask) -> Any:
+        return actor.run.remote(task)
 
     def close(self) -> None:
         for actor in self._actors:

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import JtgpuError
 from ..inference.queries.counts import counting_backend
 from ..util.arrays import Floats
-from .connect import Cluster, Share, as_cluster, connect, connected, import_ray, translate_error
+from .connect import Cluster, Share, as_cluster, completed, connect, connected, import_ray, in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,27 +72,11 @@ class TaskRunner(Generic[T, R]):
         """
         if not self._sent:
             raise JtgpuError("these workers are closed")
-        ray, waiting = self._ray, enumerate(tasks)
-        running: dict[Any, int] = {}
-        done: dict[int, R] = {}
-        n_yielded = 0
-        try:
-            while True:
-                while len(running) < self.workers and (task := next(waiting, None)) is not None:
-                    running[self._function.remote(self._sent[0], task[1], self._threads)] = task[0]
-                if not running:
-                    return
-                ready, _ = ray.wait(list(running), num_returns=1)
-                number = running.pop(ready[0])
-                done[number] = ray.get(ready[0])
-                while n_yielded in done:
-                    yield done.pop(n_yielded)
-                    n_yielded += 1
-        except ray.exceptions.RayError as error:
-            raise translate_error(error) from None
-        finally:
-            for reference in running:
-                ray.cancel(reference)
+
+        def submit(_: int, task: T) -> Any:
+            return self._function.remote(self._sent[0], task, self._threads)
+
+        yield from in_order(completed(self._ray, range(self.workers), submit, tasks))
 
     def close(self) -> None:
         """Free what was sent, and disconnect, unless the process was connected before; may be called twice."""
@@ -220,33 +204,13 @@ class ClusterCounts:
         """Expected counts of the pieces of each part, part after part."""
         if not self._actors:
             raise JtgpuError("these workers are closed")
-        ray, number = self._ray, self._passes
+        number, sent = self._passes, self._ray.put([*tables])
         self._passes += 1
-        sent = ray.put([*tables])
-        waiting = enumerate(self._parts)
-        running: dict[Any, tuple[int, Any]] = {}
-        done: dict[int, list[Counts]] = {}
 
-        def submit(actor: Any) -> None:
-            task = next(waiting, None)
-            if task is not None:
-                running[actor.count.remote(number, sent, task[1])] = task[0], actor
+        def submit(actor: Any, part: Any) -> Any:
+            return actor.count.remote(number, sent, part)
 
-        try:
-            for actor in [a for _ in range(TASKS_PER_ACTOR) for a in self._actors]:
-                submit(actor)
-            for part in range(len(self._parts)):
-                while part not in done:
-                    ready, _ = ray.wait(list(running), num_returns=1)
-                    at, actor = running.pop(ready[0])
-                    done[at] = ray.get(ready[0])
-                    submit(actor)
-                yield done.pop(part)
-        except ray.exceptions.RayError as error:
-            raise translate_error(error) from None
-        finally:
-            for reference in running:
-                ray.cancel(reference)
+        yield from in_order(completed(self._ray, self._actors * TASKS_PER_ACTOR, submit, self._parts))
 
     def close(self) -> None:
         """Release the workers and the parts."""

@@ -351,14 +351,14 @@ def test_slices_have_the_same_bits_after_a_worker_is_killed(
             working.wait()
             os.kill(victim, signal.SIGKILL)
 
-        def noted(*args: Any) -> None:
-            give(*args)
+        def noted(*args: Any) -> Any:
             noted.calls += 1  # type: ignore[attr-defined]
             if noted.calls == 20:  # type: ignore[attr-defined]
                 working.set()
+            return give(*args)
 
         noted.calls = 0  # type: ignore[attr-defined]
-        monkeypatch.setattr(slices._RayExecutor, "_submit", noted)
+        monkeypatch.setattr(slices._RayExecutor, "_submit", staticmethod(noted))
         killer = threading.Thread(target=kill)
         killer.start()
         table_there = many.posteriors_batch(states)

@@ -161,9 +161,9 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: Resolved
             "sensitivity requires a Bayesian network: the factors of a Markov network have no rows that sum to 1"
         )
     v, state = _target(model, target, case)
-    n = len(model)  # factors of sets, behind the CPTs, have no parameters
+    cpts = resolved.factors[: len(model)]  # the factors of sets have no parameters
     sweep = messages_of(tree, resolved.factors).derivative()
-    parameters = tree.cached("parameters", id(resolved.factors), lambda: Parameters(resolved.factors[:n]), MAX_PARAMETERS)
+    parameters = tree.cached("parameters", id(resolved.factors), lambda: Parameters(cpts), MAX_PARAMETERS)
 
     def derivatives() -> Derivatives:
         result = sweep.derivatives(case)
