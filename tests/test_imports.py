@@ -32,7 +32,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
                  "util/elementary/loops/functions.py"),
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "model/mixed.py", "inference/network_plan.py",
-        "interop/networkx.py", "learn/dags/graphs.py", "graphs/nx_backend.py",
+        "interop/networkx.py", "model/equivalence.py", "graphs/nx_backend.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),

@@ -1,7 +1,8 @@
 """Graphs: which vertices and edges matter, in one network and in many sampled ones.
 
 `betweenness` counts the shortest paths through each vertex or edge, exactly; `betweenness_posterior` ranks the
-variables of many directed acyclic graphs, with the uncertainty of their ranks. networkx uses the package as its
+variables of many directed acyclic graphs, with the uncertainty of their ranks. `compare` says how two graphs or
+networks differ. networkx uses the package as its
 backend ``"jtgpu"``.
 """
 
@@ -13,10 +14,12 @@ from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from .centrality import betweenness
+    from .compare import GraphComparison, compare
     from .posterior import BetweennessPosterior, betweenness_posterior
 
-__all__ = ["BetweennessPosterior", "betweenness", "betweenness_posterior"]
+__all__ = ["BetweennessPosterior", "GraphComparison", "betweenness", "betweenness_posterior", "compare"]
 
 __getattr__, __dir__ = public_names(__name__, {
-    "centrality": "betweenness", "posterior": "BetweennessPosterior betweenness_posterior",
+    "centrality": "betweenness", "compare": "GraphComparison compare",
+    "posterior": "BetweennessPosterior betweenness_posterior",
 })  # fmt: skip

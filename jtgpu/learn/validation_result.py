@@ -161,8 +161,8 @@ class Validation(Printed):
         at = np.minimum((p * n).astype(np.int64), n - 1)
         count = np.bincount(at, minlength=n)
         used = np.flatnonzero(count)
-        means = (np.bincount(at, x, minlength=n)[used] / count[used] for x in (p, happened))
-        return used / n, *means, count[used]
+        predicted, observed = (np.bincount(at, x, minlength=n)[used] / count[used] for x in (p, happened))
+        return used / n, predicted, observed, count[used]
 
     def _number(self, state: str) -> int:
         if state not in self.states:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..errors import NetworkError, closest
+from ..util.arrays import Bools
 from .discrete import MAX_AXES, DiscreteModel
+from .equivalence import are_equivalent, cpdag_of, digraph
+
+if TYPE_CHECKING:
+    import networkx
 
 # Directed graphs as lists of parents and children: cycles, descendants, d-separation, components.
 #
@@ -175,6 +183,40 @@ class DirectedModel(DiscreteModel):
         v = self.index(variable)
         blanket = {*self._parents[v], *self._children[v], *(p for c in self._children[v] for p in self._parents[c])}
         return self._named(sorted(blanket - {v}))
+
+    def cpdag(self) -> networkx.DiGraph[str]:
+        """Return the equivalence class of the graph as a `networkx.DiGraph`.
+
+        Graphs are equivalent if they imply the same independences. An arc that has the same direction in all equivalent
+        graphs is an arc, every other one is a pair of arcs in both directions.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> [*jtgpu.network("rain->wet<-sprinkler; wet->slippery").cpdag().edges]
+        [('rain', 'wet'), ('wet', 'slippery'), ('sprinkler', 'wet')]
+        """
+        return digraph(self._variables, cpdag_of(self._matrix()))
+
+    def is_equivalent(self, other: DirectedModel) -> bool:
+        """Whether another graph over the same variables implies the same independences.
+
+        Raises
+        ------
+        NetworkError
+            If the other model has other variables.
+        """
+        if {*other.variables} != {*self._variables}:
+            raise NetworkError(f"is_equivalent compares graphs of the same variables, not {self!r} and {other!r}")
+        order = [other.index(v) for v in self._variables]
+        return are_equivalent(self._matrix(), other._matrix()[np.ix_(order, order)])
+
+    def _matrix(self) -> Bools:
+        """[u, v]: whether the graph has the arc u -> v."""
+        arcs = np.zeros((len(self), len(self)), np.bool_)
+        for v, parents in enumerate(self._parents):
+            arcs[list(parents), v] = True
+        return arcs
 
     def topological_order(self) -> tuple[str, ...]:
         """Names of the variables, parents before children; ties by number."""

@@ -53,9 +53,9 @@ def test_metrics_are_those_of_scikit_learn(v: Validation) -> None:
             assert np.allclose(own, expected, rtol=0, atol=1e-12, equal_nan=False)
     names, columns, _ = v._table()
     p_r_f = metrics.precision_recall_fscore_support(v.observed, v.predicted, labels=labels, zero_division=0)
-    for name, expected in zip(("precision", "recall", "F1"), p_r_f, strict=False):
-        own = [0.0 if x is None else x for x in columns[names.index(name)]]
-        assert np.allclose(own, expected, rtol=0, atol=1e-12)
+    for name, values in zip(("precision", "recall", "F1"), p_r_f, strict=False):
+        shares = [0.0 if x is None else x for x in columns[names.index(name)]]
+        assert np.allclose(shares, values, rtol=0, atol=1e-12)
 
 
 @given(validations())

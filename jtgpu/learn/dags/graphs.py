@@ -1,4 +1,4 @@
-"""Directed acyclic graphs of structure learning: as networkx graphs, and their equivalence classes."""
+"""Directed acyclic graphs of structure learning: their arcs, networks fitted to data, and graphs to start from."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from .scores.coded import NO_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import networkx
 
     from .constraints import Constraints
     from .scores.coded import CodedTable
@@ -43,64 +41,6 @@ def has_cycle(arcs: Bools) -> bool:
             return True
         left = left[has_parent]
     return False
-
-
-def digraph(names: Sequence[str], arcs: Bools) -> networkx.DiGraph[str]:
-    """A networkx graph; nodes and arcs in the order of the variables."""
-    import networkx
-
-    graph: networkx.DiGraph[str] = networkx.DiGraph()
-    graph.add_nodes_from(names)
-    graph.add_edges_from((names[u], names[v]) for v, u in np.argwhere(arcs.T))
-    return graph
-
-
-def compelled_arcs(arcs: Bools) -> Bools:
-    """The arcs that have the same direction in every equivalent graph.
-
-    An arc is compelled if it is part of a collider u -> v <- w without an arc between u and w, or if its reversal would
-    create such a collider or a cycle: Meek's first three rules, applied until nothing changes.
-    """
-    # arcs: (n, n) of an acyclic graph
-    n = len(arcs)
-    linked = arcs | arcs.T
-    directed = np.zeros_like(arcs)
-    for v in range(n):
-        parents = np.flatnonzero(arcs[:, v])
-        for u in parents:
-            if (~linked[u, parents] & (parents != u)).any():
-                directed[u, v] = True
-    while True:
-        free = arcs & ~directed
-        change = [(u, v) for u, v in np.argwhere(free) if _is_compelled(u, v, directed, linked)]
-        if not change:
-            return directed
-        directed[tuple(np.array(change).T)] = True
-
-
-def _is_compelled(u: int, v: int, directed: Bools, linked: Bools) -> bool:
-    """Whether Meek's rules 1 to 3 direct u - v as u -> v."""
-    if (directed[:, u] & ~linked[:, v] & (np.arange(len(linked)) != v)).any():
-        return True  # w -> u - v: else a collider
-    if (directed[u] & directed[:, v]).any():
-        return True  # u -> w -> v: else a cycle
-    undirected = linked & ~directed & ~directed.T
-    between = np.flatnonzero(undirected[u] & directed[:, v])
-    return any(not linked[a, b] for i, a in enumerate(between) for b in between[i + 1 :])
-
-
-def structural_hamming_distance(first: Bools, second: Bools) -> int:
-    """Number of pairs of variables that the equivalence classes of two graphs link differently."""
-    # first, second: (n, n) of acyclic graphs
-    a, b = (_pattern(arcs) for arcs in (first, second))
-    differs = a != b
-    return int(np.triu(differs | differs.T, 1).sum())
-
-
-def _pattern(arcs: Bools) -> Bools:
-    """The equivalence class: both directions of an arc that is not compelled."""
-    compelled = compelled_arcs(arcs)
-    return np.asarray(arcs | (arcs & ~compelled).T)
 
 
 # Networks of learned graphs: CPTs from the data.

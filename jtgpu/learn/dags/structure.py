@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...errors import ArgumentError
+from ...model.equivalence import cpdag_of, digraph
 from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arguments import choice, whole_number
@@ -19,7 +20,7 @@ from ...util.missing import MissingReport
 from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
 from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
-from .graphs import adjacency, compelled_arcs, digraph, fitted_network
+from .graphs import adjacency, fitted_network
 from .scores.coded import CodedTable, cases_like
 from .scores.rules import Score, parent_masks
 from .scores.score_table import ScoreTable
@@ -120,8 +121,7 @@ class Structure:
     @cached_property
     def cpdag(self) -> networkx.DiGraph[str]:
         """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions."""
-        free = self._arcs & ~compelled_arcs(self._arcs)
-        return digraph(self.names, self._arcs | free.T)
+        return digraph(self.names, cpdag_of(self._arcs))
 
     @property
     def clique_entries(self) -> int:

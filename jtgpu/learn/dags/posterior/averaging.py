@@ -12,13 +12,13 @@ import numpy as np
 
 from ....errors import ImpossibleEvidence, TableTooLarge
 from ....inference.results.marginals import Posteriors
+from ....model.equivalence import compelled_arcs
 from ....model.network import BayesianNetwork
 from ....util import elementary
 from ....util.arrays import Bools, Floats, Ints
 from ....util.system import cores
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
-from ..graphs import compelled_arcs
 
 if TYPE_CHECKING:
     from ....inference.evidence import Findings

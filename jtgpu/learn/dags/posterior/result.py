@@ -10,13 +10,14 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....formats.files import write_bytes
+from ....model.equivalence import digraph
 from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import file_path, number, whole_number
 from ....util.arrays import Bools, Ints
 from ....util.text_table import counted
 from ...state_file import file_contents
-from ..graphs import digraph, fitted_network
+from ..graphs import fitted_network
 from ..scores.coded import cases_like
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
