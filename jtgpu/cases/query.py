@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self, TypedDict, Unpack
 import numpy as np
 
 from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
+from ..inference.planning import RowOptions
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
 from ..inference.sets import Scope, scopes_of
@@ -56,20 +57,12 @@ def escape_formulas(table: Any) -> Any:
     return pa.table(columns, names=[escape_formula(name) for name in table.column_names])
 
 
-class TableKeywords(TypedDict, total=False):
+class TableKeywords(RowOptions, total=False):
     """Keywords that all functions on tables accept; see `TableOptions`."""
 
     targets: str | int | Iterable[str | int] | None
-    joints: Iterable[Sequence[str | int]] | None
     evidence_columns: str | Iterable[str] | None
-    keep: str | Iterable[str]
     labels: bool
-    log_evidence: bool
-    conflict: bool
-    mpe: bool
-    on_error: str
-    na_values: str | Iterable[str] | None
-    do: Mapping[Any, Any] | None
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Solver:
         targets = [*self.query.targets, *dict.fromkeys(sets)]
         if self.by_columns:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
-            posterior = self._with_joints(columns.posterior.T, sets)
+            posterior = self._with_joints(columns.posterior.T)
             return Answers(posterior, without_rounding(columns.log_evidence), columns.impossible)
         equal = find_equal_rows(codes.T, min_saving=MIN_EQUAL, mapper=self.each)
         inverse = None if equal is None else equal.kind
@@ -137,26 +137,18 @@ class Solver:
             states[rows, list(self.query.evidence)] = codes[:, rows].T
         known = read_known_cases(self.model, states, do=self._do)
         result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
-        posterior = self._with_joints(result.posterior, sets)
+        posterior = self._with_joints(result.posterior)
         answers = Answers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
         if self.query.mpe:
             answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
         return answers
 
-    def _with_joints(self, posterior: Floats, sets: Sequence[int]) -> Floats:
+    def _with_joints(self, posterior: Floats) -> Floats:
         """The posteriors of the targets, and the joint probabilities of each set in the order of the query."""
-        if not sets:
+        if not self.query.joints:
             return posterior
-        of, at = self.tree.plan.sets, int(sum(self.model.cardinality[v] for v in self.query.targets))
-        parts, cells = [posterior[:, :at]], {}
-        for v in dict.fromkeys(sets):
-            cells[v] = posterior[:, at : at + of.size(v)]
-            at += of.size(v)
-        parts += [
-            of.joint(v, scope, cells[v]).reshape(len(posterior), -1)
-            for v, scope in zip(sets, self.query.joints, strict=True)
-        ]
-        return np.hstack(parts)
+        plain, joints = self.tree.plan.sets.split(posterior, self.query.targets, self.query.joints)
+        return np.hstack([plain, *(joints[scope].reshape(len(plain), -1) for scope in self.query.joints)])
 
     def _impossible_rows(self, answers: Answers, codes: NDArray[Any]) -> list[tuple[int, str]]:
         """Rows of probability zero and their evidence, ascending."""

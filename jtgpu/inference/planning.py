@@ -136,8 +136,8 @@ def _absorb(members: Sequence[frozenset[int]], parents: Sequence[int]) -> dict[i
 
 # Keywords of `jtgpu.JunctionTree.predict_proba`.
 
-class FrameOptions(TypedDict, total=False):
-    """Keywords of `jtgpu.JunctionTree.predict_proba`, which documents them."""
+class RowOptions(TypedDict, total=False):
+    """Keywords that all functions on tables of cases share; `jtgpu.JunctionTree.predict_proba` documents them."""
 
     joints: Iterable[Sequence[str | int]] | None
     keep: str | Iterable[str]
@@ -147,6 +147,11 @@ class FrameOptions(TypedDict, total=False):
     on_error: OnProblem
     na_values: str | Iterable[str] | None
     do: Mapping[Any, Any] | None
+
+
+class FrameOptions(RowOptions, total=False):
+    """Keywords of `jtgpu.JunctionTree.predict_proba`, which documents them."""
+
     cluster: Any  # str, jtgpu.cluster.Cluster or None
     progress: bool | Callable[[int, int, int], None] | None
 

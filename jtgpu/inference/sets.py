@@ -65,7 +65,7 @@ class Sets:
     """The sets that a plan keeps together."""
 
     def __init__(self, model: DiscreteModel, plan: Plan):
-        self.model, self.scopes, self.first = model, plan.sets, plan.n_variables
+        self.model, self.scopes, self.first = model, plan.sets, len(model)
 
     def find(self, scope: Iterable[int]) -> int | None:
         """The number of the smallest set that contains these variables; None if there is none."""
@@ -118,6 +118,20 @@ class Sets:
         table = table.sum(axis=tuple(n + i for i, u in enumerate(own) if u not in scope))
         left = [u for u in own if u in scope]
         return np.ascontiguousarray(np.transpose(table, [*range(n), *(n + left.index(u) for u in scope)]))
+
+    def split(
+        self, posterior: Floats, targets: Iterable[int] | None, scopes: Sequence[Scope]
+    ) -> tuple[Floats, dict[Scope, Floats]]:
+        """The posteriors (n, columns) of variables, and the joint posteriors of sets, whose cells are behind them."""
+        if not scopes:
+            return posterior, {}
+        at = int(sum(self.model.cardinality[v] for v in (range(self.first) if targets is None else targets)))
+        numbers = [self.number(scope, "joint posterior") for scope in scopes]
+        plain, cells = np.ascontiguousarray(posterior[:, :at]), {}
+        for v in dict.fromkeys(numbers):
+            cells[v] = posterior[:, at : at + self.size(v)]
+            at += self.size(v)
+        return plain, {scope: self.joint(v, scope, cells[v]) for scope, v in zip(scopes, numbers, strict=True)}
 
     def add(self, given: dict[int, Floats], likelihood: Any, n: int | None = None) -> None:
         """Multiply the likelihoods of sets into `given`, of one case or of n cases."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ...backends.base import BatchResult, DeviceResult, Evidence
+from ...backends.base import DeviceResult, Evidence
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
@@ -130,25 +130,9 @@ def posteriors_batch(
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
         raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or model.impossible(case)))
-    result, arrays = _split_joints(model, result, targets, joints, numbers)
+    plain, arrays = sets.split(result.posterior, targets, joints)
+    result = replace(result, posterior=plain)
     return CasePosteriors(model.model, result, targets, known.table, Joints(model.model, arrays))
-
-
-def _split_joints(
-    model: CompiledModel, result: BatchResult, targets: Sequence[int] | None, joints: Sequence[Scope],
-    numbers: Sequence[int],
-) -> tuple[BatchResult, dict[Scope, Floats]]:  # fmt: skip
-    """The result without the sets, whose cells are the last columns, and the joint posterior of each set."""
-    if not joints:
-        return result, {}
-    sets, names = model.plan.sets, range(len(model.model)) if targets is None else targets
-    at = int(sum(model.model.cardinality[v] for v in names))
-    plain, columns = np.ascontiguousarray(result.posterior[:, :at]), {}
-    for v in dict.fromkeys(numbers):
-        columns[v] = result.posterior[:, at : at + sets.size(v)]
-        at += sets.size(v)
-    tables = {scope: sets.joint(v, scope, columns[v]) for scope, v in zip(joints, numbers, strict=True)}
-    return replace(result, posterior=plain), tables
 
 
 def posteriors_on_device(
