@@ -60,6 +60,28 @@ pygments_dark_style = "github-dark"
 html_title = f"jtgpu {release}"
 html_static_path = ["pictures", "static"]
 html_css_files = ["site.css"]
+html_favicon = "static/favicon.svg"
+FONTS = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', Helvetica, Arial, sans-serif"
+html_theme_options = {
+    "light_logo": "logo.svg",
+    "dark_logo": "logo-dark.svg",
+    "sidebar_hide_name": True,
+    "light_css_variables": {
+        "font-stack": FONTS,
+        "font-stack--monospace": "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace",
+        "color-brand-primary": "#0a5cc2",
+        "color-brand-content": "#0a5cc2",
+        "color-background-secondary": "#f6f8fa",
+        "color-sidebar-link-text": "#3d4650",
+        "color-sidebar-link-text--top-level": "#3d4650",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#6cb0ff",
+        "color-brand-content": "#6cb0ff",
+        "color-sidebar-link-text": "#b7c0ca",
+        "color-sidebar-link-text--top-level": "#b7c0ca",
+    },
+}
 html_copy_source = False
 html_show_sphinx = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -79,6 +79,7 @@ def _points(line: Sequence[Point], t: np.ndarray) -> np.ndarray:
 
 
 PAD, CELL, TITLE, LINE = 10, 16, 24, 18
+FEW, LARGE_CELL = 15, 32  # variables whose cells have room for a number
 LABEL = 160  # pixels of a name
 VISIBLE = 0.005  # probability from which a cell has a colour
 WIDTHS = (700, 1000, 1400, 2000)  # pixels of a layer that are tried
@@ -102,10 +103,11 @@ def heat_map(posterior: StructurePosterior) -> Drawing:
     p, best = posterior.edge_probabilities.values, {*posterior.structure.arcs}
     label = max(map(text_width, names), default=0)
     left, top = PAD + label + 6, TITLE + label + 6
-    size = CELL * len(order)
+    cell = LARGE_CELL if len(order) <= FEW else CELL
+    size = cell * len(order)
     body = [f'<text class="h" x="{PAD}" y="16">P(row is a parent of column)</text>']
     for i, name in enumerate(names):
-        middle = i * CELL + CELL // 2 + 4
+        middle = i * cell + cell // 2 + 4
         body.append(f'<text class="r" x="{left - 6}" y="{top + middle}">{escaped(name)}</text>')
         turned = f'transform="translate({left + middle},{top - 6}) rotate(-90)"'
         body.append(f"<text {turned}>{escaped(name)}</text>")
@@ -113,14 +115,17 @@ def heat_map(posterior: StructurePosterior) -> Drawing:
     for i, u in enumerate(order):
         for j, v in enumerate(order):
             if p[u, v] >= VISIBLE:
-                x, y = left + j * CELL, top + i * CELL
+                x, y = left + j * cell, top + i * cell
                 tip = escaped(f"{posterior.names[u]} -> {posterior.names[v]}: {p[u, v]:.3f}")
                 is_best = (posterior.names[u], posterior.names[v]) in best
                 border = ' stroke="currentColor"' if is_best else ""
                 body.append(
-                    f'<rect class="b" x="{x + 1}" y="{y + 1}" width="{CELL - 2}" height="{CELL - 2}" '
+                    f'<rect class="b" x="{x + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" '
                     f'fill-opacity="{p[u, v]:.2f}"{border}><title>{tip}</title></rect>'
                 )
+                if cell > CELL and p[u, v] >= REVERSED:
+                    at = f'x="{x + cell // 2}" y="{y + cell // 2 + 4}"'
+                    body.append(f'<text class="s m" pointer-events="none" {at}>{_short(p[u, v])}</text>')
     bottom = top + size + PAD
     body += _scale(left, bottom)
     width = max(left + size, left + 280, text_width("P(row is a parent of column)") + PAD) + PAD

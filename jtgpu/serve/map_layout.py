@@ -104,7 +104,7 @@ COMPACT = BoxStyle(0.5, 5, (76, 148), 116)  # rows are to be read when the map i
 LINE, PAD, ROW, MARK = 15, 8, 18, 12  # height of a line of the title, distance to the border, height of a row
 BAR, NUMBER, LABEL = 46, 42, 84  # widths of a bar and of its number, most of the name of a state
 SEPARATORS = "_-. /:"
-READABLE = 0.66  # scale of a map, below which the next kind of drawing is tried
+READABLE = 0.62  # scale of a map, below which the next kind of drawing is tried
 MOST_SCALE = 1.3
 
 

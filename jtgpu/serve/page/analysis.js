@@ -104,7 +104,7 @@ class ChangedPanel extends Panel {
     });
     const note = el("p", { class: "muted" });
     countText(note, rows.length, changes.length, "variables that change");
-    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "change (pp)"], rows, 2), note);
+    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "pp"], rows, 2), note);
   }
 }
 
