@@ -55,7 +55,8 @@ class Case:
 
     def row(self, i: int) -> dict[Any, Any]:
         """The likelihoods of one row."""
-        return {v: w[i] for v, w in {**self.likelihood, **self.single}.items()}
+        both: dict[Any, Any] = {**self.likelihood, **self.single}
+        return {v: w[i] for v, w in both.items()}
 
     def evidence(self, i: int) -> dict[str, int]:
         """The observations of one row."""
@@ -80,7 +81,7 @@ def with_child(case: Case, i: int) -> tuple[jtgpu.Posteriors, dict[tuple[str, ..
     """Posteriors, joint posteriors and the most probable explanation by the auxiliary children; None if impossible."""
     net, evidence, shift = case.auxiliary(i)
     tree = net.compile("reference", order="min-fill")
-    more = {"likelihood": {v: w[i] for v, w in case.single.items()}}
+    more: Any = {"likelihood": {v: w[i] for v, w in case.single.items()}}
     try:
         posteriors = tree.posteriors(evidence, **more)
     except ImpossibleEvidence:
@@ -102,7 +103,7 @@ def test_as_an_auxiliary_child(part: int) -> None:
             plan = case.net.plan("min-fill", together=case.sets, lowering=("pairwise", "clique", "shallow")[seed % 3])
             plan.check()
             with plan.compile(backend) as tree:
-                both = {**case.likelihood, **case.single}
+                both: dict[Any, Any] = {**case.likelihood, **case.single}
                 table = tree.posteriors_batch(case.rows, likelihood=both, joints=case.sets, on_impossible="flag")
                 best = tree.mpe_batch(case.rows, likelihood=both, on_impossible="flag")
                 for i, one in enumerate(exact):
@@ -174,7 +175,8 @@ def test_analysis_as_with_an_auxiliary_child() -> None:
     parents = {v: [net.variables[u] for u in net.factors[net.index(v)].scope[:-1]] for v in net} | {"aux": [*PAIR]}
     cpts = {v: np.asarray(net.cpt(v)) for v in net} | {"aux": np.stack([WEIGHTS, 1 - WEIGHTS], axis=-1)}
     other = jtgpu.BayesianNetwork(states, parents, cpts).compile("cpu")
-    evidence, seen, given = {"xray": "yes"}, {"xray": "yes", "aux": "seen"}, {"likelihood": {PAIR: WEIGHTS}}
+    evidence, seen = {"xray": "yes"}, {"xray": "yes", "aux": "seen"}
+    given: Any = {"likelihood": {PAIR: WEIGHTS}}
     found, same = tree.sensitivity(("lung", "yes"), evidence, **given), other.sensitivity(("lung", "yes"), seen)
     expected = {str(p)[:60]: p.derivative for p in same.top(1000) if "aux" not in str(p)}
     assert {str(p)[:60]: pytest.approx(p.derivative, abs=1e-12) for p in found.top(1000)} == expected
@@ -267,7 +269,7 @@ def test_derivatives_are_joints_over_weights(backend: BackendName) -> None:
         step = 1e-6
         up, down = weights.copy(), weights.copy()
         up[index] += step
-        down[index] = max(down[index] - step, 0.0)
+        down[index] = max(float(down[index]) - step, 0.0)
         values = [function.log_evidence(likelihood={PAIR: w}).sum() for w in (up, down)]
         numeric = (values[0] - values[1]) / (up[index] - down[index])
         assert gradient[index] == pytest.approx(numeric, rel=1e-5, abs=1e-6)

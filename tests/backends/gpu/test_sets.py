@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ pytestmark = needs_compiler
 def test_as_the_reference(gpu: Device, seed: int) -> None:
     case = Case(seed, 40)
     plan = case.net.plan("min-fill", together=case.sets)
-    likelihood = {**case.likelihood, **case.single}
+    likelihood: dict[Any, Any] = {**case.likelihood, **case.single}
     with plan.compile("gpu") as tree, plan.compile("reference") as exact:
         found, same = (
             t.posteriors_batch(case.rows, likelihood=likelihood, joints=case.sets, on_impossible="flag")
@@ -62,6 +64,25 @@ def test_answers_on_the_device(gpu: Device) -> None:
         tree.reload(net)
         again = tree.posteriors_batch(states, likelihood={PAIR: weights}, joints=[PAIR], on_impossible="flag")
         np.testing.assert_allclose(again.joint[PAIR], same.joint[PAIR], atol=1e-12)
+
+
+def test_frames_and_several_gpus(gpu: Device) -> None:
+    net = bundled("asia")
+    frame = {"dysp": ["yes", "no", "yes", None] * 5, "xray": ["no", None, "yes", None] * 5}
+    weights = np.random.default_rng(2).random((20, 2, 2))
+    exact = net.compile("reference", together=[PAIR])
+    expected = exact.posteriors_batch(frame, likelihood={PAIR: weights}, joints=[PAIR])
+    for devices in (None, [0, 0]):
+        with net.compile("gpu", together=[PAIR], devices=devices) as tree:
+            found = tree.posteriors_batch(frame, likelihood={PAIR: weights}, joints=[PAIR])
+            np.testing.assert_allclose(found.joint[PAIR], expected.joint[PAIR], atol=1e-12)
+            np.testing.assert_allclose(found["smoke"], expected["smoke"], atol=1e-12)
+            columns, same = (t.predict_proba(frame, targets=["smoke"], joints=[PAIR]) for t in (tree, exact))
+            assert [*columns] == [*same]
+            for name in columns:
+                np.testing.assert_allclose(columns[name], same[name], atol=1e-12)
+            session = tree.session({"dysp": "yes"})
+            assert session.posterior("lung")["yes"] > 0
 
 
 def test_large_sets_run_on_the_cpu(gpu: Device) -> None:
