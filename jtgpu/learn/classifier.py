@@ -1,7 +1,7 @@
 """`JunctionTreeClassifier`: a Bayesian network as a classifier with the interface of scikit-learn.
 
-The structure is given; the CPTs are estimated from counts. Rows with missing values are classified exactly, by summing
-the missing variables out. scikit-learn itself is not needed.
+The structure is given or learned; the CPTs are estimated from counts. Rows with missing values are classified exactly,
+by summing the missing variables out. scikit-learn itself is not needed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .columns import (
     state_labels,
     state_numbers,
 )
+from .feature_arcs import NAMED, named_structure
 from .parameters.fit import fit as fit_parameters
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 # The structure of a classifier: the parents of each variable.
 
-Structure = Mapping[str, Sequence[str]] | BayesianNetwork | None
+Structure = Mapping[str, Sequence[str]] | BayesianNetwork | str | None
 
 
 def arcs_of(structure: Structure) -> Mapping[str, Sequence[str]]:
@@ -46,12 +47,15 @@ def arcs_of(structure: Structure) -> Mapping[str, Sequence[str]]:
     # raises ArgumentError: If the structure is none.
     if structure is None:
         return {}
+    if isinstance(structure, str):
+        choice("structure", structure, NAMED)
+        return {}
     if isinstance(structure, BayesianNetwork):
         return {v: structure.parents(v) for v in structure.variables}
     if not isinstance(structure, Mapping):
         raise ArgumentError(
-            "structure must be a network, or a mapping from each variable to its parents, or None for naive Bayes, "
-            f"not {described(structure)}"
+            "structure must be a network, a mapping from each variable to its parents, 'naive', 'tan' or 'learned', or "
+            f"None for naive Bayes, not {described(structure)}"
         )
     for v, parents in structure.items():
         if several(parents) is None:
@@ -68,7 +72,7 @@ def parents_of(structure: Structure, names: list[str], target: str) -> dict[str,
     if target in names:
         raise NetworkError(f"X has a column {target!r}, which is the name of the class; change target=")
     known = [*names, target]
-    if structure is None:
+    if structure is None or isinstance(structure, str):
         return {**dict.fromkeys(names, (target,)), target: ()}
     given = arcs_of(structure)
     mentioned = dict.fromkeys([*given, *(p for parents in given.values() for p in parents)])
@@ -84,14 +88,16 @@ def parents_of(structure: Structure, names: list[str], target: str) -> dict[str,
 
 
 class JunctionTreeClassifier(Estimator):
-    """A Bayesian network with given structure as a classifier: P(class | row).
+    """A Bayesian network as a classifier: P(class | row).
 
     Parameters
     ----------
-    structure : mapping or BayesianNetwork, optional
-        Mapping from each variable, the class included, to its parents; variables are named like the columns of X. Or a
-        network whose arcs and states are used. Default: naive Bayes, in which the class is the only parent of every
-        feature.
+    structure : {"naive", "tan", "learned"}, mapping or BayesianNetwork, optional
+        ``"naive"``, the default: the class is the only parent of every feature. ``"tan"``: each feature but one has
+        another feature as a second parent, by the tree of the largest conditional mutual information (Friedman et al.,
+        1997). ``"learned"``: the graph that `jtgpu.learn.structure` finds for features and class. Mapping from each
+        variable, the class included, to its parents; variables are named like the columns of X. Or a network whose arcs
+        and states are used.
     target : str, default "class"
         Name of the class in `structure`.
     pseudo_count : float, default 1.0
@@ -141,7 +147,7 @@ class JunctionTreeClassifier(Estimator):
 
     def __init__(  # noqa: PLR0913 (public API)
         self,
-        structure: Mapping[str, Sequence[str]] | BayesianNetwork | None = None,
+        structure: Mapping[str, Sequence[str]] | BayesianNetwork | Literal["naive", "tan", "learned"] | None = None,
         *,
         target: str = "class",
         pseudo_count: float = 1.0,
@@ -228,6 +234,8 @@ class JunctionTreeClassifier(Estimator):
             values[name] = self._values(name, column)
             numbers[name] = state_numbers(name, column, values[name], "error")
         labels = {v: state_labels(values[v]) for v in (*names, self.target)}
+        if isinstance(self.structure, str):
+            parents = named_structure(self.structure, numbers, labels, self.target, weights)
         if self.missing == "em" and any((numbers[v] < 0).any() for v in names):
             arcs, table = {v: parents[v] for v in labels}, np.column_stack([numbers[v] for v in labels])
             fitted = fit_parameters(

@@ -150,7 +150,7 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
         ({"pseudo_count": -1}, {"a": [1]}, [1], "pseudo_count"),
         ({"unknown": "guess"}, {"a": [1]}, [1], "'missing'"),
         ({"missing": "x"}, {"a": [1]}, [1], "'available' or 'em', not"),
-        ({"structure": 5}, {"a": [1]}, [1], "structure must be a network, or a mapping.*not the int 5"),
+        ({"structure": 5}, {"a": [1]}, [1], "structure must be a network, a mapping.*not the int 5"),
         ({"structure": "tan"}, {"a": [1]}, [1], "structure must be a network, or a mapping.*not the str 'tan'"),
         ({"structure": {"a": 5, "class": []}}, {"a": [1]}, [1], "parents of 'a'"),
         ({"structure": {"a": "class"}}, {"a": [1]}, [1], "parents of 'a'"),
