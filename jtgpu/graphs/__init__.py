@@ -14,12 +14,12 @@ from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from .centrality import betweenness
-    from .compare import GraphComparison, compare
+    from .comparison import GraphComparison, compare
     from .posterior import BetweennessPosterior, betweenness_posterior
 
 __all__ = ["BetweennessPosterior", "GraphComparison", "betweenness", "betweenness_posterior", "compare"]
 
 __getattr__, __dir__ = public_names(__name__, {
-    "centrality": "betweenness", "compare": "GraphComparison compare",
+    "centrality": "betweenness", "comparison": "GraphComparison compare",
     "posterior": "BetweennessPosterior betweenness_posterior",
 })  # fmt: skip
