@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ..cases.answer_table import read_file
 from ..draw import arcs, heat_map
 from ..errors import ArgumentError, DataError
 from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.structure import Structure, structure
+from ..learn.discretisation import discretise
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput, CsvOptions
 from .console import command, print_json, warn
 from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
-from .networks import check_output
+from .networks import check_output, split_names
 from .options import OUTPUT, Force, Json
 from .tables import on_terminal, print_rows, status
 
@@ -133,7 +135,7 @@ def _name(path: Path | None) -> str | None:
 
 EXAMPLES = (
     "jtgpu learn cases.csv -o learned.net",
-    "jtgpu learn cases.csv --draw-network network.svg",
+    "jtgpu learn patients.csv --exclude id,date --bins 5 --draw-network network.svg",
     "jtgpu learn cases.csv --tier asia,smoke --tier xray,dysp --require smoke,lung --json",
     "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --time 60",
 )
@@ -179,13 +181,27 @@ def learn(  # noqa: PLR0913 (a Typer command)
 
 
 def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
-    options: dict[str, Any] = {"states": model.declared(), "missing": model.missing, "na_values": csv.na_values}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = _with_options(lambda: code_table(data, dialect=csv.dialect(), **options))
+        table = _with_options(lambda: _coded(data, csv, model))
     for warning in caught:
         warn(str(warning.message))
     return table
+
+
+def _coded(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
+    """The table without the excluded columns, and with intervals in place of numbers unless states are declared."""
+    declared, dialect = model.declared(), csv.dialect()
+    options: dict[str, Any] = {"states": declared, "missing": model.missing}
+    if not model.exclude and model.bins is None:
+        return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
+    states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
+    table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
+    table = table.drop_columns(split_names(model.exclude or [], table.column_names, "column"))
+    if model.bins is not None:
+        free = [name for name in table.column_names if name not in states]
+        table = discretise(table.select(free), bins=model.bins).apply(table)
+    return code_table(table, **options)
 
 
 def _with_options(compute: Callable[[], T]) -> T:
@@ -199,6 +215,8 @@ def _with_options(compute: Callable[[], T]) -> T:
 def _as_options(message: str) -> str:
     declared = "declare its states by a network file with --states"
     message = re.sub(r"declare its states as states=\{.*\}", declared, message)
+    message = re.sub(r"discretise it( first)?\b", "make intervals with --bins N", message)
+    message = re.sub(r"leave it out$", "leave it out with --exclude", message)
     return re.sub(r"\b(missing|score|method|prior|backend)='(\w+)'", r"--\1 \2", message)
 
 

@@ -75,6 +75,10 @@ class ModelOptions:
     states: Annotated[str, Option(
         "--states NET|data", "Network file that declares the variables and states, or data: those that occur.",
     )] = "data"
+    exclude: Annotated[Texts, Option(
+        "--exclude NAME", "Column to leave out, or several separated by commas. Repeatable.")] = None
+    bins: Annotated[int | None, Option(
+        "--bins N", "Make N intervals of each column of more different numbers.", least=2)] = None
     seed: Annotated[int, Option("--seed N", "Random seed of searches and chains.", least=0)] = 0
     start: Annotated[str | None, Option("--start NET", "Network file with the graph to start from.")] = None
 

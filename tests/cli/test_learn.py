@@ -257,3 +257,32 @@ def test_bundled_networks(name: str, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["converged"] == (len(net.variables) <= 13)
     assert jtgpu.read(learned).variables == net.variables
     assert graph.read_text().startswith("<svg")
+
+
+def test_columns_are_left_out_and_numbers_become_intervals(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    lines = [f"{i},{i // 40}.5,{'yes' if i >= 200 else 'no'},{'?' if i == 7 else i % 3}" for i in range(400)]
+    path.write_text("id,size,large,noise\n" + "".join(line + "\n" for line in lines))
+    refused = run(path)
+    assert refused.exit_code == 2
+    assert "it looks like an identifier; leave it out with --exclude" in refused.stderr
+    refused = run(path, "--exclude", "id")
+    assert "'size' has numbers that are not whole, such as 0.5: make intervals with --bins N" in refused.stderr
+    net = tmp_path / "learned.net"
+    done = run(path, "--exclude", "id", "--bins", "4", "--missing", "drop", "--na-values", "?", "-o", net, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["variables"] == ["size", "large", "noise"]
+    assert (found["cases"], found["dropped"], found["missing_cells"]) == (399, 1, {"noise": 1})
+    assert [sorted(arc) for arc in found["arcs"]] == [["large", "size"]]
+    model = jtgpu.read(net)
+    assert isinstance(model, jtgpu.BayesianNetwork)
+    assert len(model.states("size")) == 4
+    assert model.states("noise") == ("0", "1", "2")
+    again = run(
+        path, "--exclude", "id", "--bins", "9", "--missing", "drop", "--na-values", "?", "--states", net, "--json"
+    )
+    assert json.loads(again.stdout)["score"] == found["score"]  # declared states are intervals of their own
+    wrong = run(path, "--exclude", "idd")
+    assert wrong.exit_code == 2
+    assert "did you mean 'id'" in wrong.stderr
