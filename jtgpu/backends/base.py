@@ -6,6 +6,7 @@ files or graphs. `Capabilities` tells the core what a backend can do.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -287,6 +288,10 @@ class Backend(ABC):
         """A session: what a query has in common with earlier ones is not computed again."""
         return PlainSession(self)
 
+    def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> HeldCase:
+        """One case whose weights change from run to run."""
+        return PlainHeldCase(self, evidence, targets)
+
     def close(self) -> None:  # noqa: B027  (nothing to free)
         """Free all memory; later queries raise `JtgpuError`. May be called twice."""
 
@@ -319,6 +324,48 @@ class PlainSession:
 
     def close(self) -> None:
         """Free what the session holds."""
+
+
+class HeldCase(Protocol):
+    """One case whose weights change from run to run; for one thread."""
+
+    def set(self, v: int, weights: NDArray[np.float64]) -> None:
+        """Replace the weights of a variable or set variable that had some, of all its cells; not all may be 0."""
+
+    def run(self) -> float:
+        """ln P(e) with the present weights; -inf if it is zero."""
+
+    def cells(self, v: int) -> NDArray[np.float64]:
+        """The posterior of a target as of the last run, which had P(e) > 0."""
+
+    def close(self) -> None:
+        """Free what is held."""
+
+
+class PlainHeldCase:
+    """A `HeldCase` that starts every run from scratch."""
+
+    def __init__(self, backend: Backend, evidence: Evidence, targets: Sequence[int]):
+        self._backend, self._state, self._targets = backend, evidence.state, targets
+        self._weights = dict(evidence.likelihood)
+        self._posterior, self._ptr = np.zeros(0), backend.cell_ptr
+
+    def set(self, v: int, weights: NDArray[np.float64]) -> None:
+        self._weights[v] = weights
+
+    def run(self) -> float:
+        try:
+            result = self._backend.run(Evidence(self._state, self._weights), self._targets)
+        except ImpossibleEvidence:
+            return -math.inf
+        self._posterior = result.posterior
+        return result.log_evidence
+
+    def cells(self, v: int) -> NDArray[np.float64]:
+        return self._posterior[self._ptr[v] : self._ptr[v + 1]]
+
+    def close(self) -> None:
+        """Free what is held."""
 
 
 def columns_of(posterior_ptr: NDArray[np.int64], targets: Sequence[int] | None) -> NDArray[np.int64]:

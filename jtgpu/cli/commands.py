@@ -20,6 +20,7 @@ COMMANDS = {
     "mpe": (QUERIES, "Find the most probable configuration given evidence, or the K most probable ones."),
     "voi": (QUERIES, "Rank variables by value of information: which to observe next."),
     "sensitivity": (QUERIES, "Show how P(target | evidence) changes with each parameter of each CPT."),
+    "decide": (QUERIES, "Find the policy of a decision network with the highest expected utility."),
     "solve": (QUERIES, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
     "fit": (TABLES, "Estimate the CPTs of a network from cases."),
@@ -63,7 +64,7 @@ PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lis
 _PLANNED = {"--time": "--order-time", "--seed": "--order-seed"}
 ALIASES = {
     **{name: {"--targets": "--target", **_PLANNED} for name in COMMANDS},
-    **{name: {} for name in ("explore", "fit", "learn", "rank", "screen", "validate", "whiten")},
+    **{name: {} for name in ("decide", "explore", "fit", "learn", "rank", "screen", "validate", "whiten")},
     "sample": {"--time": "--order-time"},
     "batch": {"--targets": "--target", **_PLANNED, "-e": "--evidence-columns"},
     "time": {"--evidence": "--observed", "--time": "--order-time"},

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from ..errors import ArgumentError, NetworkError, UnknownVariable, closest, shown
+from ..util import late_imports
+from ..util.arguments import choice
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .directed import DirectedModel
+from .network import BayesianNetwork
 from .network_text import summary
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from ..util.late_imports import DecisionTree
     from .cpt import CptLike
     from .cpts import RowReport
 
@@ -223,13 +227,76 @@ class DecisionNetwork(DirectedModel):
     def plan(self, *_: Any, **__: Any) -> NoReturn:
         """Decisions have no probabilities: a network with a policy has a plan."""
         raise NetworkError(
-            f"a network with decisions ({self._named_decisions()}) needs a policy; "
+            f"a network with decisions ({self._named_decisions()}) has no plan of its own: net.compile() finds "
+            "policies (jtgpu decide), net.with_policy(policy) is a Bayesian network, and "
             'jtgpu.read(path, decisions="chance") makes uniform chance variables of decisions'
         )
 
-    def compile(self, *_: Any, **__: Any) -> NoReturn:
-        """Decisions have no probabilities: a network with a policy has answers."""
-        self.plan()
+    def compile(  # type: ignore[override]
+        self, backend: Literal["auto", "cpu", "reference"] = "auto", **options: Any
+    ) -> DecisionTree:
+        """Compile for policies and queries under them.
+
+        Parameters
+        ----------
+        backend : {"auto", "cpu", "reference"}
+            Where propagations run.
+        **options
+            Options of plans; see `BayesianNetwork.plan`.
+
+        Returns
+        -------
+        jtgpu.decisions.DecisionTree
+        """
+        name = choice("backend", backend, ("auto", "cpu", "reference"))
+        made: DecisionTree = late_imports.decisions().DecisionTree(self, "cpu" if name == "auto" else name, **options)
+        return made
+
+    def with_policy(self, policy: Mapping[str, ArrayLike]) -> BayesianNetwork:
+        """Return the Bayesian network in which decisions are chance variables that follow a policy.
+
+        Parameters
+        ----------
+        policy : jtgpu.decisions.Policy or mapping
+            Decision to a table over its parents and itself, whose rows sum to 1; decisions that it lacks are uniform.
+        """
+        cpts: dict[str, Any] = dict(self._cpts)
+        for d in self._decisions:
+            shape = tuple(len(self.states(v)) for v in (*self.parents(d), d))
+            cpts[d] = np.asarray(policy[d]) if d in policy else np.full(shape, 1.0 / shape[-1])
+        return BayesianNetwork(
+            {v: self.states(v) for v in self._variables}, {v: self.parents(v) for v in self._variables}, cpts,
+            name=self._name,
+        )  # fmt: skip
+
+    def with_information(self, parents: Mapping[str, Sequence[str]]) -> DecisionNetwork:
+        """Return the network with other information: decision to what is known when deciding."""
+        for d in parents:
+            if d not in self._decisions:
+                raise NetworkError(f"{d!r} is no decision; the decisions are {list(self._decisions)}")
+        own = {v: parents.get(v, self.parents(v)) for v in (*self._variables, *self.utilities)}
+        return DecisionNetwork(
+            {v: self.states(v) for v in self._variables}, own, self._cpts, decisions=self._decisions,
+            utilities=self._utility_tables, combine=self.combine, name=self._name,
+        )  # fmt: skip
+
+    def no_forgetting(self, order: Sequence[str] | None = None) -> DecisionNetwork:
+        """Return the network in which every decision knows earlier decisions and what was known at them.
+
+        Parameters
+        ----------
+        order : sequence of str, optional
+            The decisions in the order in which they are made; needed where the arcs do not determine it.
+        """
+        recalled = late_imports.relevance().recalled_information(self, order)
+        return self.with_information({self._variables[d]: self._named(known) for d, known in recalled.items()})
+
+    def requisite(self, decision: str) -> tuple[str, ...]:
+        """Names of the parents that a best policy of a decision depends on (Nielsen and Jensen 1999)."""
+        if decision not in self._decisions:
+            raise NetworkError(f"{decision!r} is no decision; the decisions are {list(self._decisions)}")
+        information = late_imports.relevance().requisite_information(self)
+        return self._named(information[self.index(decision)])
 
     def _named_decisions(self) -> str:
         return ", ".join(map(repr, self._decisions[:5])) or "none"

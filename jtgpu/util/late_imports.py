@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imports from the layers
+    from ..decisions.tree import DecisionTree as DecisionTree
     from ..draw.drawing import Drawing as Drawing
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
@@ -26,6 +27,7 @@ PACKAGE = __name__.partition(".")[0]
 # function -> the module that it imports
 MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
+    "decisions": "decisions.tree", "relevance": "decisions.relevance",
     "html": "draw.html", "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
     "validations": "draw.validation",
 }  # fmt: skip
@@ -72,6 +74,16 @@ def cases() -> Any:
 def cluster() -> Any:
     """``tree.predict_proba(cluster=...)``: the package `jtgpu.cluster`, which answers parts of a table elsewhere."""
     return _open("cluster")
+
+
+def decisions() -> Any:
+    """``net.compile()`` of a decision network: the module `jtgpu.decisions.tree`."""
+    return _open("decisions")
+
+
+def relevance() -> Any:
+    """``net.no_forgetting()`` and ``net.requisite()``: the module `jtgpu.decisions.relevance`."""
+    return _open("relevance")
 
 
 def mixed() -> Any:

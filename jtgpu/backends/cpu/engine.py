@@ -18,6 +18,7 @@ from ...util.system import new_lock, reset_in_child
 from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelihood, Prepare, Result
 from ..wrappers.pattern_cache import PatternCache
 from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
+from .held import CpuHeldCase
 from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of, with_sets
@@ -177,6 +178,9 @@ class Cpu(Backend):
 
     def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
         return PatternCache(self.plan, factors, self, again)
+
+    def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> CpuHeldCase:
+        return CpuHeldCase(self.runner, evidence, targets)
 
     def session(self) -> CpuSession:
         return CpuSession(self)

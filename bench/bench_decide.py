@@ -1,0 +1,111 @@
+"""Decision networks compared with pyAgrum, in the same run.
+
+    python bench/bench_decide.py            everything
+    python bench/bench_decide.py --smoke    small networks, one run, nothing stored
+
+CPU seconds of compiling and solving, minima of runs that alternate between the engines; expected utilities are compared
+before anything is timed, and stand in the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rows import ROOT, append, row
+
+sys.path.insert(0, str(ROOT))
+from tests.decisions.test_policies import pigs
+
+RESULTS = ROOT / "bench" / "results" / "decide.jsonl"
+
+
+def pyagrum_diagram(net: Any) -> Any:
+    """The same network for pyAgrum; None if it is not installed."""
+    try:
+        import pyagrum as gum
+    except ImportError:
+        return None
+    diagram = gum.InfluenceDiagram()
+    for v in net.variables:
+        add = diagram.addDecisionNode if v in net.decisions else diagram.addChanceNode
+        add(gum.LabelizedVariable(v, v, list(net.states(v))))
+    for u in net.utilities:
+        diagram.addUtilityNode(gum.LabelizedVariable(u, u, 1))
+    for v in (*net.variables, *net.utilities):
+        for p in net.parents(v):
+            diagram.addArc(p, v)
+    for v in net.variables:
+        if v not in net.decisions:
+            table = np.asarray(net.cpt(v))
+            for at in np.ndindex(*table.shape):
+                diagram.cpt(v)[dict(zip((*net.parents(v), v), at, strict=True))] = float(table[at])
+    for u in net.utilities:
+        for at in np.ndindex(*net.utility(u).shape):
+            diagram.utility(u)[dict(zip(net.parents(u), at, strict=True))] = float(net.utility(u)[at])
+    return diagram
+
+
+def pyagrum_value(diagram: Any) -> float:
+    """The expected utility of its policy."""
+    import pyagrum as gum
+
+    engine = gum.ShaferShenoyLIMIDInference(diagram)
+    engine.makeInference()
+    return float(engine.MEU()["mean"])
+
+
+def compared(name: str, works: dict[str, Callable[[], float]], runs: int) -> list[dict[str, Any]]:
+    """Rows of some engines that solve the same network."""
+    values = {engine: work() for engine, work in works.items()}
+    seconds: dict[str, list[float]] = {engine: [] for engine in works}
+    for _ in range(runs):
+        for engine, work in works.items():
+            begin = time.process_time()
+            work()
+            seconds[engine].append(time.process_time() - begin)
+    for engine, value in values.items():
+        if engine.startswith("jtgpu") and "pyagrum" in values:
+            assert value >= values["pyagrum"] - 1e-6, (name, values)
+        print(f"{name:14} {engine:16} {value:12.6f} {min(seconds[engine]) * 1e3:9.2f} ms")
+    return [
+        row("decide", name, engine, None, minimum=min(seconds[engine]), runs=runs, expected_utility=values[engine])
+        for engine in works
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for months in (4,) if arguments.smoke else (30, 100):
+        net = pigs(months)
+        works: dict[str, Callable[[], float]] = {
+            "jtgpu": lambda net=net: net.compile(threads=1).policy(restarts=0).expected_utility  # type: ignore[misc]
+        }
+        tree = net.compile(threads=1)
+        solver = tree._solver
+        works["jtgpu compiled"] = lambda solver=solver: solver.solve(restarts=0).expected_utility  # type: ignore[misc]
+        diagram = pyagrum_diagram(net)
+        if diagram is not None:
+            works["pyagrum"] = lambda diagram=diagram: pyagrum_value(diagram)  # type: ignore[misc]
+        rows += compared(f"pigs-{months}", works, 1 if arguments.smoke else 5)
+    recalled = pigs(3 if arguments.smoke else 10).no_forgetting()
+    works = {"jtgpu": lambda: recalled.compile(threads=1).policy().expected_utility}
+    diagram = pyagrum_diagram(recalled)
+    if diagram is not None:
+        works["pyagrum"] = lambda: pyagrum_value(diagram)
+    rows += compared(f"recall-{len(recalled.decisions) + 1}", works, 1 if arguments.smoke else 3)
+    if not arguments.smoke:
+        append(arguments.out, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""`CpuHeldCase`: one case whose weights change from run to run, without any set-up between runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...util.loops import loops
+from ..base import Evidence, slice_of
+from .records import IMPOSSIBLE
+from .runner import Runner, soft_of, with_sets
+from .workspace import scaled_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_sweep = loops("jtgpu.backends.cpu.loops.sweep")
+
+
+class CpuHeldCase:
+    """`jtgpu.backends.base.HeldCase` in compiled code: a run is one compiled call."""
+
+    def __init__(self, runner: Runner, evidence: Evidence, targets: Sequence[int]):
+        program = runner.program
+        self._runner, self._model = runner, runner.model
+        self._space = runner.acquire(self._model)
+        self._cached = self._model.programs.get(evidence.state >= 0, soft_of(evidence), targets)
+        self._space.fit_program(self._cached)
+        self._evidence = evidence.state
+        self._state = with_sets(evidence.state, program.n_sets)
+        self._weights, self._ptr, total = scaled_weights(evidence, program)
+        self._log_scale = dict.fromkeys(evidence.likelihood, 0.0)
+        self._rest = total  # of the weights that were not replaced
+        self._first = dict(evidence.likelihood)
+        ptr = program.posterior_ptr
+        self._cell: dict[int, tuple[int, int]] = {}  # of each target: first cell of its posterior, and cells
+        for rank, cell, _ in self._cached.records.answers.tolist():
+            v = int(runner.by_rank[rank])
+            self._cell[v] = cell, int(ptr[v + 1] - ptr[v])
+
+    def set(self, v: int, weights: Floats) -> None:
+        vector = self._sliced(v, weights)
+        top = float(vector.max())
+        shift = math.frexp(top)[1] if top > 0 else 0
+        if v in self._first:
+            before = self._sliced(v, np.asarray(self._first.pop(v), np.float64))
+            self._rest -= math.frexp(float(before.max()))[1] * math.log(2.0)
+        self._log_scale[v] = shift * math.log(2.0)
+        at = int(self._ptr[self._runner.program.axis_rank[v]])
+        np.ldexp(vector, -shift, out=self._weights[at : at + len(vector)])
+
+    def _sliced(self, v: int, weights: Floats) -> Floats:
+        program = self._runner.program
+        if v < program.n_plain or (self._evidence < 0).all():
+            return weights.ravel()
+        scope = program.weighed_scope(v)
+        return np.ravel(weights.reshape(program.shape(scope))[slice_of(scope, self._evidence)])
+
+    def run(self) -> float:
+        space, runner = self._space, self._runner
+        log_evidence = _sweep.run(
+            self._cached.code, space.arena, space.exponent, runner.by_rank, self._state, self._weights, self._ptr,
+            runner.limit, False, space.block,
+        )  # fmt: skip
+        if log_evidence == IMPOSSIBLE:
+            return -math.inf
+        return float(log_evidence) + self._rest + math.fsum(self._log_scale.values())
+
+    def cells(self, v: int) -> Floats:
+        cell, size = self._cell[v]
+        own = self._space.arena[cell : cell + size]
+        program = self._runner.program
+        if v < program.n_plain or (self._evidence < 0).all():
+            return own
+        scope = program.weighed_scope(v)
+        table = np.zeros(program.shape(scope))
+        agreeing = table[slice_of(scope, self._evidence)]
+        table[slice_of(scope, self._evidence)] = own[: agreeing.size].reshape(agreeing.shape)
+        return table.ravel()
+
+    def close(self) -> None:
+        self._runner.release(self._space)

@@ -1,0 +1,186 @@
+"""Results of decisions: options, policies, the distribution of the total utility, the value of information."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..inference.results.printed import Printed, make_frame, to_frame_method
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..model.cpt import Cpt
+
+    Floats = NDArray[np.float64]
+
+
+
+class Options(Printed, Mapping[str, float]):
+    """Expected utility of each option of a decision, the best first: a mapping from option to utility.
+
+    Attributes
+    ----------
+    decision : str
+    best : str
+        The option of the highest expected utility; the first one in case of a tie.
+    """
+
+    def __init__(self, decision: str, options: Sequence[str], utilities: Floats):
+        self.decision = decision
+        order = np.argsort(-utilities, kind="stable")
+        self._utilities = {options[i]: float(utilities[i]) for i in order.tolist()}
+        self.best = next(iter(self._utilities))
+
+    def __getitem__(self, option: str) -> float:
+        return self._utilities[option]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._utilities)
+
+    def __len__(self) -> int:
+        return len(self._utilities)
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with the columns ``option`` and ``expected_utility``, the best first."""
+        return make_frame({"option": [*self], "expected_utility": np.array([*self.values()])}, backend)
+
+    def _title(self) -> str:
+        return f"Options of {self.decision}"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        return ["option", "expected_utility"], [[*self], [*self.values()]], 2
+
+
+class Policy(Printed, Mapping[str, "Cpt"]):
+    """What to decide: a mapping from decision to a table over its parents, 1 for the option that is chosen.
+
+    Attributes
+    ----------
+    expected_utility : float
+    method : {"exact", "local optimum"}
+        ``"local optimum"``: no decision can be improved alone, but several together might be.
+    ties : dict
+        Decision to the configurations of its parents where several options are best; the first one is chosen.
+    unreached : dict
+        Decision to the configurations that no policy reaches (probability 0); their row is uniform.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, Cpt], expected_utility: float, method: str,
+        ties: Mapping[str, list[dict[str, str]]] | None = None,
+        unreached: Mapping[str, list[dict[str, str]]] | None = None,
+    ):  # fmt: skip
+        self._tables = dict(tables)
+        self.expected_utility, self.method = expected_utility, method
+        self.ties, self.unreached = dict(ties or {}), dict(unreached or {})
+
+    def __getitem__(self, decision: str) -> Cpt:
+        return self._tables[decision]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def rows(self, decision: str) -> Iterator[tuple[dict[str, str], str | None]]:
+        """Configurations of a decision's parents, and the option that is chosen; None where the row is uniform."""
+        table = self._tables[decision]
+        axes = table._axes
+        for at in np.ndindex(*table.shape[:-1]):
+            row = np.asarray(table)[at]
+            chosen = axes[-1].states[int(row.argmax())] if row.max() > 1.0 / len(row) or len(row) == 1 else None
+            yield {a.variable: a.states[i] for a, i in zip(axes, at, strict=False)}, chosen
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each configuration: ``decision``, ``known``, ``option``."""
+        _, (decisions, known, options), _ = self._table()
+        return make_frame({"decision": decisions, "known": known, "option": options}, backend)
+
+    def _title(self) -> str:
+        return f"Policy of {len(self)} decisions ({self.method}): expected utility {self.expected_utility:.9g}"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        decisions, known, options = [], [], []
+        for d in self:
+            for row, chosen in self.rows(d):
+                decisions.append(d)
+                known.append(", ".join(f"{v}={s}" for v, s in row.items()))
+                options.append(chosen or "any")
+        return ["decision", "known", "option"], [decisions, known, options], 3
+
+
+class UtilityDistribution(Printed):
+    """Distribution of the total utility under a policy.
+
+    Attributes
+    ----------
+    values : (n,) ndarray of float64
+        Ascending.
+    probabilities : (n,) ndarray of float64
+    mean, sd : float
+    error : float
+        Largest error of a value that rounding to ``step`` made; 0 where the values are exact.
+    """
+
+    def __init__(self, values: Floats, probabilities: Floats, error: float = 0.0):
+        self.values, self.probabilities, self.error = values, probabilities, error
+        self.mean = float(values @ probabilities)
+        self.sd = math.sqrt(max(float(probabilities @ (values - self.mean) ** 2), 0.0))
+
+    def quantile(self, p: float) -> float:
+        """The smallest value that the total does not exceed with probability `p`."""
+        at = int(np.searchsorted(np.cumsum(self.probabilities), p - 1e-12))
+        return float(self.values[min(at, len(self.values) - 1)])
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with the columns ``utility`` and ``probability``."""
+        return make_frame({"utility": self.values, "probability": self.probabilities}, backend)
+
+    def _title(self) -> str:
+        return f"Total utility: mean {self.mean:.9g}, sd {self.sd:.6g}"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        return ["utility", "probability"], [self.values, self.probabilities], 2
+
+
+class ValueOfInformation(Printed, Mapping[str, float]):
+    """Gain in expected utility of observing a variable before a decision, the highest first, costs subtracted.
+
+    Attributes
+    ----------
+    decision : str
+    expected_utility : float
+        Without further information.
+    """
+
+    def __init__(self, decision: str, expected_utility: float, gains: Mapping[str, float]):
+        self.decision, self.expected_utility = decision, expected_utility
+        self._gains = dict(sorted(gains.items(), key=lambda item: -item[1]))
+
+    def __getitem__(self, variable: str) -> float:
+        return self._gains[variable]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._gains)
+
+    def __len__(self) -> int:
+        return len(self._gains)
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with the columns ``variable`` and ``gain`` (units of utility)."""
+        return make_frame({"variable": [*self], "gain": np.array([*self.values()])}, backend)
+
+    def _title(self) -> str:
+        return f"Observing before {self.decision}: gain over {self.expected_utility:.9g}"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        return ["variable", "gain"], [[*self], [*self.values()]], 2

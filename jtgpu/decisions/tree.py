@@ -1,0 +1,307 @@
+"""`DecisionTree`: queries of decision networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
+from ..inference.evidence import read_findings
+from ..inference.queries.posteriors import as_list
+from ..model.cpt import Axis, Cpt
+from ..util.arguments import choice, number, whole_number
+from ..util.lru import LRU
+from .results import Options, Policy, ValueOfInformation
+from .solve import Solution, Solver
+from .utility import Utility
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..backends.base import Evidence
+    from ..inference.evidence import Findings
+    from ..inference.results.marginals import Posteriors
+    from ..inference.tree import JunctionTree
+    from ..model.decisions import DecisionNetwork
+    from .evaluate import Policies
+
+MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence
+
+
+class DecisionTree:
+    """A compiled decision network; created by ``net.compile()``.
+
+    Parameters
+    ----------
+    net : DecisionNetwork
+    backend, options
+        See `DecisionNetwork.compile`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.DecisionNetwork(
+    ...     {"ill": ["yes", "no"], "test": ["positive", "negative"], "treat": ["yes", "no"]},
+    ...     {"test": ["ill"], "treat": ["test"], "health": ["ill", "treat"]},
+    ...     {"ill": [0.1, 0.9], "test": [[0.9, 0.1], [0.2, 0.8]]},
+    ...     decisions=["treat"], utilities={"health": [[80, 20], [90, 100]]},
+    ... )
+    >>> tree = net.compile()
+    >>> best = tree.policy()
+    >>> round(best.expected_utility, 2), tree.options("treat", {"test": "positive"}).best
+    (95.6, 'yes')
+    """
+
+    def __init__(self, net: DecisionNetwork, backend: str = "cpu", **options: Any):
+        self._net, self._options = net, {"backend": backend, **options}
+        self._solver = Solver(net, self._options)
+        self._solutions: LRU[Any, Solution] = LRU(MOST_SOLUTIONS)
+        self._trees: LRU[int, JunctionTree] = LRU(4)
+        self._policies: dict[int, Policy] = {}
+
+    @property
+    def network(self) -> DecisionNetwork:
+        """The network that was compiled."""
+        return self._net
+
+    # Policies -------------------------------------------------------------------------------------------------
+
+    def policy(
+        self, evidence: Findings | None = None, *, method: str = "auto", restarts: int = 10, seed: int = 0
+    ) -> Policy:
+        """Compute the policy of the highest expected utility.
+
+        Parameters
+        ----------
+        evidence : mapping, optional
+            Findings that hold whatever is decided; a decision among them is fixed.
+        method : {"auto", "branch"}
+            ``"auto"``: exact where decisions can be solved one after the other (Koller and Milch 2003), otherwise
+            single policy updating (Lauritzen and Nilsson 2001), which may end in a local optimum. ``"branch"`` proves
+            the optimum of small networks.
+        restarts : int
+            Random policies from which single policy updating starts, besides the uniform one.
+        seed : int
+
+        Returns
+        -------
+        Policy
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If the evidence has probability zero.
+        TableTooLarge
+            If a policy depends on too many configurations.
+        """
+        case = self._case(evidence)
+        choice("method", method, ("auto", "branch"))
+        solution = self._solved(case, method, whole_number("restarts", restarts, 0), whole_number("seed", seed, 0))
+        return self._named(solution)
+
+    def _solved(self, case: Evidence, method: str = "auto", restarts: int = 10, seed: int = 0) -> Solution:
+        key = case.state.tobytes(), method, restarts, seed
+        return self._solutions.get_or_make(
+            key, lambda: self._solver.solve(case.state, method=method, restarts=restarts, seed=seed)
+        )
+
+    def _named(self, solution: Solution) -> Policy:
+        """A solution by name, its tables over all parents of the decisions."""
+        net, information = self._net, self._solver.information
+        tables: dict[str, Cpt] = {}
+        named: list[dict[str, list[dict[str, str]]]] = [{}, {}]
+        for name in net.decisions:
+            d = net.index(name)
+            parents = tuple(map(net.index, net.parents(name)))
+            scope = (*parents, d)
+            own = (*information[d], d)
+            table = np.transpose(solution.policies[d], [own.index(v) for v in scope if v in own])
+            shape = [len(net.states(v)) for v in scope]
+            table = table.reshape([n if v in own else 1 for v, n in zip(scope, shape, strict=True)])
+            full = np.array(np.broadcast_to(table, shape))
+            full.flags.writeable = False
+            tables[name] = Cpt.of(full, [Axis(net.variables[v], net.states(v)) for v in scope])
+            for place, rows in zip(named, (solution.ties, solution.unreached), strict=True):
+                if rows.get(d):
+                    place[name] = [
+                        {net.variables[v]: net.states(v)[s] for v, s in zip(information[d], row, strict=True)}
+                        for row in rows[d][:1000]
+                    ]
+        return Policy(tables, solution.expected_utility, solution.method, *named)
+
+    def options(
+        self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None
+    ) -> Options:
+        """Compute the expected utility of each option of a decision given the evidence.
+
+        Parameters
+        ----------
+        decision : str
+        evidence : mapping, optional
+            What is known when deciding.
+        policy : Policy, mapping or "uniform", optional
+            Of the other decisions. Default: `policy`, which later decisions follow.
+
+        Returns
+        -------
+        Options
+        """
+        d = self._decision(decision)
+        case = self._case(evidence)
+        if case.state[d] >= 0:
+            raise EvidenceError(f"the decision {self._net.variables[d]!r} is in the evidence; leave it out")
+        return Options(self._net.variables[d], self._net.states(d), self._option_utilities(d, case, policy))
+
+    def _option_utilities(self, d: int, case: Evidence, policy: Any) -> NDArray[np.float64]:
+        evaluator = self._solver.evaluator
+        policies = self._policies_of(policy, None)
+        n = len(self._net.states(d))
+        if not evaluator.goal.nodes:
+            return np.full(n, evaluator.goal.offset)
+        free = {**policies, d: evaluator.free(d)}
+        logs = []
+        for goal in (False, True):
+            [cells], log_p = evaluator.posterior(evaluator.evidence(free, case.state, goal, case.likelihood), [d])
+            if not goal and log_p == -math.inf:
+                raise ImpossibleEvidence("the evidence has probability 0 under the policy of the other decisions")
+            with np.errstate(divide="ignore"):
+                logs.append(np.log(cells) + log_p)
+        utilities = np.full(n, np.nan)
+        possible = logs[0] > -np.inf
+        ratio = np.exp(logs[1][possible] - logs[0][possible])
+        utilities[possible] = evaluator.goal.offset + evaluator.goal.scale * ratio
+        if not possible.all():
+            option = self._net.states(d)[int(np.argmin(possible))]
+            raise ImpossibleEvidence(f"the evidence has probability 0 with {self._net.variables[d]}={option}")
+        return utilities
+
+    def _policies_of(self, policy: Any, case: Evidence | None) -> Policies:
+        """Policies by number over requisite information."""
+        net, evaluator = self._net, self._solver.evaluator
+        if policy is None:
+            case = case or self._case(None)
+            return self._solved(case).policies
+        if isinstance(policy, str):
+            choice("policy", policy, ("uniform",))
+            return evaluator.uniform()
+        if not isinstance(policy, Mapping):
+            raise ArgumentError(f"policy must be a Policy, a mapping from decision to table, or 'uniform': {policy!r}")
+        policies = evaluator.uniform()
+        for name, table in policy.items():
+            d = self._decision(name)
+            parents = tuple(map(net.index, net.parents(net.variables[d])))
+            full = np.asarray(table, np.float64)
+            shape = tuple(len(net.states(v)) for v in (*parents, d))
+            if full.shape != shape:
+                raise ArgumentError(f"the policy of {net.variables[d]!r} has shape {full.shape}, expected {shape}")
+            if not np.isfinite(full).all() or (full < 0).any() or not np.allclose(full.sum(axis=-1), 1.0, atol=1e-6):
+                raise ArgumentError(f"the policy of {net.variables[d]!r} must have rows of probabilities that sum to 1")
+            own = (*self._solver.information[d], d)
+            drop = tuple(i for i, v in enumerate((*parents, d)) if v not in own)
+            spread = full - full.mean(axis=drop, keepdims=True) if drop else np.zeros(1)
+            if np.abs(spread).max(initial=0.0) > 1e-9:
+                return self._of_given_policy(policy)
+            left = [v for v in (*parents, d) if v in own]
+            policies[d] = np.ascontiguousarray(np.transpose(full.mean(axis=drop), [left.index(v) for v in own]))
+        return policies
+
+    def _of_given_policy(self, policy: Mapping[str, Any]) -> Policies:
+        raise ArgumentError(
+            "the policy depends on information that is not requisite; network.with_policy(policy).compile() answers "
+            "queries about it"
+        )
+
+    # Queries under a policy -----------------------------------------------------------------------------------
+
+    def posteriors(
+        self, evidence: Findings | None = None, *, policy: Any = None, targets: str | Iterable[str] | None = None
+    ) -> Posteriors:
+        """Compute posteriors of chance variables and decisions under a policy (default: the best one)."""
+        return self._chance_tree(policy).posteriors(evidence, targets=targets)
+
+    def _chance_tree(self, policy: Any) -> JunctionTree:
+        chosen = self.policy() if policy is None else policy
+        if isinstance(chosen, str):
+            chosen = self._named(Solution(self._policies_of(chosen, None), math.nan, "given", {}, {}))
+        return self._trees.get_or_make(id(chosen), lambda: self._compiled(chosen))
+
+    def _compiled(self, policy: Mapping[str, Any]) -> JunctionTree:
+        self._policies[id(policy)] = policy  # type: ignore[assignment]  # so that no other one gets its id
+        options = {k: v for k, v in self._options.items() if k != "backend"}
+        return self._net.with_policy(policy).compile(self._options["backend"], **options)
+
+    def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
+        """The total utility under a policy: mean, distribution, and its parts."""
+        self._case(evidence)
+        return Utility(self._net, self._chance_tree(policy), evidence)
+
+    # Value of information -------------------------------------------------------------------------------------
+
+    def value_of_information(
+        self, decision: str, candidates: str | Iterable[str] | None = None, *,
+        cost: Mapping[str, float] | None = None, evidence: Findings | None = None,
+    ) -> ValueOfInformation:  # fmt: skip
+        """Compute by how much the expected utility rises if a variable is observed before a decision.
+
+        Parameters
+        ----------
+        decision : str
+        candidates : str or iterable of str, optional
+            Default: all variables that do not descend from the decision and are not known there.
+        cost : mapping, optional
+            Variable to what its observation costs, in units of utility.
+        evidence : mapping, optional
+            Findings that hold already.
+
+        Raises
+        ------
+        EvidenceError
+            If a candidate descends from the decision, so that it cannot be observed before.
+        """
+        net = self._net
+        d = self._decision(decision)
+        case = self._case(evidence)
+        below = set(net.descendants(d))
+        known = {net.variables[d], *net.parents(net.variables[d])}
+        known |= {net.variables[v] for v in np.flatnonzero(case.state >= 0).tolist()}
+        if candidates is None:
+            names = [v for v in net.variables if v not in below and v not in known and v not in net.decisions]
+        else:
+            names = [net.variables[net.index(v)] for v in as_list(candidates, "candidates")]
+        for v in names:
+            if v in below:
+                raise EvidenceError(
+                    f"{v!r} depends on the decision {net.variables[d]!r} and cannot be observed before it"
+                )
+        prices = {net.variables[net.index(v)]: number("cost", c) for v, c in (cost or {}).items()}
+        base = self._solved(case).expected_utility
+        gains = {}
+        for v in names:
+            if v in known:
+                gains[v] = -prices.get(v, 0.0)
+                continue
+            extended = net.with_information({net.variables[d]: (*net.parents(net.variables[d]), v)})
+            solved = Solver(extended, self._options).solve(case.state)
+            gains[v] = solved.expected_utility - base - prices.get(v, 0.0)
+        return ValueOfInformation(net.variables[d], base, gains)
+
+    # Helpers --------------------------------------------------------------------------------------------------
+
+    def _decision(self, name: str | int) -> int:
+        d = self._net.index(name)
+        if self._net.variables[d] not in self._net.decisions:
+            raise ArgumentError(
+                f"{self._net.variables[d]!r} is no decision; the decisions are {list(self._net.decisions)}"
+            )
+        return d
+
+    def _case(self, evidence: Findings | None) -> Evidence:
+        if isinstance(evidence, Mapping):
+            for v in evidence:
+                if v in self._net.utilities:
+                    raise EvidenceError(f"{v!r} is a utility, which cannot be observed")
+        return read_findings(self._net, evidence)
+
