@@ -16,7 +16,6 @@ from .relevance import recalled_information
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .solve import Solver
 
 Rows = dict[int, "NDArray[np.int64]"]  # decision -> option of each configuration of its information, -1: free
 
@@ -24,14 +23,12 @@ Rows = dict[int, "NDArray[np.int64]"]  # decision -> option of each configuratio
 class BranchAndBound:
     """Depth first; decisions in the order in which they are made, rows in order."""
 
-    def __init__(self, solver: Solver, state: NDArray[np.int32] | None, incumbent: Policies, value: float):
-        net = solver.net
+    def __init__(self, evaluator: Evaluator, state: NDArray[np.int32] | None, incumbent: Policies, value: float):
+        net, information = evaluator.net, evaluator.information
         rank = {net.index(v): i for i, v in enumerate(net.topological_order())}
-        self._solver, self._state = solver, state
-        self._order = sorted(solver.order, key=rank.__getitem__)
-        names = [net.variables[d] for d in self._order]
-        remembered = recalled_information(net, names)
-        information = solver.information
+        self._evaluator, self._state = evaluator, state
+        self._order = sorted(information, key=rank.__getitem__)
+        remembered = recalled_information(net, [net.variables[d] for d in self._order])
         self._recall = Evaluator(net, {
             d: (*information[d], *(v for v in remembered[d] if v not in information[d])) for d in self._order
         }, {})  # fmt: skip
@@ -39,8 +36,7 @@ class BranchAndBound:
 
     def run(self) -> Policies:
         """The best policy."""
-        evaluator = self._solver.evaluator
-        free = {d: np.full(evaluator.shape(d)[:-1], -1, np.int64) for d in self._order}
+        free = {d: np.full(self._evaluator.shape(d)[:-1], -1, np.int64) for d in self._order}
         self._descend(free)
         self._recall.close()
         return self._best
@@ -52,7 +48,7 @@ class BranchAndBound:
         place = self._first_free(rows, relaxed)
         if place is None:
             policies = {d: np.eye(self._recall.shape(d)[-1])[np.maximum(rows[d], 0)] for d in self._order}
-            value = self._solver.evaluator.expected(policies, self._state)
+            value = self._evaluator.expected(policies, self._state)
             if value > self._value:
                 self._best, self._value = policies, value
             return

@@ -1,4 +1,4 @@
-"""What a decision depends on: requisite information, and which decisions must be solved before others."""
+"""Requisite information of decisions, and the order in which they can be solved."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Influence:
 
 
 def information_of(net: DecisionNetwork) -> Information:
-    """What is known at each decision."""
+    """The information of each decision: its parents."""
     return {net.index(d): tuple(map(net.index, net.parents(d))) for d in net.decisions}
 
 

@@ -57,7 +57,7 @@ class Options(Printed, Mapping[str, float]):
 
 
 class Policy(Printed, Mapping[str, "Cpt"]):
-    """What to decide: a mapping from decision to a table over its parents, 1 for the option that is chosen.
+    """The choice of every decision: a mapping to tables over their parents, 1 for the option that is chosen.
 
     Attributes
     ----------

@@ -57,7 +57,7 @@ class Solver:
             return self._finished(policies, state, "exact")
         best, value = self._updated(evaluator.uniform(), state, decided)
         if method == "branch":
-            return self._finished(BranchAndBound(self, state, best, value).run(), state, "exact")
+            return self._finished(BranchAndBound(evaluator, state, best, value).run(), state, "exact")
         rng = np.random.default_rng(seed)
         for _ in range(restarts):
             policies, other = self._updated(evaluator.random(rng), state, decided)
