@@ -14,14 +14,13 @@ import typer
 from ..cases.answer_table import read_file
 from ..errors import DataError, closest
 from ..formats import write, writer_of
-from ..inference.tables import open_table
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
 from ..learn.discretisation import discretise
 from ..learn.parameters.fit import fit
+from ..learn.validation import validate
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
-from ..util.elementary import logs
 from ..util.text_table import counted
 from .batch import CsvInput
 from .console import command, print_json, warn
@@ -31,6 +30,7 @@ from .tables import on_terminal, print_rows, status
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
+    from ..learn.validation_result import Validation
 
 EXAMPLES = (
     "jtgpu explore cases.csv",
@@ -40,7 +40,7 @@ EXAMPLES = (
 MAX_STATES = 60  # of a column that is kept
 MIN_COMPLETE = 0.5  # share of the rows without a missing cell from which the others are left out for the structure
 MAX_VARIABLES = 60  # whose arcs get probabilities
-HELD_OUT = 5  # one of so many rows is kept for the accuracy
+FOLDS = 5  # of the cross-validation
 
 PREPARING = "Preparing the data"
 
@@ -86,8 +86,8 @@ def explore(  # noqa: PLR0913 (a Typer command)
 ) -> None:
     """Explore a table: types, gaps, bins, a network with its certainty, accuracy and page.
 
-    Identifiers, dates, constant columns and free text are left out. The accuracy is that of a network that a fifth of
-    the rows did not help to learn.
+    Identifiers, dates, constant columns and free text are left out. The accuracy is that of networks that the predicted
+    rows did not help to learn.
     """
     if output is not None:
         writer_of(output)
@@ -114,7 +114,7 @@ def explore(  # noqa: PLR0913 (a Typer command)
             step("computing the probabilities of the arcs")
             certainty = posterior(cases, time=time, **options)
         step("judging the predictions")
-        accuracy = _accuracy(cases, goal, options)
+        accuracy = _judged(cases, goal, options)
         result = _Exploration(
             data, table.num_rows, facts, options, learned, network, certainty, goal, accuracy
         )  # fmt: skip
@@ -181,42 +181,17 @@ def _options(cases: Any, seed: int) -> dict[str, Any]:
     return {"seed": seed, "missing": "available", "score": "bic"}
 
 
-@dataclass(frozen=True)
-class _Accuracy:
-    """How well a target is predicted in rows that did not help to learn."""
-
-    n: int
-    right: float
-    baseline: float  # of the most frequent class
-    log_loss: float  # mean of -ln P(class), nats
-
-
-def _accuracy(cases: Any, target: str, options: dict[str, Any]) -> _Accuracy | None:
-    """The accuracy of a network that every fifth row did not help to learn; None if there are too few rows."""
-    n = cases.num_rows
-    order = np.random.default_rng(options["seed"]).permutation(n)
-    held, rest = np.sort(order[: n // HELD_OUT]), np.sort(order[n // HELD_OUT :])
-    known = held[cases.column(target).is_valid().to_numpy(zero_copy_only=False)[held]]
-    if len(known) < HELD_OUT:
-        return None
-    training, tested = cases.take(rest), cases.take(known)
+def _judged(cases: Any, target: str, options: dict[str, Any]) -> Validation | None:
+    """Predictions of networks that the rows did not help to learn; None if there are too few rows."""
     declared = {name: _values(cases, name) for name in cases.column_names}
-    learned = structure(training, states=declared, **options)
-    network = fit(learned, training, prior="bdeu:1", states=declared).network
-    states = network.states(target)
-    with network.compile() as tree:
-        p = tree.predict_proba(tested.drop_columns([target]), target)
-    table = open_table(None, p)
-    probabilities = np.column_stack([np.asarray(table.column(name), np.float64) for name in table.names])
-    place = {state: i for i, state in enumerate(states)}
-    truth = np.array([place[str(v)] for v in tested.column(target).to_pylist()])
-    of_truth = probabilities[np.arange(len(truth)), truth]
-    classes = [place[str(v)] for v in training.column(target).drop_null().to_pylist()]
-    counts = np.bincount(classes, minlength=len(states))
-    return _Accuracy(
-        len(truth), float((probabilities.argmax(axis=1) == truth).mean()), float((truth == counts.argmax()).mean()),
-        float(-logs(np.maximum(of_truth, 1e-300)).mean()),
-    )
+
+    def network(training: Any) -> BayesianNetwork:
+        learned = structure(training, states=declared, **options)
+        return fit(learned, training, prior="bdeu:1", states=declared).network
+
+    with suppress(DataError):
+        return validate(network, cases, target, folds=FOLDS, seed=options["seed"])
+    return None
 
 
 def _values(cases: Any, name: str) -> list[str]:
@@ -236,7 +211,7 @@ class _Exploration:
     network: BayesianNetwork
     certainty: StructurePosterior | None
     target: str
-    accuracy: _Accuracy | None
+    accuracy: Validation | None
 
     def print(self) -> None:
         """Print columns, arcs and accuracy."""
@@ -266,10 +241,9 @@ class _Exploration:
             print(f"{prefix}{self.certainty.summary()}")
         if self.accuracy is not None:
             a = self.accuracy
-            print(
-                f"\n{prefix}Accuracy for {self.target}: {100 * a.right:.1f} % of {counted(a.n, 'row')} that were held "
-                f"out (most frequent class: {100 * a.baseline:.1f} %), log loss {a.log_loss:.3f}"
-            )
+            of, method = f"{100 * a.accuracy:.1f} % of {counted(len(a.observed), 'row')}", f"{FOLDS}-fold cross-validation"
+            most = f"most frequent state: {100 * a.baseline:.1f} %"
+            print(f"\n{prefix}Accuracy for {self.target}: {of}, by {method} ({most}), log loss {a.log_loss:.3f}")
 
     def as_json(self) -> dict[str, Any]:
         """The same as values that JSON can hold."""
@@ -277,5 +251,8 @@ class _Exploration:
         return {
             "data": self.data, "rows": self.n, "columns": [vars(f) for f in self.facts],
             "arcs": [list(arc) for arc in self.network.arcs], "edges": edges, "target": self.target,
-            "accuracy": None if self.accuracy is None else vars(self.accuracy),
+            "accuracy": None if self.accuracy is None else {
+                "n": len(self.accuracy.observed), "accuracy": self.accuracy.accuracy,
+                "baseline": self.accuracy.baseline, "log_loss": self.accuracy.log_loss,
+            },
         }

@@ -206,7 +206,10 @@ class App:
             await send(message)
 
         try:
-            await self._respond(scope, receive, send_with_headers, trace)
+            trace.path = get_route_path(scope)  # the path that the router sees: what is checked here is what it serves
+            trace.headers = headers_of(scope)
+            await self._check(trace.path, trace.headers, scope)
+            await self._stack(scope, receive, send_with_headers)
         except ClientDisconnect:
             trace.status = 499
         except Exception as error:
@@ -226,13 +229,6 @@ class App:
         """Let other workers know the counts."""
         self._saving = None
         self._metrics.save()
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send, trace: Trace) -> None:
-        """Check a request and answer it."""
-        trace.path = get_route_path(scope)  # the path that the router sees: what is checked here is what it serves
-        trace.headers = headers_of(scope)
-        await self._check(trace.path, trace.headers, scope)
-        await self._stack(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a question, or any other request by starlette's router."""
