@@ -243,7 +243,10 @@ class _Exploration:
             a = self.accuracy
             of = f"{100 * a.accuracy:.1f} % of {counted(len(a.observed), 'row')}"
             most = f"most frequent state: {100 * a.baseline:.1f} %"
-            print(f"\n{prefix}Accuracy for {self.target}: {of}, by {FOLDS}-fold cross-validation ({most}), log loss {a.log_loss:.3f}")
+            print(
+                f"\n{prefix}Accuracy for {self.target}: {of}, by {FOLDS}-fold cross-validation ({most}), "
+                f"log loss {a.log_loss:.3f}"
+            )
 
     def as_json(self) -> dict[str, Any]:
         """The same as values that JSON can hold."""
