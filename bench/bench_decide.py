@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import ROOT, append, row
+from rows import ROOT, append, cpu_seconds, row
 
 sys.path.insert(0, str(ROOT))
 from tests.decisions.test_policies import pigs
@@ -79,6 +79,26 @@ def compared(name: str, works: dict[str, Callable[[], float]], runs: int) -> lis
     ]
 
 
+def tables(runs: int) -> list[dict[str, Any]]:
+    """Options of 1,000 cases of a network of 19 variables and 7 utilities, and an update of one of 100 months."""
+    net, rng = pigs(7), np.random.default_rng(0)
+    tree = net.compile(threads=1)
+    cases = {f"t{t}": rng.choice(net.states(f"t{t}"), 1000).tolist() for t in range(1, 7)}
+    first = cpu_seconds(lambda: tree.options_batch("d1", cases), runs)
+    evaluator = pigs(100).compile(threads=1)._solver.evaluator
+    policies, tables = evaluator.uniform(), (np.eye(2), np.eye(2)[::-1].copy())
+    d = min(policies)
+
+    def updates() -> None:
+        for i in range(100):
+            evaluator.joints({**policies, d: tables[i % 2]}, None, True, [d])
+
+    second = cpu_seconds(updates, runs)
+    print(f"options of 1,000 cases {first.minimum * 1e3:.2f} ms, 100 updates {second.minimum * 1e3:.2f} ms")
+    return [row("decide", "pigs-7", "jtgpu options of 1,000 cases", first),
+            row("decide", "pigs-100", "jtgpu 100 updates", second)]  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
@@ -103,6 +123,7 @@ def main() -> None:
     if diagram is not None:
         works["pyagrum"] = lambda: pyagrum_value(diagram)
     rows += compared(f"recall-{len(recalled.decisions) + 1}", works, 1 if arguments.smoke else 3)
+    rows += tables(1 if arguments.smoke else 15)
     if not arguments.smoke:
         append(arguments.out, rows)
 

@@ -13,6 +13,7 @@ from ..errors import EvidenceError, OutputExists, UnknownVariable, closest
 from ..formats import load
 from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..model.quick import parse_findings
@@ -27,6 +28,12 @@ def read_network(file: str) -> DiscreteModel:
     net = load(file)
     warn_of_repairs(net, file)
     return net
+
+
+def read_chance_network(file: str) -> DiscreteModel:
+    """Read a file; decisions follow the best policy."""
+    net = read_network(file)
+    return net.with_policy(net.compile().policy()) if isinstance(net, DecisionNetwork) else net
 
 
 def warn_of_repairs(net: DiscreteModel, file: str) -> None:

@@ -23,7 +23,7 @@ from ..serve.settings import Settings, is_loopback, url_of
 from ..util.arguments import Option
 from ..util.system import free_memory, parse_bytes
 from .console import command, print_json, warn
-from .networks import read_network
+from .networks import read_chance_network
 from .options import Json
 from .planning import COMPILING, RunOptions, SlicedPlanOptions
 from .tables import status
@@ -170,7 +170,7 @@ def serve(  # noqa: PLR0913 (a Typer command)
         plans = {}
         for n, file in networks.items():
             step(f"planning {n}")
-            plans[n] = plan.make(read_network(file), file, run_on)
+            plans[n] = plan.make(read_chance_network(file), file, run_on)
         if address.workers > 1:
             _check_memory(plans, address.workers, plan)
 

@@ -143,6 +143,34 @@ class Evaluator:
             return self._held_case(policies, state, goal).run()
         return self.posterior(self.evidence(policies, state, goal, likelihood), [])[1]
 
+    def options(
+        self, d: int, policies: Policies, states: NDArray[np.int32]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """(B, options) expected utilities in a table of cases, and (B,) whether an option has probability 0 in one."""
+        n = len(states)
+        places: dict[int, Floats] = {}
+        for e, table in policies.items():
+            if e != d:
+                cells = np.tile(self._cells(e, table).ravel(), (n, 1))
+                cells[states[:, e] >= 0] = 1.0  # a decision that is observed is fixed, whatever its policy
+                place = self._place[e]
+                places[place] = places[place] * cells if place in places else cells
+        full = np.full((n, len(self.goal.network)), -1, np.int32)
+        full[:, : states.shape[1]] = states
+        chances = []
+        for goal in (False, True):
+            if goal:
+                full[:, list(self.goal.nodes)] = TRUE
+            result = self._backend.run_batch(full, places, [d])
+            chances.append((result.posterior, np.where(result.impossible, -np.inf, result.log_evidence)))
+        (base, log_base), (reached, log_reached) = chances
+        impossible: NDArray[np.bool_] = np.asarray((base <= 0.0).any(axis=1))
+        possible = ~impossible
+        utilities = np.zeros(base.shape)
+        scale = np.exp(log_reached[possible] - log_base[possible])[:, None]
+        utilities[possible] = self.goal.offset + self.goal.scale * reached[possible] / base[possible] * scale
+        return utilities, impossible
+
     def posterior(self, evidence: Evidence, targets: list[int]) -> tuple[list[Floats], float]:
         """Posteriors of targets, and ln P; zeros and -inf where the evidence is impossible."""
         try:

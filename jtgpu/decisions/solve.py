@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..errors import ImpossibleEvidence
+from ..errors import ImpossibleEvidence, TableTooLarge
+from ..util.system import new_lock
 from .branch import BranchAndBound
 from .evaluate import TIE, Evaluator, Policies
 from .relevance import requisite_information, solution_order
@@ -42,12 +43,16 @@ class Solver:
         self.order, self.is_soluble = solution_order(net, self.information)
         self._ties: dict[int, NDArray[np.bool_]] = {}
         self.evaluator = Evaluator(net, self.information, options)
+        self._lock = new_lock()  # of the evaluator's cases, whose policies change while they are solved
 
     def solve(
         self, state: NDArray[np.int32] | None = None, *, method: str = "auto", restarts: int = 10, seed: int = 0
     ) -> Solution:
         """The best policy given evidence, which holds whatever is decided."""
-        evaluator = self.evaluator
+        with self._lock:
+            return self._solve(state, method, restarts, seed)
+
+    def _solve(self, state: NDArray[np.int32] | None, method: str, restarts: int, seed: int) -> Solution:
         evaluator, self._ties = self.evaluator, {}
         decided = [d for d in self.order if state is None or state[d] < 0]
         if self.is_soluble or len(decided) <= 1:
@@ -117,3 +122,16 @@ class Solver:
                 table[never] = 1.0 / table.shape[-1]
                 policies = {**policies, d: table}
         return Solution(policies, expected, method, ties, unreached)
+
+def check_tables(net: DecisionNetwork, most: float | None) -> None:
+    """Raise `TableTooLarge` for a policy of too many entries."""
+    for d in net.decisions:
+        entries = math.prod(len(net.states(v)) for v in (*net.parents(d), d))
+        if most is not None and entries > most:
+            known = net.parents(d)
+            more = f" and {len(known) - 20} more" if len(known) > 20 else ""
+            raise TableTooLarge(
+                f"the policy of {d!r} would have {entries:,} entries, more than the limit of {most:,} (max_table), "
+                f"over {', '.join(map(repr, known[:20]))}{more}; net.requisite({d!r}) names the parents that it needs",
+                entries,
+            )

@@ -10,19 +10,22 @@ import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.evidence import read_findings
+from ..inference.evidence_table import read_known_cases
 from ..inference.queries.posteriors import as_list
+from ..inference.tables import at_row
 from ..model.cpt import Axis, Cpt
+from ..plans.compiler import MAX_TABLE
 from ..util.arguments import choice, number, whole_number
 from ..util.lru import LRU
 from .results import Options, Policy, ValueOfInformation
-from .solve import Solution, Solver
+from .solve import Solution, Solver, check_tables
 from .utility import Utility
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..backends.base import Evidence
-    from ..inference.evidence import Findings
+    from ..inference.evidence import Cases, Findings
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
     from ..model.decisions import DecisionNetwork
@@ -57,10 +60,10 @@ class DecisionTree:
 
     def __init__(self, net: DecisionNetwork, backend: str = "cpu", **options: Any):
         self._net, self._options = net, {"backend": backend, **options}
+        check_tables(net, options.get("max_table", MAX_TABLE))
         self._solver = Solver(net, self._options)
         self._solutions: LRU[Any, Solution] = LRU(MOST_SOLUTIONS)
-        self._trees: LRU[int, JunctionTree] = LRU(4)
-        self._policies: dict[int, Policy] = {}
+        self._trees: LRU[Any, tuple[Any, JunctionTree]] = LRU(4)  # of networks with a policy
 
     @property
     def network(self) -> DecisionNetwork:
@@ -155,6 +158,34 @@ class DecisionTree:
             raise EvidenceError(f"the decision {self._net.variables[d]!r} is in the evidence; leave it out")
         return Options(self._net.variables[d], self._net.states(d), self._option_utilities(d, case, policy))
 
+    def options_batch(self, decision: str | int, cases: Cases, *, policy: Any = None) -> NDArray[np.float64]:
+        """Compute the expected utility of each option of a decision in every case of a table.
+
+        Parameters
+        ----------
+        decision : str
+        cases : data frame, mapping, list of mappings, or array
+            What is known when deciding, a row for each case; see `jtgpu.JunctionTree.posteriors_batch`.
+        policy : Policy, mapping or "uniform", optional
+            Of the other decisions; see `options`.
+
+        Returns
+        -------
+        (B, n_options) ndarray of float64
+            In the order of the decision's options.
+        """
+        d = self._decision(decision)
+        known = read_known_cases(self._net, cases)
+        if (known.states[:, d] >= 0).any():
+            row, name = int(np.argmax(known.states[:, d] >= 0)), self._net.variables[d]
+            raise EvidenceError(at_row(known.table, row, f"the decision {name!r} is in the evidence; leave it out"))
+        policies = self._policies_of(policy, None)
+        utilities, impossible = self._solver.evaluator.options(d, policies, known.states)
+        if impossible.any():
+            row = int(np.argmax(impossible))
+            raise ImpossibleEvidence(at_row(known.table, row, "with some option, this case has probability 0"))
+        return utilities
+
     def _option_utilities(self, d: int, case: Evidence, policy: Any) -> NDArray[np.float64]:
         evaluator = self._solver.evaluator
         policies = self._policies_of(policy, None)
@@ -223,15 +254,16 @@ class DecisionTree:
         return self._chance_tree(policy).posteriors(evidence, targets=targets)
 
     def _chance_tree(self, policy: Any) -> JunctionTree:
+        key = policy if policy is None or isinstance(policy, str) else id(policy)
+        # the value holds the policy, so no other one has this id while the value is cached
+        return self._trees.get_or_make((key,), lambda: (policy, self._compiled(policy)))[1]
+
+    def _compiled(self, policy: Any) -> JunctionTree:
         chosen = self.policy() if policy is None else policy
         if isinstance(chosen, str):
             chosen = self._named(Solution(self._policies_of(chosen, None), math.nan, "given", {}, {}))
-        return self._trees.get_or_make(id(chosen), lambda: self._compiled(chosen))
-
-    def _compiled(self, policy: Mapping[str, Any]) -> JunctionTree:
-        self._policies[id(policy)] = policy  # type: ignore[assignment]  # so that no other one gets its id
         options = {k: v for k, v in self._options.items() if k != "backend"}
-        return self._net.with_policy(policy).compile(self._options["backend"], **options)
+        return self._net.with_policy(chosen).compile(self._options["backend"], **options)
 
     def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
@@ -304,4 +336,3 @@ class DecisionTree:
                 if v in self._net.utilities:
                     raise EvidenceError(f"{v!r} is a utility, which cannot be observed")
         return read_findings(self._net, evidence)
-

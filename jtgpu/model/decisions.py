@@ -264,10 +264,7 @@ class DecisionNetwork(DirectedModel):
         for d in self._decisions:
             shape = tuple(len(self.states(v)) for v in (*self.parents(d), d))
             cpts[d] = np.asarray(policy[d]) if d in policy else np.full(shape, 1.0 / shape[-1])
-        return BayesianNetwork(
-            {v: self.states(v) for v in self._variables}, {v: self.parents(v) for v in self._variables}, cpts,
-            name=self._name,
-        )  # fmt: skip
+        return PolicyNetwork(self, cpts)
 
     def with_information(self, parents: Mapping[str, Sequence[str]]) -> DecisionNetwork:
         """Return the network with other information: decision to what is known when deciding."""
@@ -300,6 +297,16 @@ class DecisionNetwork(DirectedModel):
 
     def _named_decisions(self) -> str:
         return ", ".join(map(repr, self._decisions[:5])) or "none"
+
+
+class PolicyNetwork(BayesianNetwork):
+    """The chance variables and decisions of a network under a policy; it knows the network."""
+
+    def __init__(self, net: DecisionNetwork, cpts: Mapping[str, Any]):
+        super().__init__(
+            {v: net.states(v) for v in net.variables}, {v: net.parents(v) for v in net.variables}, cpts, name=net.name
+        )
+        self.decision_network = net
 
 
 def _check_names(

@@ -12,7 +12,8 @@ from ..inference.results import sensitivities
 from ..inference.results.configurations import Explanation
 from ..inference.tree import JunctionTree
 from ..util.arguments import whole_number
-from . import posteriors as posteriors  # registers its questions
+from . import decisions as decisions  # registers its questions
+from . import posteriors as posteriors
 from .registry import QUESTIONS as QUESTIONS
 from .registry import Body, Case, Form, Rates, Reply, State, Variable, question, rate
 from .registry import answer as answer

@@ -1,0 +1,103 @@
+"""Questions about decisions, to networks that were made by `jtgpu.DecisionNetwork.with_policy`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from ..errors import ArgumentError
+from ..inference.tree import JunctionTree
+from ..model.decisions import PolicyNetwork
+from ..util.arguments import whole_number
+from .registry import MAX_NUMBERS, Body, Form, Rates, Reply, State, Variable, question
+
+if TYPE_CHECKING:
+    from ..decisions.tree import DecisionTree
+
+MAX_RESTARTS = 1000
+UPDATES = 10  # of a decision by single policy updating, about
+
+Evidence = dict[str, State | list[State]]
+
+
+def _decisions(tree: JunctionTree) -> DecisionTree:
+    """The compiled decision network of a tree under a policy; compiled on first use."""
+    net = tree.model
+    if not isinstance(net, PolicyNetwork):
+        raise ArgumentError("this network has no decisions")
+    options = {} if tree.threads is None else {"threads": tree.threads}
+    made: DecisionTree = tree.cached("decisions", 0, lambda: net.decision_network.compile("cpu", **options))
+    return made
+
+
+class Option(TypedDict):
+    """An option of a decision, in units of utility."""
+
+    option: str
+    expected_utility: float
+
+
+class OptionsReply(Reply):
+    """Options of a decision, best first."""
+
+    decision: str
+    options: list[Option]
+
+
+@question(
+    "/options", OptionsReply, "The expected utility of each option of a decision.",
+    {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}},
+)
+class Options(Body, kw_only=True):
+    """The expected utility of each option of a decision, given what is known; later decisions are the best ones."""
+
+    decision: Variable
+    evidence: Evidence | None = None
+
+    def answer(self, tree: JunctionTree, form: Form) -> OptionsReply:
+        ranked = _decisions(tree).options(self.decision, self.evidence)
+        return {
+            "decision": ranked.decision,
+            "options": [{"option": o, "expected_utility": value} for o, value in ranked.items()],
+        }
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        return 3 * rates.single
+
+
+class Choice(TypedDict):
+    """A configuration of a decision's parents, and the option to choose; null where no policy leads there."""
+
+    known: dict[str, str]
+    option: str | None
+
+
+class PolicyReply(Reply):
+    """The policy of the highest expected utility."""
+
+    expected_utility: float
+    method: str
+    policy: dict[str, list[Choice]]
+
+
+@question("/policy", PolicyReply, "The policy of the highest expected utility.", {"evidence": {"test": "yes"}})
+class Policy(Body, kw_only=True):
+    """The policy of the highest expected utility; evidence holds whatever is decided."""
+
+    evidence: Evidence | None = None
+    restarts: int = 10
+
+    def answer(self, tree: JunctionTree, form: Form) -> PolicyReply:
+        decisions = _decisions(tree)
+        restarts = whole_number("restarts", self.restarts, least=0, most=MAX_RESTARTS)
+        best = decisions.policy(self.evidence, restarts=restarts)
+        numbers = sum(table.size for table in best.values())
+        if numbers > MAX_NUMBERS:
+            raise ArgumentError(f"the policy has {numbers:,} numbers, more than {MAX_NUMBERS:,}")
+        return {
+            "expected_utility": best.expected_utility, "method": best.method,
+            "policy": {d: [{"known": row, "option": option} for row, option in best.rows(d)] for d in best},
+        }
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        n = len(tree.model.decision_network.decisions) if isinstance(tree.model, PolicyNetwork) else 0
+        return UPDATES * n * (max(self.restarts, 0) + 1) * rates.single

@@ -1,0 +1,59 @@
+"""Questions about decisions over HTTP."""
+
+from __future__ import annotations
+
+import pickle
+
+import msgspec
+import pytest
+
+import jtgpu
+from jtgpu.cli.networks import read_chance_network
+from jtgpu.inference.tree import JunctionTree
+from jtgpu.serve import App
+from jtgpu.serve.questions import QUESTIONS, answer
+from tests.decisions.test_policies import oil
+from tests.serve.client import Client
+
+
+def test_options_and_policies(asia: JunctionTree) -> None:
+    net = oil()
+    solved = net.compile()
+    tree = net.with_policy(solved.policy()).compile("cpu")
+    app = App({"oil": tree, "asia": asia})
+    app.warm()
+    client = Client(app)
+    seen = {"test": "yes", "seismic": "open"}
+    body = {"decision": "drill", "evidence": seen}
+    found = client.ask("oil", "options", body)
+    options = solved.options("drill", seen)
+    assert found["decision"] == "drill"
+    assert {o["option"]: o["expected_utility"] for o in found["options"]} == pytest.approx(dict(options))
+    best = client.ask("oil", "policy", {})
+    assert best["expected_utility"] == pytest.approx(22.5)
+    assert best["policy"]["test"] == [{"known": {}, "option": "yes"}]
+    assert {"known": {"test": "yes", "seismic": "not done"}, "option": None} in best["policy"]["drill"]
+    assert client.ask("oil", "policy", {"evidence": {"test": "no"}})["expected_utility"] == pytest.approx(20.0)
+    assert client.ask("oil", "posteriors", {})["posteriors"]["test"] == pytest.approx([1.0, 0.0])
+    for question, wrong, status in [
+        ("options", {"decision": "oil"}, 422), ("options", {}, 422), ("policy", {"restarts": -1}, 422),
+        ("options", {"decision": "drill", "evidence": {"gain": 1}}, 422),
+    ]:  # fmt: skip
+        client.ask("oil", question, wrong, status)
+    assert "no decisions" in client.ask("asia", "policy", {}, 422)["detail"]
+    for question in ("options", "policy"):
+        msgspec.convert(answer(tree, question, QUESTIONS[question].example), QUESTIONS[question].reply, strict=True)
+    app.close()
+
+
+def test_a_tree_knows_its_decisions_in_another_process() -> None:
+    net = oil()
+    tree = pickle.loads(pickle.dumps(net.with_policy({}).compile("cpu")))
+    assert answer(tree, "policy", {})["expected_utility"] == pytest.approx(22.5)
+
+
+def test_served_files_follow_the_best_policy(tmp_path: pytest.TempPathFactory) -> None:
+    path = f"{tmp_path}/oil.net"
+    jtgpu.write(oil(), path)
+    net = read_chance_network(path)
+    assert net.compile("cpu").posterior("test")["yes"] == pytest.approx(1.0)
