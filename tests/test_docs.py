@@ -52,7 +52,7 @@ PAGES = {
     "tables": (TABLES, 2),
     "networks": (NETWORKS, 7),
     "learning": (LEARNING, 3),
-    "parameters": (PARAMETERS, 1),
+    "parameters": (PARAMETERS, 2),
     "screening": (SCREENING, 1),
     "series": (SERIES, 1),
     "graphs": (GRAPHS, 1),

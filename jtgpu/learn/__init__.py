@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .dags.scores.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
     from .discretisation import Discretiser, discretise
+    from .parameters.credible import CredibleIntervals
     from .parameters.fit import fit
     from .parameters.online import Online, PredictiveCheck, check
     from .parameters.result import Fit
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from .validation_result import Validation
 
 __all__ = [
-    "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Discretiser", "Fit", "JunctionTreeClassifier",
+    "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
+    "JunctionTreeClassifier",
     "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
     "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
     "score_table", "structure", "validate",
@@ -45,7 +47,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.posterior.posterior": "posterior",
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
-    "discretisation": "Discretiser discretise", "parameters.fit": "fit",
+    "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
     "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
     "structure_learner": "StructureLearner", "validation": "validate", "validation_result": "Validation",
 })  # fmt: skip

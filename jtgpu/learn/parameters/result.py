@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ...util import late_imports
 from ...util.arrays import Floats
 from ...util.missing import MissingReport
 from .coded_cases import Block, CodedCases
+from .credible import CredibleIntervals, credible_intervals
 from .em import Iteration
 from .families import Sharing
 
@@ -79,6 +80,49 @@ class Fit:
     missing: MissingReport = field(default_factory=MissingReport)
     n_weightless: int = 0
     _errors: Mapping[str, Floats] | None = field(default=None, repr=False)
+    # counts with the prior, of the CPT that some variables share
+    _posteriors: Sequence[tuple[tuple[str, ...], Floats]] = field(default=(), repr=False)
+
+    def credible(
+        self, target: str, evidence: Mapping[str, Any] | None = None, *, level: float = 0.95, draws: int = 1000,
+        seed: int = 0,
+    ) -> CredibleIntervals:  # fmt: skip
+        """Credible intervals of P(target | evidence): how sure an answer is, given as many cases as were fitted.
+
+        The CPTs are drawn from Dirichlet distributions with the counts and the prior as parameters, whose means are the
+        fitted CPTs; each draw answers the query. EM's expected counts take the place of counts, so the intervals are
+        too narrow where many cells are missing.
+
+        Parameters
+        ----------
+        target : str
+        evidence : mapping, optional
+            See `jtgpu.JunctionTree.posteriors`.
+        level : float
+            Probability of an interval.
+        draws : int
+            Number of networks that are drawn.
+        seed : int
+            The same seed gives the same draws.
+
+        Raises
+        ------
+        UnknownVariable, UnknownState, ImpossibleEvidence
+            See `jtgpu.JunctionTree.posteriors`.
+        ArgumentError
+            If an option has no such value.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> fit = jtgpu.learn.fit({"rain": []}, {"rain": ["yes"] * 3 + ["no"] * 17})
+        >>> intervals = fit.credible("rain")
+        >>> bool(0.05 < intervals.lower[1] < intervals.probabilities[1] < intervals.upper[1] < 0.4)
+        True
+        """
+        return credible_intervals(
+            self.network, self._posteriors, target, evidence, level=level, draws=draws, seed=seed
+        )  # fmt: skip
 
     def standard_errors(self, variable: str) -> Floats:
         """Standard errors of the entries of a CPT; infinite where the data do not determine an entry.

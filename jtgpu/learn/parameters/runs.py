@@ -68,12 +68,17 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         for v, name in enumerate(model)
         if name not in setup.hidden and not cases.seen[v].all()
     }
+    counts = state.evaluation.counts
+    posteriors = [
+        (tuple(model.variables[v] for v in g), setup.prior[g[0]] + np.sum([counts[v] for v in g], axis=0))
+        for g in setup.sharing.groups
+    ]
     return Fit(
         network_of(model, state.tables, setup.network), state.evaluation.log_likelihood, state.objective, state.history,
         state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.counts[v] for v in estimated},
         cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
         fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),
-        n_weightless=cases.n_weightless, **more,
+        n_weightless=cases.n_weightless, _posteriors=posteriors, **more,
     )  # fmt: skip
 
 

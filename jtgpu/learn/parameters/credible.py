@@ -1,0 +1,96 @@
+"""Credible intervals of answers: the posterior of a query, by draws of CPTs from their Dirichlet posteriors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...inference.results.printed import Printed, make_frame, to_frame_method
+from ...model.network import BayesianNetwork
+from ...util.arguments import number, whole_number
+from ...util.arrays import Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CredibleIntervals(Printed):
+    """Intervals that contain the posterior probabilities of a variable's states with some probability.
+
+    Attributes
+    ----------
+    target : str
+    states : tuple of str
+    probabilities : (n_states,) ndarray
+        P(state | evidence) in the fitted network.
+    lower, upper : (n_states,) ndarray
+        The ends of the intervals: quantiles (1 - level) / 2 and (1 + level) / 2 of `draws`.
+    draws : (D, n_states) ndarray
+        P(state | evidence) in networks whose CPTs are drawn from their posteriors.
+    level : float
+    """
+
+    target: str
+    states: tuple[str, ...]
+    probabilities: Floats
+    draws: Floats
+    level: float
+
+    @property
+    def lower(self) -> Floats:
+        return np.asarray(np.quantile(self.draws, (1 - self.level) / 2, axis=0))
+
+    @property
+    def upper(self) -> Floats:
+        return np.asarray(np.quantile(self.draws, (1 + self.level) / 2, axis=0))
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each state.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame. Default: pandas.
+        """
+        names, columns, _ = self._table()
+        return make_frame(dict(zip(names, columns, strict=True)), backend)
+
+    def _title(self) -> str:
+        return f"P({self.target} | evidence) with intervals of {100 * self.level:g} %, by {len(self.draws):,} draws"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        names = [self.target, "probability", "lower", "upper"]
+        return names, [list(self.states), self.probabilities, self.lower, self.upper], 1
+
+
+def credible_intervals(
+    network: BayesianNetwork, weights: Sequence[tuple[tuple[str, ...], Floats]], target: str,
+    evidence: Mapping[str, Any] | None, *, level: float, draws: int, seed: int,
+) -> CredibleIntervals:  # fmt: skip
+    """Intervals of a posterior, from counts with the prior of the CPTs that some variables share."""
+    if not 0.0 < number("level", level) < 1.0:
+        raise ArgumentError(f"level must be a probability between 0 and 1, not {level!r}")
+    n, seed = whole_number("draws", draws, 2), whole_number("seed", seed, 0)
+    with network.compile("cpu") as tree:
+        name = network.variables[network.index(target)]
+        own = np.asarray(tree.posteriors(evidence, targets=[name])[name].probabilities)
+        samples = np.empty((n, len(own)))
+        for i in range(n):
+            rng = np.random.Generator(np.random.Philox(key=[seed, i]))
+            cpts: dict[str, Floats] = {}
+            for variables, counts in weights:
+                drawn = _dirichlet(rng, counts, np.asarray(network.cpt(variables[0])))
+                cpts |= dict.fromkeys(variables, drawn)
+            tree.reload(network.replace(cpt=cpts))
+            samples[i] = tree.posteriors(evidence, targets=[name])[name].probabilities
+    return CredibleIntervals(name, network.states(name), own, samples, level)
+
+
+def _dirichlet(rng: np.random.Generator, weights: Floats, cpt: Floats) -> Floats:
+    """A CPT whose rows have Dirichlet distributions with these parameters; rows that have none stay."""
+    drawn = rng.standard_gamma(weights)
+    sums = drawn.sum(axis=-1, keepdims=True)
+    return np.where(sums > 0.0, drawn / np.where(sums > 0.0, sums, 1.0), cpt)
