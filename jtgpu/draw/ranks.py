@@ -1,4 +1,4 @@
-"""The picture of what matters: a network whose nodes have the size of their betweenness, with its uncertainty."""
+"""A network whose nodes have the size of their betweenness, with its uncertainty."""
 
 from __future__ import annotations
 

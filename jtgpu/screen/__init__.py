@@ -1,4 +1,4 @@
-"""Screening: rows of a table that do not belong, before a network is learned from it.
+"""Screening: outlier rows of a table, before a network is learned from it.
 
 `top_outliers` finds the rows that are farthest from their neighbours, exactly and with a certificate, in tables of
 states, of numbers and of both, with missing cells. `surprise` ranks rows by their improbability under a network.
