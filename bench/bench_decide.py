@@ -10,6 +10,7 @@ before anything is timed, and stand in the rows.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ RESULTS = ROOT / "bench" / "results" / "decide.jsonl"
 def pyagrum_diagram(net: Any) -> Any:
     """The same network for pyAgrum; None if it is not installed."""
     try:
-        import pyagrum as gum
+        gum: Any = importlib.import_module("pyagrum")
     except ImportError:
         return None
     diagram = gum.InfluenceDiagram()
@@ -53,8 +54,7 @@ def pyagrum_diagram(net: Any) -> Any:
 
 def pyagrum_value(diagram: Any) -> float:
     """The expected utility of its policy."""
-    import pyagrum as gum
-
+    gum: Any = importlib.import_module("pyagrum")
     engine = gum.ShaferShenoyLIMIDInference(diagram)
     engine.makeInference()
     return float(engine.MEU()["mean"])

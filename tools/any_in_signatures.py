@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 __all__ = ["PUBLIC", "any_in_signatures"]
 
 PUBLIC = [
-    "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum", "jtgpu.decisions", "jtgpu.draw",
+    "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum",
+    "jtgpu.decisions", "jtgpu.draw",
     "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn", "jtgpu.mixed",
     "jtgpu.published.durbin", "jtgpu.published.outliers", "jtgpu.screen", "jtgpu.series", "jtgpu.serve",
     "jtgpu.util.options",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..decisions.results import Policy
 from ..errors import ArgumentError, EvidenceError
@@ -53,7 +53,7 @@ def decide(  # noqa: PLR0913 (a Typer command)
         raise EvidenceError("--option and --voi are different questions; give one of them")
     if policy is not None:
         check_output(policy, force)
-    net = load(file)
+    net: Any = load(file)
     if not isinstance(net, DecisionNetwork):
         raise ArgumentError(f"{file} has no decisions; jtgpu query computes its posteriors")
     tree = (net.no_forgetting() if recall else net).compile()

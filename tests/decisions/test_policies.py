@@ -36,19 +36,20 @@ def pigs(n: int) -> DecisionNetwork:
 
 def oil() -> DecisionNetwork:
     """The oil wildcatter; Cowell, Dawid, Lauritzen, Spiegelhalter (1999), p. 172."""
+    cpts: dict[str, Any] = {
+        "oil": [0.5, 0.3, 0.2],
+        "seismic": [
+            [[0.6, 0.3, 0.1, 0.0], [0, 0, 0, 1]], [[0.3, 0.4, 0.3, 0.0], [0, 0, 0, 1]],
+            [[0.1, 0.4, 0.5, 0.0], [0, 0, 0, 1]],
+        ],
+    }  # fmt: skip
     return DecisionNetwork(
         {
             "oil": ["dry", "wet", "soaking"], "test": ["yes", "no"],
             "seismic": ["none", "open", "closed", "not done"], "drill": ["yes", "no"],
         },
         {"seismic": ["oil", "test"], "drill": ["test", "seismic"], "cost": ["test"], "gain": ["oil", "drill"]},
-        {
-            "oil": [0.5, 0.3, 0.2],
-            "seismic": [
-                [[0.6, 0.3, 0.1, 0.0], [0, 0, 0, 1]], [[0.3, 0.4, 0.3, 0.0], [0, 0, 0, 1]],
-                [[0.1, 0.4, 0.5, 0.0], [0, 0, 0, 1]],
-            ],
-        },
+        cpts,
         decisions=["test", "drill"], utilities={"cost": [-10, 0], "gain": [[-70, 0], [50, 0], [200, 0]]},
     )  # fmt: skip
 
