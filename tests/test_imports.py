@@ -33,6 +33,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "model/mixed.py", "inference/network_plan.py",
         "interop/networkx.py", "model/equivalence.py", "graphs/nx_backend.py",
+        "learn/dags/posterior/graph_files.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),

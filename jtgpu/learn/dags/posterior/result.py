@@ -21,6 +21,7 @@ from ..graphs import fitted_network
 from ..scores.coded import cases_like
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
+from .graph_files import write_graphs
 from .records import PosteriorRecord, Source
 
 if TYPE_CHECKING:
@@ -229,6 +230,31 @@ class StructurePosterior(ArcProbabilities):
         seconds = None if time is None else number("time", time, above=0.0)
         longer: StructurePosterior = self._source.more(steps, seconds)
         return longer
+
+    def save_graphs(self, path: str | Path, n: int = 100, *, seed: int | None = None) -> list[Path]:
+        """Write sampled graphs for other programs; see `sample_dags`.
+
+        Parameters
+        ----------
+        path : path
+            ``.csv``: one file with the columns ``graph``, ``parent`` and ``child``. ``.gml`` or ``.graphml``: a file
+            for each graph, with its number after the name.
+        n, seed : int
+            See `sample_dags`.
+
+        Returns
+        -------
+        list of Path
+            The files.
+
+        Raises
+        ------
+        ArgumentError
+            If the suffix is none of these, or the chains have kept fewer graphs.
+        FileError
+            If a file cannot be written.
+        """
+        return write_graphs(Path(file_path("path", path)), self.sample_dags(n, seed=seed))
 
     def save(self, path: str | Path) -> None:
         """Write the posterior to a file, which `jtgpu.learn.load` reads: probabilities, sampled graphs and the data.
