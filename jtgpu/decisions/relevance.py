@@ -36,8 +36,8 @@ class Influence:
 
     def is_requisite(self, d: int, x: int) -> bool:
         """Whether the policy of d needs to know x (Nielsen and Jensen 1999; Lauritzen and Nilsson 2001, section 4)."""
-        known = {d, *self.parents[d]} - {x}
-        return bool(reachable(self.parents, self.children, [x], known) & self.utilities_of(d))
+        known, wanted = {d, *self.parents[d]} - {x}, self.utilities_of(d)
+        return bool(reachable(self.parents, self.children, [x], known, wanted) & wanted)
 
     def relied_on(self, d: int, others: Sequence[int]) -> set[int]:
         """Decisions whose policies the best policy of d depends on (Koller and Milch, GEB 45 (2003) 181)."""

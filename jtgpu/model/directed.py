@@ -61,8 +61,13 @@ def descendants(successors: Adjacency, sources: Iterable[int]) -> set[int]:
     return reached
 
 
-def reachable(parents: Adjacency, children: Adjacency, sources: Iterable[int], observed: AbstractSet[int]) -> set[int]:
+def reachable(
+    parents: Adjacency, children: Adjacency, sources: Iterable[int], observed: AbstractSet[int],
+    until: AbstractSet[int] = frozenset(),
+) -> set[int]:  # fmt: skip
     """Unobserved vertices that are d-connected to a source given the observed vertices, the sources included.
+
+    With `until`, those that were visited up to the first of these.
 
     Koller and Friedman, Probabilistic Graphical Models, 2009, algorithm 3.1.
     """
@@ -72,6 +77,8 @@ def reachable(parents: Adjacency, children: Adjacency, sources: Iterable[int], o
     visited = set(stack)
     while stack:
         v, from_child = stack.pop()
+        if v in until and v not in observed:
+            break
         following: list[tuple[int, bool]] = []
         if v not in observed:
             following += [(c, False) for c in children[v]]
