@@ -1,4 +1,4 @@
-"""Results of mixed networks: mixtures of normal distributions beside posteriors of states."""
+"""Results of mixed networks: mixtures of normal distributions, and posteriors of states."""
 
 from __future__ import annotations
 
