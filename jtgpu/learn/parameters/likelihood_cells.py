@@ -185,6 +185,7 @@ def _parsed(model: DiscreteModel, v: int, text: str) -> Floats:
 
 INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 MAX_NUMERIC = 256  # distinct numbers of a column that are states without discretisation
+MAX_FRACTIONS = 20  # the same of numbers that are not all whole: more are measurements
 
 
 def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -256,10 +257,14 @@ def labels_of(
     if is_numeric and bins is not None and len(set(numbers.values())) > bins:
         cells = np.array([numbers[v] for v in observed], np.float64)
         return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in observed])).tolist())
-    if is_numeric and len(set(numbers.values())) > MAX_NUMERIC:
+    distinct = set(numbers.values())
+    whole = ordered or all(x.is_integer() for x in distinct if x is not None)
+    if is_numeric and len(distinct) > (MAX_NUMERIC if whole else MAX_FRACTIONS):
+        fractions = "" if whole else " with fractions"
         raise DataError(
-            f"column {name!r} has {len(set(numbers.values())):,} different numbers, too many for states: discretise it "
-            "first (jtgpu.learn.discretise, or --bins on the command line)"
+            f"column {name!r} has {len(distinct):,} different numbers{fractions}, too many for states: make intervals "
+            "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, or declare the states: "
+            f"states={{{name!r}: [...]}}"
         )
     intervals = intervals_of(observed) if all(isinstance(v, str) for v in observed) else None
     if intervals is not None and not ordered:

@@ -125,3 +125,14 @@ def test_cells_of_a_file_that_are_not_single_values(tmp_path: Path) -> None:
     parquet.write_table(pa.table({**without("xray"), "xray": [[1, 2], [3], []]}), tmp_path / "t.parquet")
     with pytest.raises(DataError, match="column 'xray' has cells that are not single values"):
         fit(CHAIN, tmp_path / "t.parquet")
+
+
+def test_measurements_are_no_states() -> None:
+    numbers = [i / 8 + 0.1 for i in range(21)] * 2
+    table = {"a": numbers, "b": ["x", "y"] * 21}
+    with pytest.raises(DataError, match=r"column 'a' has 21 different numbers with fractions.*bins=5"):
+        jtgpu.learn.fit({"b": ["a"]}, table)
+    assert len(jtgpu.learn.fit({"b": ["a"]}, table, bins=5).network.states("a")) == 5
+    few = {"a": [x for x in numbers if x < 2.5], "b": ["x", "y"] * 20}
+    assert len(jtgpu.learn.fit({"b": ["a"]}, few).network.states("a")) == 20
+    assert len(jtgpu.learn.fit({"b": ["a"]}, table | {"a": [*range(42)]}).network.states("a")) == 42
