@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -106,6 +107,10 @@ class Solver:
         """The solution, with ties and rows that are never reached."""
         evaluator = self.evaluator
         decided = [d for d in self.order if state is None or state[d] < 0]
+        for d in self.order:
+            if state is not None and state[d] >= 0:  # fixed
+                shape = evaluator.shape(d)
+                policies = {**policies, d: np.broadcast_to(np.eye(shape[-1])[state[d]], shape).copy()}
         ties: dict[int, list[tuple[int, ...]]] = {}
         unreached: dict[int, list[tuple[int, ...]]] = {}
         joints, log_p = evaluator.joints(evaluator.uniform(), state, False, decided)  # every option may be chosen
@@ -123,8 +128,10 @@ class Solver:
                 policies = {**policies, d: table}
         return Solution(policies, expected, method, ties, unreached)
 
-def check_tables(net: DecisionNetwork, most: float | None) -> None:
-    """Raise `TableTooLarge` for a policy of too many entries."""
+def check_network(net: DecisionNetwork, most: float | None) -> None:
+    """Raise `TableTooLarge` for a policy of too many entries; warn if there is nothing to gain."""
+    if not net.utilities:
+        warnings.warn("the network has no utilities: every option is worth 0", stacklevel=4)
     for d in net.decisions:
         entries = math.prod(len(net.states(v)) for v in (*net.parents(d), d))
         if most is not None and entries > most:

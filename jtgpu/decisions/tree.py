@@ -18,7 +18,7 @@ from ..plans.compiler import MAX_TABLE
 from ..util.arguments import choice, number, whole_number
 from ..util.lru import LRU
 from .results import Options, Policy, ValueOfInformation
-from .solve import Solution, Solver, check_tables
+from .solve import Solution, Solver, check_network
 from .utility import Utility
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class DecisionTree:
 
     def __init__(self, net: DecisionNetwork, backend: str = "cpu", **options: Any):
         self._net, self._options = net, {"backend": backend, **options}
-        check_tables(net, options.get("max_table", MAX_TABLE))
+        check_network(net, options.get("max_table", MAX_TABLE))
         self._solver = Solver(net, self._options)
         self._solutions: LRU[Any, Solution] = LRU(MOST_SOLUTIONS)
         self._trees: LRU[Any, tuple[Any, JunctionTree]] = LRU(4)  # of networks with a policy
@@ -250,8 +250,11 @@ class DecisionTree:
     def posteriors(
         self, evidence: Findings | None = None, *, policy: Any = None, targets: str | Iterable[str] | None = None
     ) -> Posteriors:
-        """Compute posteriors of chance variables and decisions under a policy (default: the best one)."""
-        return self._chance_tree(policy).posteriors(evidence, targets=targets)
+        """Compute posteriors of chance variables and decisions under a policy (default: the best one).
+
+        A decision among the evidence is fixed, whatever its policy.
+        """
+        return self._chance_tree(policy).posteriors(**self._fixed(evidence), targets=targets)
 
     def _chance_tree(self, policy: Any) -> JunctionTree:
         key = policy if policy is None or isinstance(policy, str) else id(policy)
@@ -268,7 +271,15 @@ class DecisionTree:
     def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
         self._case(evidence)
-        return Utility(self._net, self._chance_tree(policy), evidence)
+        return Utility(self._net, self._chance_tree(policy), self._fixed(evidence))
+
+    def _fixed(self, evidence: Findings | None) -> dict[str, Any]:
+        """The evidence as keywords; decisions are set, so that their policies do not matter."""
+        if not isinstance(evidence, Mapping):
+            return {"evidence": evidence}
+        decisions = {v for v in evidence if self._net.variables[self._net.index(v)] in self._net.decisions}
+        set_to = {v: s for v, s in evidence.items() if v in decisions and isinstance(s, (str, int, np.integer))}
+        return {"evidence": {v: s for v, s in evidence.items() if v not in set_to}, "do": set_to or None}
 
     # Value of information -------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from ..util.arguments import number
 from .results import UtilityDistribution
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from ..inference.tree import JunctionTree
@@ -32,7 +34,7 @@ class Utility:
         Utility to its expectation.
     """
 
-    def __init__(self, net: DecisionNetwork, tree: JunctionTree, evidence: Any):
+    def __init__(self, net: DecisionNetwork, tree: JunctionTree, evidence: Mapping[str, Any]):
         self._net, self._tree, self._evidence = net, tree, evidence  # tree: of the network with the policy
         self.by_node = {u: float((self._joint(net.parents(u)) * net.utility(u)).sum()) for u in net.utilities}
         values = self.by_node.values()
@@ -44,7 +46,7 @@ class Utility:
     def _joint(self, variables: tuple[str, ...]) -> NDArray[np.float64]:
         if not variables:
             return np.ones(())
-        return np.asarray(self._tree.joint(list(variables), self._evidence))
+        return np.asarray(self._tree.joint(list(variables), **self._evidence))
 
     def distribution(self, step: float | None = None) -> UtilityDistribution:
         """Compute the distribution of the total.
@@ -93,9 +95,10 @@ class Utility:
         states: dict[str, Any] = {v: chance.states(v) for v in chance}
         parents: dict[str, Any] = {v: chance.parents(v) for v in chance}
         cpts: dict[str, Any] = {v: chance.cpt(v) for v in chance}
-        last, low, n = "", 0, 1
+        last, low, n, error = "", 0, 1, 0.0
         for u in net.utilities:
             units = np.rint(net.utility(u) / step).astype(np.int64)
+            error += float(np.abs(net.utility(u) - step * units).max())
             least, most = int(units.min()), int(units.max())
             n_next = n + most - least
             if n_next > MOST_STEPS:
@@ -111,9 +114,8 @@ class Utility:
             last, low, n = name, low + least, n_next
         if not last:
             return UtilityDistribution(np.zeros(1), np.ones(1))
-        posterior = BayesianNetwork(states, parents, cpts).compile("cpu").posterior(last, self._evidence)
+        posterior = BayesianNetwork(states, parents, cpts).compile("cpu").posterior(last, **self._evidence)
         probabilities = np.asarray(posterior)
         kept = probabilities > 0
         values = (np.arange(n) + low) * step
-        error = 0.5 * step * len(net.utilities)
         return UtilityDistribution(np.asarray(values[kept], np.float64), probabilities[kept], error)
