@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..model.network import BayesianNetwork
 from ..model.state_values import StateNumber
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tree import JunctionTree
+    from ..model.network import BayesianNetwork
     from ..util.options import BackendName, OnProblem
     from .evidence import MixedCases
 
@@ -22,11 +21,7 @@ if TYPE_CHECKING:
 
 
 Sets = tuple[tuple[int, ...], ...]  # discrete variables, ascending in each set
-
-
-def _name(net: BayesianNetwork, variables: tuple[int, ...]) -> str:
-    names = [net.variables[v] for v in variables]
-    return names[0] if len(names) == 1 else f"({','.join(names)})"
+Names = str | tuple[str, ...]  # a variable, or a set that the plan keeps together
 
 
 class SetAnswers(NamedTuple):
@@ -43,27 +38,20 @@ class SetEngine:
 
     def __init__(self, net: BayesianNetwork, sets: Sets, backend: BackendName, options: Mapping[str, Any]):
         self.sets, self._net = sets, net
-        self._names = [_name(net, s) for s in sets]
-        states: dict[str, Any] = {v: net.states(v) for v in net}
-        parents: dict[str, Any] = {v: net.parents(v) for v in net}
-        cpts: dict[str, Any] = {v: net.cpt(v) for v in net}
-        for name, s in zip(self._names, sets, strict=True):
-            if len(s) > 1:
-                cards = tuple(int(net.cardinality[v]) for v in s)
-                states[name] = [str(i) for i in range(prod(cards))]
-                parents[name] = [net.variables[v] for v in s]
-                cpts[name] = np.eye(prod(cards)).reshape(*cards, -1)
-        self._aux = {name: cpts[name] for name in states if name not in net}
-        self._layout = states, parents
+        names = [tuple(net.variables[v] for v in s) for s in sets]
+        self._keys: list[Names] = [s if len(s) > 1 else s[0] for s in names]
+        self._shapes = [tuple(int(net.cardinality[v]) for v in s) for s in sets]
+        self._joints = [s for s in names if len(s) > 1]
         self.tree: JunctionTree | None = None
         if len(net):
-            self.tree = BayesianNetwork(states, parents, cpts).compile(backend, **options)
+            together = [*options.get("together", ()), *self._joints]
+            self.tree = net.compile(backend, **{**options, "together": together} if together else options)
 
     def reload(self, net: BayesianNetwork) -> None:
         """Replace the CPTs."""
         self._net = net
         if self.tree is not None:
-            self.tree.reload(BayesianNetwork(*self._layout, {**{v: net.cpt(v) for v in net}, **self._aux}))
+            self.tree.reload(net)
 
     def run_counts(
         self, cases: MixedCases, weights: Sequence[Floats], rows: Floats
@@ -73,55 +61,47 @@ class SetEngine:
         if self.tree is None:
             return answers, {}
         counts = self.tree.expected_counts(
-            self.states(cases.states), likelihood=self.weights({}, weights) or None, weights=rows,
-            on_impossible="flag", variables=[*self._net],
-        )  # fmt: skip
+            cases.states, likelihood=self.weights({}, weights) or None, weights=rows, on_impossible="flag"
+        )
         return answers, {v: np.asarray(counts[v]) for v in self._net}
 
-    def weights(self, given: Mapping[int, Floats], sets: Sequence[Floats]) -> dict[str, Floats]:
+    def weights(self, given: Mapping[int, Floats], sets: Sequence[Floats]) -> dict[Names, Floats]:
         """Likelihoods of variables and sets by name."""
-        result = {self._net.variables[v]: w for v, w in given.items()}
-        for name, w in zip(self._names, sets, strict=True):
-            result[name] = result[name] * w if name in result else w
+        result: dict[Names, Floats] = {self._net.variables[v]: w for v, w in given.items()}
+        for key, shape, w in zip(self._keys, self._shapes, sets, strict=True):
+            table = w.reshape(len(w), *shape)
+            result[key] = result[key] * table if key in result else table
         return result
 
     def sample(
-        self, n: int, states: NDArray[np.int32], weights: Mapping[str, Floats], do: Any, rng: Any
+        self, n: int, states: NDArray[np.int32], weights: Mapping[Names, Floats], do: Any, rng: Any
     ) -> NDArray[np.int32]:
         """(n, V) states drawn given the evidence of one case."""
         if self.tree is None:
             return np.zeros((n, 0), np.int32)
         findings = {v: StateNumber(s) for v, s in enumerate(states[0].tolist()) if s >= 0}
-        given = {v: w[0] for v, w in weights.items()}
-        samples = self.tree.sample(n, findings, seed=rng, likelihood=given or None, do=do or None)
-        return samples.states[:, : states.shape[1]]
+        given: Any = {v: w[0] for v, w in weights.items()}
+        return self.tree.sample(n, findings, seed=rng, likelihood=given or None, do=do or None).states
 
     def impute(
-        self, states: NDArray[np.int32], weights: Mapping[str, Floats], rng: Any, on_impossible: OnProblem
+        self, states: NDArray[np.int32], weights: Mapping[Names, Floats], rng: Any, on_impossible: OnProblem
     ) -> NDArray[np.int32]:
         """(B, V) states, those that are missing drawn given the others."""
         if self.tree is None:
             return states
-        filled = self.tree.impute(
-            self.states(states), likelihood=weights or None, seed=rng, on_impossible=on_impossible
-        )
-        return filled.states[:, : states.shape[1]]
-
-    def states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """States of the compiled network's variables."""
-        more = len(self._layout[0]) - states.shape[1]
-        return np.hstack([states, np.full((len(states), more), -1, np.int32)])
+        return self.tree.impute(states, likelihood=weights or None, seed=rng, on_impossible=on_impossible).states
 
     def run(self, cases: MixedCases, weights: Sequence[Floats], targets: Sequence[str]) -> SetAnswers:
         """Posteriors of the targets and joints of the sets, given (B, K) weights of each set."""
-        states = cases.states
+        n = len(cases.states)
         if self.tree is None:  # numbers alone
-            return SetAnswers({}, (), np.zeros(len(states)), np.zeros(len(states), np.bool_))
+            return SetAnswers({}, (), np.zeros(n), np.zeros(n, np.bool_))
+        singles = [key for key in self._keys if isinstance(key, str)]
         result = self.tree.posteriors_batch(
-            self.states(states), likelihood=self.weights(cases.likelihood, weights), do=cases.do or None,
-            targets=[*dict.fromkeys([*targets, *self._names])], on_impossible="flag",
+            cases.states, likelihood=self.weights(cases.likelihood, weights), do=cases.do or None,
+            targets=[*dict.fromkeys([*targets, *singles])], joints=self._joints or None, on_impossible="flag",
         )  # fmt: skip
+        joints = [result[key] if isinstance(key, str) else result.joint[key].reshape(n, -1) for key in self._keys]
         return SetAnswers(
-            {v: result[v] for v in targets}, tuple(result[name] for name in self._names), result.log_evidence,
-            result.impossible,
+            {v: result[v] for v in targets}, tuple(joints), result.log_evidence, result.impossible,
         )  # fmt: skip

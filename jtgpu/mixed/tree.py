@@ -20,7 +20,7 @@ from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_numbers
-from .sets import SetEngine
+from .sets import Names, SetEngine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -276,7 +276,7 @@ class MixedTree:
             values[rows] = draw_numbers(self.answerer, pattern, states[rows], part.values, rng)
         return MixedSamples(self._net, states, values, read.table)
 
-    def _discrete_part(self, case: MixedCases) -> tuple[Any, SetEngine, dict[str, Floats]]:
+    def _discrete_part(self, case: MixedCases) -> tuple[Any, SetEngine, dict[Names, Floats]]:
         """Pattern, engine and likelihoods of one case."""
         observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
         pattern = self.answerer.pattern(observed, case.cut, ())
