@@ -62,6 +62,16 @@ def test_observed_numbers_and_frames() -> None:
     assert frame["W=household"].tolist() == [pytest.approx(post["W"]["household"]), 1.0]
 
 
+def test_categorical_columns_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree = incinerator().compile("cpu")
+    cells = ["household", None, "industrial"]
+    frame = pandas.DataFrame({"L": [1.1, 1.2, None], "W": pandas.Categorical(cells)})
+    expected = tree.posteriors_batch({"L": [1.1, 1.2, None], "W": cells})
+    assert np.array_equal(tree.posteriors_batch(frame)["B"], expected["B"])
+    assert tree.impute(frame, seed=1).to_frame()["W"].tolist()[::2] == cells[::2]
+
+
 def test_moments_intervals_and_interventions() -> None:
     rho = 0.6
     cpts = {"x": Gaussian(0), "y": Gaussian(0, {"x": rho}, 0.8)}

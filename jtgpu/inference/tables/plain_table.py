@@ -251,6 +251,8 @@ def _as_column(name: str, value: Any) -> Any:
     """A column as a list, an array, or what Arrow or narwhals can read."""
     if isinstance(value, np.ma.MaskedArray):
         return value.tolist()
+    if isinstance(value, CategoricalColumn):  # a column of another table
+        return value
     if isinstance(value, (list, np.ndarray)):
         column: Any = value
     elif type(value).__module__.partition(".")[0] == "pyarrow":
