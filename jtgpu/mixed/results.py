@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, shown
+from ..errors import ArgumentError
+from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import Posterior, distinct_names
 from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util.loops import loops
@@ -32,17 +33,6 @@ class Parts(NamedTuple):
     weights: Floats  # (K,), sum to 1
     means: Floats  # (K,)
     sds: Floats  # (K,)
-
-
-def checked_probabilities(q: ArrayLike) -> Floats:
-    """Probabilities of quantiles, each above 0 and below 1."""
-    try:
-        p = np.atleast_1d(np.asarray(q, np.float64))
-    except (TypeError, ValueError):
-        p = np.zeros(1)
-    if p.ndim != 1 or not ((p > 0) & (p < 1)).all():
-        raise ArgumentError(f"quantiles must be probabilities above 0 and below 1, as [0.05, 0.95], got {shown(q)}")
-    return p
 
 
 class NumberPosterior:

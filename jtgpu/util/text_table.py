@@ -191,6 +191,11 @@ class Intervals:
         """States from the lowest interval to the highest."""
         return [i.state for i in self._sorted]
 
+    @property
+    def bounds(self) -> np.ndarray[Any, Any]:
+        """(n, 2) lower and upper ends, ascending."""
+        return np.array([(i.low, i.high) for i in self._sorted], np.float64)
+
     def find(self, value: float) -> int:
         """The state whose interval contains a number; -1 if none does."""
         at = bisect.bisect_right(self._keys, (value, False)) - 1  # the last interval that begins at or below `value`

@@ -15,10 +15,11 @@ from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import CaseEvidence
 from ..sets import Joints
 from ..tables import Table
+from . import interval_numbers
 from .printed import HINT, LazySequence, Printed, make_frame, row_labels, state_columns, to_frame_method
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 MAX_STATES = 12  # of a posterior that is shown whole in one line
 
@@ -108,6 +109,22 @@ class Posterior(Mapping[str, float]):
     def mode(self) -> str:
         """Name of the most probable state; the first one in case of a tie."""
         return self.states[int(self.probabilities.argmax())]
+
+    @property
+    def mean(self) -> float:
+        """Mean of a variable whose states are intervals such as ``"[2.5, 4)"``, uniform inside each."""
+        # raises ArgumentError: If the states are not intervals, or one of positive probability has no bound.
+        return interval_numbers.moments(self.variable, self.states, self.probabilities)[0]
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of a variable whose states are intervals; see `mean`."""
+        return interval_numbers.moments(self.variable, self.states, self.probabilities)[1]
+
+    def quantiles(self, q: ArrayLike = (0.05, 0.95)) -> NDArray[np.float64]:
+        """Return quantiles (Q,) of a variable whose states are intervals, uniform inside each."""
+        levels = interval_numbers.checked_probabilities(q)
+        return interval_numbers.quantiles(self.variable, self.states, self.probabilities, levels)
 
     def __str__(self) -> str:
         columns: list[Any] = [[*self], self.probabilities]

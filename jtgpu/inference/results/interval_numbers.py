@@ -1,0 +1,68 @@
+"""Mean, sd and quantiles of a posterior whose states are intervals; uniform inside each interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from ...errors import ArgumentError, shown
+from ...util.arrays import Floats
+from ...util.text_table import intervals_of
+
+
+def _ends(variable: str, states: Sequence[str], probabilities: Floats) -> tuple[Floats, Floats, Floats]:
+    """Lower ends, upper ends and probabilities of the intervals, ascending."""
+    intervals = intervals_of(states)
+    if intervals is None:
+        raise ArgumentError(
+            f"the states of {variable!r}, {shown([*states])}, are not intervals such as '[2.5, 4)': it has no mean, sd "
+            "or quantiles"
+        )
+    bounds = intervals.bounds
+    return bounds[:, 0], bounds[:, 1], probabilities[intervals.order]
+
+
+def _refuse(variable: str, low: float, high: float, p: float) -> NoReturn:
+    raise ArgumentError(
+        f"the interval from {low:g} to {high:g} of {variable!r} has no bound and the probability {p:.3g}; name its "
+        "state with two ends, as '[0, 2.5)'"
+    )
+
+
+def moments(variable: str, states: Sequence[str], probabilities: Floats) -> tuple[float, float]:
+    """Mean and sd."""
+    low, high, p = _ends(variable, states, probabilities)
+    used = p > 0
+    low, high, p = low[used], high[used], p[used] / p.sum()
+    for at in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))[:1]:
+        _refuse(variable, low[at], high[at], p[at])
+    middle = 0.5 * low + 0.5 * high
+    mean = float(p @ middle)
+    return mean, math.sqrt(float(p @ ((middle - mean) ** 2 + (high - low) ** 2 / 12)))
+
+
+def quantiles(variable: str, states: Sequence[str], probabilities: Floats, q: Floats) -> Floats:
+    """Quantiles (Q,) of the probabilities q."""
+    low, high, p = _ends(variable, states, probabilities)
+    used = p > 0
+    low, high, p = low[used], high[used], p[used] / p.sum()
+    upto = np.cumsum(p)
+    at = np.minimum(np.searchsorted(upto, q), len(p) - 1)
+    for i in at[~(np.isfinite(low[at]) & np.isfinite(high[at]))][:1]:
+        _refuse(variable, low[i], high[i], p[i])
+    share = np.clip((q - (upto[at] - p[at])) / p[at], 0.0, 1.0)
+    return np.asarray(low[at] + share * (high[at] - low[at]))
+
+
+def checked_probabilities(q: object) -> Floats:
+    """Probabilities of quantiles, each above 0 and below 1."""
+    try:
+        p = np.atleast_1d(np.asarray(q, np.float64))
+    except (TypeError, ValueError):
+        p = np.zeros(1)
+    if p.ndim != 1 or not ((p > 0) & (p < 1)).all():
+        raise ArgumentError(f"quantiles must be probabilities above 0 and below 1, as [0.05, 0.95], got {shown(q)}")
+    return p
