@@ -42,6 +42,7 @@ ALIGNMENT = 8  # cells: a cache line of float64
     SIZE,  # its cells
     BY_CASE,  # 1: the fastest axis of the output are the cases
     LISTED,  # terms that are listed for each cell of the output; 0: loops; SPARSE
+    PACKED,  # 1: loops by products of matrices, see `loops.products`
     KEPT,  # loops over variables of the output
     REDUCED,  # loops over eliminated variables
     ROW,  # extent of the innermost loop
@@ -53,7 +54,7 @@ ALIGNMENT = 8  # cells: a cache line of float64
     B_EXP,
     ROW_B,
     FIRST_LOOP,
-) = range(20)
+) = range(21)
 SPARSE = -1  # LISTED of a contraction whose non-zero terms are listed, see `zeros`: from FIRST_LOOP on the number of
 # rows and of terms; then for each row its cell, its number of terms, and the cells of A and B of each
 

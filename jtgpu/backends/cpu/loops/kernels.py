@@ -22,28 +22,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....util.jit import compiled, inlined
-from ..records import (
-    BUFFER,
-    CONTRACT,
-    FIRST_LOOP,
-    INPUTS,
-    KEPT,
-    LIST,
-    LISTED,
-    MAXIMAL,
-    OFFSETS,
-    OUT,
-    REDUCED,
-    ROW,
-    ROW_A,
-    ROW_B,
-    ROW_OUT,
-    SIZE,
-    WORK,
-    A,
-    B,
-)
+from .. import records as rec
 from .fields import input_field
+from .products import contract_packed
 from .vector import (
     LANES,
     accumulate,
@@ -289,7 +270,7 @@ def _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b):  # type: ignor
     """
     # returns tuple of int64: The first loop that is listed, and the number of offsets.
     terms, listed = 1, n_loops
-    while listed > n_kept and terms * peek_int(loops, 4 * (listed - 1)) <= LIST:
+    while listed > n_kept and terms * peek_int(loops, 4 * (listed - 1)) <= rec.LIST:
         listed -= 1
         terms *= peek_int(loops, 4 * listed)
     poke_int(off_a, 0, 0)
@@ -309,11 +290,11 @@ def _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b):  # type: ignor
 def _contract_pair(op, arena, record, count, off_a, off_b):  # type: ignore[no-untyped-def]
     """Run a contraction of two tables; returns the largest entry of its output (float64)."""
     # count, off_a, off_b: Addresses of int64, scratch memory: a number a loop, and `LIST` numbers each
-    n_kept = peek_int(record, KEPT)
-    n_loops = n_kept + peek_int(record, REDUCED)
-    sa, sb = peek_int(record, ROW_A), peek_int(record, ROW_B)
-    o, a, b = peek_int(record, OUT), peek_int(record, A), peek_int(record, B)
-    loops = record + 8 * FIRST_LOOP
+    n_kept = peek_int(record, rec.KEPT)
+    n_loops = n_kept + peek_int(record, rec.REDUCED)
+    sa, sb = peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B)
+    o, a, b = peek_int(record, rec.OUT), peek_int(record, rec.A), peek_int(record, rec.B)
+    loops = record + 8 * rec.FIRST_LOOP
     inner, io, ia, ib = 1, 0, 0, 0
     outer, swapped = max(n_kept - 1, 0), 0
     if n_kept > 0:
@@ -329,11 +310,11 @@ def _contract_pair(op, arena, record, count, off_a, off_b):  # type: ignore[no-u
             rounds *= peek_int(loops, 4 * j)
         elif j >= n_kept:
             again *= peek_int(loops, 4 * j)
-    p = Pair(arena, peek_int(record, ROW), sb, io, ia, ib, off_a, off_b, terms)
+    p = Pair(arena, peek_int(record, rec.ROW), sb, io, ia, ib, off_a, off_b, terms)
     high, top = zero(), 0.0
     for _ in range(rounds):
         for s in range(again):
-            if peek_int(record, ROW_OUT) == 1:
+            if peek_int(record, rec.ROW_OUT) == 1:
                 high = maximum(high, _inner_rows(op, p, o, a, b, inner, s > 0))
             else:
                 top = max(top, _inner_cells(op, p, o, a, b, inner, s > 0))
@@ -347,9 +328,9 @@ def _contract_pair(op, arena, record, count, off_a, off_b):  # type: ignore[no-u
 @compiled()
 def _contract_listed(op, arena, record):  # type: ignore[no-untyped-def]
     """Run a contraction whose cells are listed term by term; returns the largest entry of its output (float64)."""
-    k, terms, size = peek_int(record, INPUTS), peek_int(record, LISTED), peek_int(record, SIZE)
-    o = peek_int(record, OUT)
-    at = FIRST_LOOP + 3 * (k - 2)
+    k, terms, size = peek_int(record, rec.INPUTS), peek_int(record, rec.LISTED), peek_int(record, rec.SIZE)
+    o = peek_int(record, rec.OUT)
+    at = rec.FIRST_LOOP + 3 * (k - 2)
     top = 0.0
     for i in range(o, o + size):
         x = 0.0
@@ -393,13 +374,13 @@ def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
 
     Terms are added in the order of `_contract_pair`, so that the bits are the same. `sums`: see `_sparse_cell`.
     """
-    o, size, n = peek_int(record, OUT), peek_int(record, SIZE), peek_int(record, ROW)
-    sa, sb, reduced = peek_int(record, ROW_A), peek_int(record, ROW_B), peek_int(record, ROW_OUT) != 1
+    o, size, n = peek_int(record, rec.OUT), peek_int(record, rec.SIZE), peek_int(record, rec.ROW)
+    sa, sb, reduced = peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B), peek_int(record, rec.ROW_OUT) != 1
     for i in range(0, size, LANES):
         store(arena, o + i, size - i, zero())
-    at = FIRST_LOOP + 2
+    at = rec.FIRST_LOOP + 2
     top, high = 0.0, zero()
-    for _ in range(peek_int(record, FIRST_LOOP)):
+    for _ in range(peek_int(record, rec.FIRST_LOOP)):
         cell, terms = peek_int(record, at), peek_int(record, at + 1)
         at += 2
         if n == 1:
@@ -503,14 +484,15 @@ def _contract_many(op, arena, record, work, buffer):  # type: ignore[no-untyped-
     """Run a contraction of more than two tables, row by row; returns the largest entry of its output (float64)."""
     # work: Address of int64, scratch memory: 3 numbers an input and one a loop
     # buffer: Address of float64, scratch memory: a number a cell of a row
-    k, n_kept, n = peek_int(record, INPUTS), peek_int(record, KEPT), peek_int(record, ROW)
-    n_loops, row_out, o = n_kept + peek_int(record, REDUCED), peek_int(record, ROW_OUT), peek_int(record, OUT)
+    k, n_kept, n = peek_int(record, rec.INPUTS), peek_int(record, rec.KEPT), peek_int(record, rec.ROW)
+    n_loops, row_out = n_kept + peek_int(record, rec.REDUCED), peek_int(record, rec.ROW_OUT)
+    o = peek_int(record, rec.OUT)
     kept_at, at, strides, count = work, work + 8 * k, work + 16 * k, work + 24 * k
     m = Many(k, n, row_out, at, strides, buffer)
     for t in range(k):
         poke_int(kept_at, t, peek_int(record, input_field(t)))
         poke_int(strides, t, peek_int(record, input_field(t) + 2))
-    loops = record + 8 * (FIRST_LOOP + 3 * (k - 2))
+    loops = record + 8 * (rec.FIRST_LOOP + 3 * (k - 2))
     cells, terms = 1, 1
     for j in range(n_loops):
         poke_int(count, j, 0)
@@ -537,17 +519,19 @@ def _contract_many(op, arena, record, work, buffer):  # type: ignore[no-untyped-
 @inlined
 def _contract_by(op, arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
     """`contract` for one way of combining terms."""
-    if peek_int(record, LISTED) > 0:
+    if peek_int(record, rec.LISTED) > 0:
         return _contract_listed(op, arena, record)
-    if peek_int(record, INPUTS) == 2:
-        return _contract_pair(op, arena, record, work, offsets, offsets + 8 * LIST)
+    if peek_int(record, rec.PACKED) == 1:
+        return contract_packed(op, arena, record, buffer)
+    if peek_int(record, rec.INPUTS) == 2:
+        return _contract_pair(op, arena, record, work, offsets, offsets + 8 * rec.LIST)
     return _contract_many(op, arena, record, work, buffer)
 
 
 @compiled("i8, i8, i8, i8, i8")
 def contract_sum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
     """`contract` by sum with the addresses of its scratch memory."""
-    if peek_int(record, LISTED) < 0:
+    if peek_int(record, rec.LISTED) < 0:
         return _contract_sparse(arena, record, offsets)
     return _contract_by(by_sum(), arena, record, work, offsets, buffer)
 
@@ -564,10 +548,10 @@ def contract(arena, record, scratch):  # type: ignore[no-untyped-def]
     # arena: Address of float64: cells of all tables
     # record: Address of int64: a record, see `records`
     # scratch: Address of `workspace.Scratch.block`
-    maximal = peek_int(record, MAXIMAL)
-    if maximal == 0 and peek_int(record, LISTED) > 0:  # small: a call would take as long
+    maximal = peek_int(record, rec.MAXIMAL)
+    if maximal == 0 and peek_int(record, rec.LISTED) > 0:  # small: a call would take as long
         return _contract_listed(by_sum(), arena, record)
     return call(
-        peek_int(scratch, CONTRACT + maximal), arena, record, peek_int(scratch, WORK), peek_int(scratch, OFFSETS),
-        peek_int(scratch, BUFFER),
+        peek_int(scratch, rec.CONTRACT + maximal), arena, record, peek_int(scratch, rec.WORK),
+        peek_int(scratch, rec.OFFSETS), peek_int(scratch, rec.BUFFER),
     )  # fmt: skip

@@ -5,33 +5,10 @@ from __future__ import annotations
 import math
 
 from ....util.jit import compiled, inlined
-from ..records import (
-    ANSWER,
-    BY_CASE,
-    INPUTS,
-    LOAD_CELLS,
-    LOAD_FACTOR,
-    LOAD_FACTOR_EXP,
-    LOAD_FIELDS,
-    LOAD_LOOPS,
-    LOAD_OBSERVED,
-    LOAD_OUT,
-    LOAD_OUT_EXP,
-    LOAD_WEIGHTS,
-    OUT,
-    OUT_EXP,
-    SCRATCH_FIELDS,
-    SIZE,
-    Cases,
-    Counting,
-    Memory,
-    Posteriors,
-    Records,
-)
+from .. import records as rec
+from ..records import Cases, Counting, Memory, Posteriors, Records
 from .fields import input_field
 from .kernels import contract
-
-__all__ = ["add_counts", "count_lanes", "run_lanes"]
 
 LOG2 = math.log(2.0)
 BLOCK = 8  # numbers of a cache line
@@ -82,25 +59,25 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
 @inlined
 def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-untyped-def]
     """Copy the cells of a factor that agree with each lane's states; parameters as for `_load_lanes`."""
-    to, at = load[LOAD_OUT], LOAD_FIELDS
+    to, at = load[rec.LOAD_OUT], rec.LOAD_FIELDS
     for i in range(lanes):
-        source[i] = load[LOAD_FACTOR]
-    for _ in range(load[LOAD_OBSERVED]):
+        source[i] = load[rec.LOAD_FACTOR]
+    for _ in range(load[rec.LOAD_OBSERVED]):
         v, step = load[at], load[at + 1]
         for i in range(lanes):
             source[i] += states[i, v] * step
         at += 2
-    n_loops = load[LOAD_LOOPS]
+    n_loops = load[rec.LOAD_LOOPS]
     for j in range(n_loops):
         count[j] = 0
-    offset, observed = 0, load[LOAD_OBSERVED] > 0
-    for c in range(load[LOAD_CELLS]):
+    offset, observed = 0, load[rec.LOAD_OBSERVED] > 0
+    for c in range(load[rec.LOAD_CELLS]):
         first = to + c * lanes
         if observed:
             for i in range(lanes):
                 arena[first + i] = arena[source[i] + offset]
         else:
-            x = arena[load[LOAD_FACTOR] + offset]
+            x = arena[load[rec.LOAD_FACTOR] + offset]
             for i in range(lanes):
                 arena[first + i] = x
         for j in range(n_loops - 1, -1, -1):
@@ -116,15 +93,15 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
 def _load_lanes(m, load):  # type: ignore[no-untyped-def]
     """Copy a factor for every lane, restricted to the lane's states and weighed."""
     # load: See `records`
-    lanes, to = len(m.dead), load[LOAD_OUT]
-    _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[SCRATCH_FIELDS:])
-    at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
-    for _ in range(load[LOAD_WEIGHTS]):
+    lanes, to = len(m.dead), load[rec.LOAD_OUT]
+    _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[rec.SCRATCH_FIELDS:])
+    at = rec.LOAD_FIELDS + 2 * (load[rec.LOAD_OBSERVED] + load[rec.LOAD_LOOPS])
+    for _ in range(load[rec.LOAD_WEIGHTS]):
         v, card, inner = load[at], load[at + 1], load[at + 2]
         first = m.weight_ptr[v]
         at += 3
         if inner == 0:  # of a set variable
-            for c in range(load[LOAD_CELLS] * lanes):
+            for c in range(load[rec.LOAD_CELLS] * lanes):
                 m.arena[to + c] *= m.weights[first + c]
             continue
         for d in range(card):
@@ -134,7 +111,7 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
                 if first >= 0:
                     w *= m.weights[first + d * lanes + i]
                 m.factor[d * lanes + i] = w
-        for c in range(load[LOAD_CELLS]):
+        for c in range(load[rec.LOAD_CELLS]):
             d = c // inner % card
             for i in range(lanes):
                 m.arena[to + c * lanes + i] *= m.factor[d * lanes + i]
@@ -147,12 +124,12 @@ def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
     for p in range(len(code.load_ptr) - 1):
         load = code.loads[code.load_ptr[p] : code.load_ptr[p + 1]]
         _load_lanes(m, load)
-        e, size = load[LOAD_OUT_EXP], load[LOAD_CELLS] * lanes
-        m.scaled[e] = m.scaled[load[LOAD_FACTOR_EXP]]
+        e, size = load[rec.LOAD_OUT_EXP], load[rec.LOAD_CELLS] * lanes
+        m.scaled[e] = m.scaled[load[rec.LOAD_FACTOR_EXP]]
         for i in range(lanes):
-            m.exponent[e, i] = m.exponent[load[LOAD_FACTOR_EXP], i]
-        _tops(m.arena, load[LOAD_OUT], size, lanes, m.top)
-        if _rescale(m.arena, load[LOAD_OUT], size, lanes, m.top, m.dead, m.exponent[e], limit):
+            m.exponent[e, i] = m.exponent[load[rec.LOAD_FACTOR_EXP], i]
+        _tops(m.arena, load[rec.LOAD_OUT], size, lanes, m.top)
+        if _rescale(m.arena, load[rec.LOAD_OUT], size, lanes, m.top, m.dead, m.exponent[e], limit):
             m.scaled[e] = True
 
 
@@ -161,9 +138,9 @@ def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
     """Set the output's exponents to the sum of the inputs', lane by lane; only where one of them is not zero."""
     # exponent: (E, L) int64
     # scaled: (E,) bool
-    out = record[OUT_EXP]
+    out = record[rec.OUT_EXP]
     scaled[out] = False
-    for t in range(record[INPUTS]):
+    for t in range(record[rec.INPUTS]):
         e = record[input_field(t) + 1]
         if scaled[e]:
             if not scaled[out]:
@@ -186,8 +163,8 @@ def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
 @inlined
 def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
     """Normalise or scale a table that does not depend on the case; `top` (float64): its largest entry."""
-    start, size, out, lanes = record[OUT], record[SIZE], record[OUT_EXP], len(m.dead)
-    if record[ANSWER] >= 0:
+    start, size, out, lanes = record[rec.OUT], record[rec.SIZE], record[rec.OUT_EXP], len(m.dead)
+    if record[rec.ANSWER] >= 0:
         total = 0.0
         for i in range(start, start + size):
             total += m.arena[i]
@@ -212,7 +189,7 @@ def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
     _load_all_lanes(m, code, limit)
     for p in range(len(code.record_ptr) - 1):
         record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
-        by_case = record[BY_CASE] == 1
+        by_case = record[rec.BY_CASE] == 1
         if not by_case and not first:
             continue
         top = contract(m.arena.ctypes.data, record.ctypes.data, m.scratch.ctypes.data)
@@ -221,8 +198,8 @@ def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
             if top == 0.0:
                 return False
             _finish_shared(m, record, top, limit)
-        elif record[ANSWER] < 0:
-            start, size, out = record[OUT], record[SIZE], record[OUT_EXP]
+        elif record[rec.ANSWER] < 0:
+            start, size, out = record[rec.OUT], record[rec.SIZE], record[rec.OUT_EXP]
             _tops(m.arena, start, size, lanes, m.top)
             own = _own_exponents(m.exponent, m.scaled, out, lanes)
             if _rescale(m.arena, start, size, lanes, m.top, m.dead, own, limit):
@@ -338,24 +315,24 @@ def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: i
     # states: (V,) int32: Observed states by rank
     # cells: See `Counting.cells`
     # count: Scratch memory, a number a loop
-    to, at = store[LOAD_FACTOR], LOAD_FIELDS
-    for _ in range(store[LOAD_OBSERVED]):
+    to, at = store[rec.LOAD_FACTOR], rec.LOAD_FIELDS
+    for _ in range(store[rec.LOAD_OBSERVED]):
         to += states[store[at]] * store[at + 1]
         at += 2
-    if store[LOAD_OUT] < 0:  # all observed
+    if store[rec.LOAD_OUT] < 0:  # all observed
         cells[to] += weight
         return
-    start, step = store[LOAD_OUT], 1
-    if store[LOAD_OUT_EXP] != 0:
+    start, step = store[rec.LOAD_OUT], 1
+    if store[rec.LOAD_OUT_EXP] != 0:
         start, step = start + i, lanes
     total = 0.0
-    for c in range(store[LOAD_CELLS]):
+    for c in range(store[rec.LOAD_CELLS]):
         total += arena[start + c * step]
     scale = weight / total if total > 0.0 else 0.0
-    n_loops = store[LOAD_LOOPS]
+    n_loops = store[rec.LOAD_LOOPS]
     for j in range(n_loops):
         count[j] = 0
-    for c in range(store[LOAD_CELLS]):
+    for c in range(store[rec.LOAD_CELLS]):
         cells[to] += arena[start + c * step] * scale
         for j in range(n_loops - 1, -1, -1):
             count[j] += 1
@@ -381,7 +358,7 @@ def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-
     # states: (V,) int32: Observed states by rank
     # cells: See `Counting.cells`
     # scratch: `workspace.Scratch.block`
-    _add_all(arena, code, 1, 0, states, weight, cells, scratch[SCRATCH_FIELDS:])
+    _add_all(arena, code, 1, 0, states, weight, cells, scratch[rec.SCRATCH_FIELDS:])
 
 
 @compiled(allocates=False)
@@ -395,7 +372,7 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
         for i in range(n):
             weight = out.weights[cases.rows[begin + i]]
             if not m.dead[i] and weight != 0.0:
-                _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[SCRATCH_FIELDS:])
+                _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[rec.SCRATCH_FIELDS:])
 
 
 @compiled("Memory, Records, Cases, Counting, i8, i8, i8")

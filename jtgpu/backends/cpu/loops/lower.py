@@ -10,61 +10,13 @@ from ....plans.loops.specialise import part, reduce_flat, shrink_room, unpack, w
 from ....plans.program import FAMILY
 from ....plans.specialise import FREE, HARD, SOFT
 from ....util.jit import compiled, inlined
-from ..records import (
-    A_EXP,
-    ALIGNMENT,
-    ANSWER,
-    B_EXP,
-    BY_CASE,
-    CELLS,
-    END_ANSWERS,
-    END_LOAD_PTR,
-    END_LOADS,
-    END_RECORD_PTR,
-    END_RECORDS,
-    END_ROOTS,
-    END_STORE_PTR,
-    END_STORES,
-    END_WANTED,
-    FIRST_ANSWER,
-    FIRST_LOOP,
-    FIRST_WANTED,
-    HEADER,
-    INPUTS,
-    KEPT,
-    LENGTH,
-    LISTED,
-    LOAD_CELLS,
-    LOAD_FACTOR,
-    LOAD_FACTOR_EXP,
-    LOAD_FIELDS,
-    LOAD_LENGTH,
-    LOAD_LOOPS,
-    LOAD_OBSERVED,
-    LOAD_OUT,
-    LOAD_OUT_EXP,
-    LOAD_WEIGHTS,
-    LONGEST_ROW,
-    MAXIMAL,
-    MOST_INPUTS,
-    OUT,
-    OUT_EXP,
-    REDUCED,
-    ROW,
-    ROW_A,
-    ROW_B,
-    ROW_OUT,
-    SIZE,
-    TERMS,
-    A,
-    B,
-)
+from .. import records as rec
 from .fields import input_field
+from .panels import CELLS as PANEL_CELLS
+from .panels import is_packed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["specialise"]
 
 # Terms up to which a contraction is listed. Loops cost about 100 ns before they begin and a list 1 ns a term; the loops
 # of more than two tables cost ten times as much a term.
@@ -110,7 +62,7 @@ def _strides(sk, t, s, into):  # type: ignore[no-untyped-def]
 @inlined
 def _write_observed(sk, seen, f, to, n):  # type: ignore[no-untyped-def]
     """Write the observed variables and the loops of a load; parameters and result as for `_write_load`."""
-    first, at = sk.table_ptr[f], n + LOAD_FIELDS
+    first, at = sk.table_ptr[f], n + rec.LOAD_FIELDS
     step, cells, n_observed, n_loops = 1, 1, 0, 0
     for j in range(sk.table_end[f] - 1, first - 1, -1):
         v = sk.table_var[j]
@@ -132,7 +84,7 @@ def _write_observed(sk, seen, f, to, n):  # type: ignore[no-untyped-def]
                 to[at], to[at + 1] = sk.card[v], step
                 at += 2
                 n_loops += 1
-    to[n + LOAD_CELLS], to[n + LOAD_OBSERVED], to[n + LOAD_LOOPS] = cells, n_observed, n_loops
+    to[n + rec.LOAD_CELLS], to[n + rec.LOAD_OBSERVED], to[n + rec.LOAD_LOOPS] = cells, n_observed, n_loops
     return at
 
 
@@ -142,7 +94,7 @@ def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
     # seen: (V+1,) uint8: `FREE`, `HARD` or `SOFT` by rank
     # source: First cell of the factor
     # returns The load's end.
-    to[n + LOAD_FACTOR], to[n + LOAD_FACTOR_EXP] = source, f
+    to[n + rec.LOAD_FACTOR], to[n + rec.LOAD_FACTOR_EXP] = source, f
     at = _write_observed(sk, seen, f, to, n)
     inner, n_weights = 1, 0
     for j in range(sk.table_ptr[f] + s.length[f] - 1, sk.table_ptr[f] - 1, -1):
@@ -157,25 +109,25 @@ def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
     v = len(sk.evidence_factor) - 1
     while v >= 0 and sk.uses[v] == 0:  # a set variable: no factor has it
         if seen[v] == SOFT and sk.evidence_factor[v] == f:
-            to[at], to[at + 1], to[at + 2] = v, to[n + LOAD_CELLS], 0
+            to[at], to[at + 1], to[at + 2] = v, to[n + rec.LOAD_CELLS], 0
             at += 3
             n_weights += 1
         v -= 1
-    to[n + LOAD_WEIGHTS] = n_weights
-    to[n + LOAD_LENGTH] = at - n
+    to[n + rec.LOAD_WEIGHTS] = n_weights
+    to[n + rec.LOAD_LENGTH] = at - n
     return at
 
 
 @inlined
 def _padded(cells):  # type: ignore[no-untyped-def]
     """Cells (int64) of a table with what keeps the next one aligned."""
-    return -(-cells // ALIGNMENT) * ALIGNMENT
+    return -(-cells // rec.ALIGNMENT) * rec.ALIGNMENT
 
 
 @inlined
 def _load_room(sk, f):  # type: ignore[no-untyped-def]
     """Numbers that the load of factor f takes at most (int64)."""
-    return LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f]) + 3
+    return rec.LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f]) + 3
 
 
 @compiled(allocates=False)
@@ -211,9 +163,9 @@ def _make_loads(sk, seen, s, source, places, at, loads, load_ptr):  # type: igno
             continue
         s.cell[f], s.exponent[f] = places[f] if len(places) else at, n_tables + 1 + f
         end = _write_load(sk, seen, f, s, source[f], loads, n)
-        loads[n + LOAD_OUT], loads[n + LOAD_OUT_EXP] = s.cell[f], s.exponent[f]
+        loads[n + rec.LOAD_OUT], loads[n + rec.LOAD_OUT_EXP] = s.cell[f], s.exponent[f]
         if not len(places):
-            at += _padded(loads[n + LOAD_CELLS] * lanes)
+            at += _padded(loads[n + rec.LOAD_CELLS] * lanes)
         n = end
         n_loads += 1
         load_ptr[n_loads] = n
@@ -231,8 +183,8 @@ def _make_stores(sk, seen, s, source, stores, store_ptr):  # type: ignore[no-unt
             end = _write_load(sk, seen, f, s, source[f], stores, n)
             last = sk.table_ptr[out] + s.length[out] - 1
             needed = s.needed[out] != 0
-            stores[n + LOAD_OUT] = s.cell[out] if needed else -1
-            stores[n + LOAD_OUT_EXP] = 1 if needed and s.scope[last] == case else 0
+            stores[n + rec.LOAD_OUT] = s.cell[out] if needed else -1
+            stores[n + rec.LOAD_OUT_EXP] = 1 if needed and s.scope[last] == case else 0
             n = end
             n_stores += 1
             store_ptr[n_stores] = n
@@ -259,14 +211,15 @@ def _kept_first(loops, n_loops, order):  # type: ignore[no-untyped-def]
 def _write_terms(to, n, k, n_loops, terms, room):  # type: ignore[no-untyped-def]
     """Write the cells of every term behind the fields at `to[n:]`; returns the record's end. See `_write_loops`."""
     loops, order, count, base = room.loops, room.order, room.rounds, room.base
-    to[n + LISTED] = terms // to[n + SIZE]
-    to[n + KEPT], to[n + REDUCED], to[n + ROW], to[n + ROW_OUT] = 0, 0, 1, 1
+    to[n + rec.LISTED] = terms // to[n + rec.SIZE]
+    to[n + rec.PACKED] = 0
+    to[n + rec.KEPT], to[n + rec.REDUCED], to[n + rec.ROW], to[n + rec.ROW_OUT] = 0, 0, 1, 1
     _kept_first(loops, n_loops, order)
     for j in range(n_loops):
         count[j] = 0
     for t in range(k):
         base[t] = to[n + input_field(t)]
-    at = n + FIRST_LOOP + 3 * (k - 2)
+    at = n + rec.FIRST_LOOP + 3 * (k - 2)
     inner = 1 if n_loops == 0 else loops[order[n_loops - 1], 0]
     for _ in range(terms // inner):
         for t in range(k):
@@ -316,21 +269,23 @@ def _merge_loops(sk, k, n_joint, room):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _write_loops(to, n, k, n_loops, room):  # type: ignore[no-untyped-def]
+def _write_loops(to, n, k, n_loops, room, one_case):  # type: ignore[no-untyped-def]
     """Write the loops of a contraction of k inputs behind the fields at `to[n:]`."""
     # returns The record's end.
     loops, row = room.loops, n_loops - 1
-    to[n + LISTED] = 0
-    to[n + ROW], to[n + ROW_OUT] = loops[row, 0], loops[row, 1]
+    to[n + rec.LISTED], to[n + rec.PACKED] = 0, 0
+    if k == 2 and one_case:
+        to[n + rec.PACKED] = is_packed(loops, n_loops)
+    to[n + rec.ROW], to[n + rec.ROW_OUT] = loops[row, 0], loops[row, 1]
     for t in range(k):
         to[n + input_field(t) + 2] = loops[row, 2 + t]
-    at = n + FIRST_LOOP + 3 * (k - 2)
+    at = n + rec.FIRST_LOOP + 3 * (k - 2)
     kept = _kept_first(loops, row, room.order)
     for i in range(row):
         for c in range(k + 2):
             to[at + c] = loops[room.order[i], c]
         at += k + 2
-    to[n + KEPT], to[n + REDUCED] = kept, row - kept
+    to[n + rec.KEPT], to[n + rec.REDUCED] = kept, row - kept
     return at
 
 
@@ -370,13 +325,13 @@ def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
     # returns tuple of int64: The record's end, and the terms that it accumulates.
     out, n_tables, case = sk.op_out[i], len(sk.table_ptr), len(sk.card) - 1
     k, n_joint = _join(sk, i, s, room)
-    to[n + MAXIMAL], to[n + ANSWER] = sk.op_maximal[i], sk.answers[i]
-    to[n + INPUTS], to[n + SIZE] = max(k, 2), _strides(sk, out, s, room.strides[0])
+    to[n + rec.MAXIMAL], to[n + rec.ANSWER] = sk.op_maximal[i], sk.answers[i]
+    to[n + rec.INPUTS], to[n + rec.SIZE] = max(k, 2), _strides(sk, out, s, room.strides[0])
     last = sk.table_ptr[out] + s.length[out] - 1
-    to[n + BY_CASE] = s.length[out] > 0 and s.scope[last] == case
-    to[n + OUT], to[n + OUT_EXP] = s.cell[out], s.exponent[out]
-    to[n + A], to[n + A_EXP], to[n + ROW_A] = 0, n_tables, 0  # the cell that holds 1
-    to[n + B], to[n + B_EXP], to[n + ROW_B] = 0, n_tables, 0
+    to[n + rec.BY_CASE] = s.length[out] > 0 and s.scope[last] == case
+    to[n + rec.OUT], to[n + rec.OUT_EXP] = s.cell[out], s.exponent[out]
+    to[n + rec.A], to[n + rec.A_EXP], to[n + rec.ROW_A] = 0, n_tables, 0  # the cell that holds 1
+    to[n + rec.B], to[n + rec.B_EXP], to[n + rec.ROW_B] = 0, n_tables, 0
     for j in range(k):
         where, t = n + input_field(j), room.tables[j]
         to[where], to[where + 1], to[where + 2] = s.cell[t], s.exponent[t], 0
@@ -389,8 +344,8 @@ def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
             for c in range(k + 2):
                 room.loops[0, c] = 1 if c < 2 else 0
             n_loops = 1
-        end = _write_loops(to, n, k, n_loops, room)
-    to[n + LENGTH] = end - n
+        end = _write_loops(to, n, k, n_loops, room, sk.card[case] == 1)
+    to[n + rec.LENGTH] = end - n
     return end, terms
 
 
@@ -409,7 +364,7 @@ def _measure(sk, s):  # type: ignore[no-untyped-def]
                     k += 1
                     wide += s.length[s.use[j]]
             k = max(k, 2)
-            room += FIRST_LOOP + 3 * k + max((k + 2) * (wide + 1), k * _most_listed(k))
+            room += rec.FIRST_LOOP + 3 * k + max((k + 2) * (wide + 1), k * _most_listed(k))
     return n_ops, n_answers, room
 
 
@@ -436,15 +391,17 @@ def _fill_records(sk, s, answer_cell, places, at, room, records, record_ptr, ans
             s.cell[out] = places[out] if len(places) else at
         end, terms = _write_record(sk, i, s, room, records, n)
         if not len(places) and s.cell[out] == at:
-            at += _padded(records[n + SIZE])
+            at += _padded(records[n + rec.SIZE])
         if is_posterior:
             answers[n_answers], answers[n_answers + 1] = v, s.cell[out]
-            answers[n_answers + 2] = records[n + BY_CASE]
+            answers[n_answers + 2] = records[n + rec.BY_CASE]
             n_answers += 3
         work += terms
-        most = max(most, records[n + INPUTS])
-        if records[n + INPUTS] > 2:
-            longest = max(longest, records[n + ROW])
+        most = max(most, records[n + rec.INPUTS])
+        if records[n + rec.INPUTS] > 2:
+            longest = max(longest, records[n + rec.ROW])
+        if records[n + rec.PACKED] == 1:
+            longest = max(longest, PANEL_CELLS)
         n = end
         n_ops += 1
         record_ptr[n_ops] = n
@@ -525,29 +482,30 @@ def _write_code(sk, pattern, s, layout, counts, loops, code):  # type: ignore[no
     factor_cell, answer_cell, places, free = layout
     n_loads, n_ops, n_stores, n_answers = counts
     n_factors = len(factor_cell)
-    roots = code[HEADER:]
+    roots = code[rec.HEADER:]
     wanted = roots[3 * len(sk.roots) :]
-    answers, at = part(code, HEADER + 3 * (len(sk.roots) + len(sk.wanted)), 3 * n_answers)
-    code[END_ANSWERS] = at
+    answers, at = part(code, rec.HEADER + 3 * (len(sk.roots) + len(sk.wanted)), 3 * n_answers)
+    code[rec.END_ANSWERS] = at
     load_ptr, at = part(code, at, n_loads + 1)
-    code[END_LOAD_PTR] = at
+    code[rec.END_LOAD_PTR] = at
     record_ptr, at = part(code, at, n_ops + 1)
-    code[END_RECORD_PTR] = at
+    code[rec.END_RECORD_PTR] = at
     store_ptr, at = part(code, at, n_stores + 1)
-    code[END_STORE_PTR] = at
+    code[rec.END_STORE_PTR] = at
     n, free = _make_loads(sk, pattern, s, factor_cell, places, free, code[at:], load_ptr)
     at += n
-    code[END_LOADS] = at
-    n, code[CELLS], code[MOST_INPUTS], code[LONGEST_ROW], code[TERMS] = _fill_records(
+    code[rec.END_LOADS] = at
+    n, code[rec.CELLS], code[rec.MOST_INPUTS], code[rec.LONGEST_ROW], code[rec.TERMS] = _fill_records(
         sk, s, answer_cell, places[n_factors:], free, loops, code[at:], record_ptr, answers
     )
     at += n
-    code[END_RECORDS] = at
+    code[rec.END_RECORDS] = at
     at += _make_stores(sk, pattern, s, factor_cell, code[at:], store_ptr)
-    code[END_STORES] = at
-    code[END_ROOTS] = HEADER + _locate(sk.roots, s, roots)
-    code[END_WANTED] = HEADER + 3 * len(sk.roots) + _locate(sk.wanted, s, wanted)
-    code[FIRST_WANTED], code[FIRST_ANSWER] = HEADER + 3 * len(sk.roots), HEADER + 3 * (len(sk.roots) + len(sk.wanted))
+    code[rec.END_STORES] = at
+    first_wanted = rec.HEADER + 3 * len(sk.roots)
+    code[rec.END_ROOTS] = rec.HEADER + _locate(sk.roots, s, roots)
+    code[rec.END_WANTED] = first_wanted + _locate(sk.wanted, s, wanted)
+    code[rec.FIRST_WANTED], code[rec.FIRST_ANSWER] = first_wanted, first_wanted + 3 * len(sk.wanted)
     return at
 
 
@@ -569,7 +527,7 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     sk = unpack(image)
     most, widest, free, lanes = sizes[0], sizes[1], sizes[2], sizes[3]
     begin = _lowering_room(sk, most, widest) + shrink_room(sk) + len(sk.card) // 4 + 1
-    if begin + HEADER > len(room):
+    if begin + rec.HEADER > len(room):
         return -1, 2 * begin
     loops, at = _take_room(sk, most, widest, room)
     card, at = part(room, at, len(sk.card))
@@ -583,7 +541,7 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     s = _Tables(left.rep, left.length, left.scope, left.use, left.needed, left.cut, cell, exponent)
     n_loads, n_stores, load_room = _measure_loads(sk, s)
     n_ops, n_answers, record_room = _measure(sk, s)
-    fixed = HEADER + 3 * (len(sk.roots) + len(sk.wanted) + n_answers) + n_loads + n_ops + n_stores + 3
+    fixed = rec.HEADER + 3 * (len(sk.roots) + len(sk.wanted) + n_answers) + n_loads + n_ops + n_stores + 3
     if begin + fixed + load_room + record_room > len(room):
         return -1, begin + fixed + load_room + record_room
     end = _write_code(

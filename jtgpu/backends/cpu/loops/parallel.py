@@ -5,25 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....util.jit import compiled, inlined
+from .. import records as rec
 from ..parallel import ACTIVE, FAILED, FINISHED, NEXT, Job, Tasks
-from ..records import (
-    A_EXP,
-    B_EXP,
-    FIRST_LOOP,
-    INPUTS,
-    KEPT,
-    LISTED,
-    OUT,
-    OUT_EXP,
-    REDUCED,
-    ROW,
-    ROW_A,
-    ROW_B,
-    ROW_OUT,
-    SIZE,
-    A,
-    B,
-)
 from . import atomics
 from .fields import input_field
 from .growth import longer
@@ -41,14 +24,14 @@ SPINS = 100_000  # looks at a flag, some 100 us, before a waiting thread lets ot
 @compiled()
 def _terms(record):  # type: ignore[no-untyped-def]
     """Terms (int64) that take as long as a record (int64)."""
-    if record[LISTED] > 0:
-        return record[LISTED] * record[SIZE]
-    if record[LISTED] < 0:
-        return LISTED_TERM * record[FIRST_LOOP + 1]
-    k = record[INPUTS]
-    terms = record[ROW]
-    for j in range(record[KEPT] + record[REDUCED]):
-        terms *= record[FIRST_LOOP + 3 * (k - 2) + (k + 2) * j]
+    if record[rec.LISTED] > 0:
+        return record[rec.LISTED] * record[rec.SIZE]
+    if record[rec.LISTED] < 0:
+        return LISTED_TERM * record[rec.FIRST_LOOP + 1]
+    k = record[rec.INPUTS]
+    terms = record[rec.ROW]
+    for j in range(record[rec.KEPT] + record[rec.REDUCED]):
+        terms *= record[rec.FIRST_LOOP + 3 * (k - 2) + (k + 2) * j]
     return terms
 
 
@@ -59,11 +42,11 @@ def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
     level_of = np.empty(len(record_ptr) - 1, np.int64)
     for p in range(len(level_of)):
         r = record_ptr[p]
-        high = max(level[records[r + A_EXP]], level[records[r + B_EXP]])
-        for t in range(2, records[r + INPUTS]):
+        high = max(level[records[r + rec.A_EXP]], level[records[r + rec.B_EXP]])
+        for t in range(2, records[r + rec.INPUTS]):
             high = max(high, level[records[r + input_field(t) + 1]])
         level_of[p] = high + 1
-        level[records[r + OUT_EXP]] = high + 1
+        level[records[r + rec.OUT_EXP]] = high + 1
     return level_of
 
 
@@ -90,40 +73,40 @@ def _axis(record, most):  # type: ignore[no-untyped-def]
     """The loop along which a record is split: the first kept one that is long enough, else the longest."""
     # most: Parts that are wanted
     # returns tuple of int64: The loop (-1: the row, -2: none) and its extent.
-    if record[LISTED] != 0:
+    if record[rec.LISTED] != 0:
         return -2, 1
-    k = record[INPUTS]
+    k = record[rec.INPUTS]
     best, extent = -2, 1
-    for j in range(record[KEPT]):
-        n = record[FIRST_LOOP + 3 * (k - 2) + (k + 2) * j]
+    for j in range(record[rec.KEPT]):
+        n = record[rec.FIRST_LOOP + 3 * (k - 2) + (k + 2) * j]
         if n > extent:
             best, extent = j, n
             if n >= most:
                 break
-    if record[ROW_OUT] == 1 and extent < most and record[ROW] // ROW_STEP > extent:
-        return -1, record[ROW] // ROW_STEP
+    if record[rec.ROW_OUT] == 1 and extent < most and record[rec.ROW] // ROW_STEP > extent:
+        return -1, record[rec.ROW] // ROW_STEP
     return best, extent
 
 
 @compiled()
 def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
     """Write the part of a record from `first` to `last` (int64) along a loop (`axis`, see `_axis`) to `to` (int64)."""
-    k = record[INPUTS]
+    k = record[rec.INPUTS]
     to[:] = record
     if axis < 0:
-        to[ROW] = last - first
-        out, a, b = record[ROW_OUT], record[ROW_A], record[ROW_B]
+        to[rec.ROW] = last - first
+        out, a, b = record[rec.ROW_OUT], record[rec.ROW_A], record[rec.ROW_B]
         for t in range(2, k):
-            to[FIRST_LOOP + 3 * (t - 2)] += first * record[FIRST_LOOP + 3 * (t - 2) + 2]
+            to[rec.FIRST_LOOP + 3 * (t - 2)] += first * record[rec.FIRST_LOOP + 3 * (t - 2) + 2]
     else:
-        at = FIRST_LOOP + 3 * (k - 2) + (k + 2) * axis
+        at = rec.FIRST_LOOP + 3 * (k - 2) + (k + 2) * axis
         to[at] = last - first
         out, a, b = record[at + 1], record[at + 2], record[at + 3]
         for t in range(2, k):
-            to[FIRST_LOOP + 3 * (t - 2)] += first * record[at + 2 + t]
-    to[OUT] += first * out
-    to[A] += first * a
-    to[B] += first * b
+            to[rec.FIRST_LOOP + 3 * (t - 2)] += first * record[at + 2 + t]
+    to[rec.OUT] += first * out
+    to[rec.A] += first * a
+    to[rec.B] += first * b
 
 
 @compiled()
@@ -140,7 +123,7 @@ def _split(record, pieces, most, to):  # type: ignore[no-untyped-def]
     for j in range(pieces):
         last = (j + 1) * extent // pieces * step
         if axis == -1 and j == pieces - 1:
-            last = record[ROW]
+            last = record[rec.ROW]
         _slice(record, axis, j * extent // pieces * step, last, to[j * n : (j + 1) * n])
 
 
@@ -189,7 +172,7 @@ def needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type: 
     first, last = np.full(n_exponents, -1, np.int64), np.full(n_exponents, -1, np.int64)
     for t in range(n_tasks):
         for p in range(task_ptr[t], task_ptr[t + 1]):
-            out = records[whole[part_of[p]] + OUT_EXP]
+            out = records[whole[part_of[p]] + rec.OUT_EXP]
             if first[out] < 0:
                 first[out] = t
             last[out] = t
@@ -199,7 +182,7 @@ def needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type: 
     for t in range(n_tasks):
         for p in range(task_ptr[t], task_ptr[t + 1]):
             r = whole[part_of[p]]
-            for j in range(records[r + INPUTS]):
+            for j in range(records[r + rec.INPUTS]):
                 e = r + input_field(j) + 1
                 for u in range(max(first[records[e]], 0), last[records[e]] + 1):
                     if u != t and seen[u] != t:

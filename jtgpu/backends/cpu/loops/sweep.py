@@ -11,34 +11,7 @@ import math
 import numpy as np
 
 from ....util.jit import compiled, inlined
-from ..records import (
-    A_EXP,
-    ANSWER,
-    B_EXP,
-    END_ANSWERS,
-    END_LOAD_PTR,
-    END_LOADS,
-    END_RECORD_PTR,
-    END_ROOTS,
-    END_STORE_PTR,
-    FIRST_ANSWER,
-    HEADER,
-    IMPOSSIBLE,
-    INPUTS,
-    LOAD_CELLS,
-    LOAD_FACTOR,
-    LOAD_FACTOR_EXP,
-    LOAD_FIELDS,
-    LOAD_LOOPS,
-    LOAD_OBSERVED,
-    LOAD_OUT,
-    LOAD_OUT_EXP,
-    LOAD_WEIGHTS,
-    OUT,
-    OUT_EXP,
-    SCRATCH_FIELDS,
-    SIZE,
-)
+from .. import records as rec
 from .fields import input_field
 from .kernels import contract
 from .vector import peek, peek_int, poke, poke_int
@@ -67,17 +40,18 @@ def _copy_restricted(arena, load, states, count):  # type: ignore[no-untyped-def
 
     Parameters as for `load_table`.
     """
-    to, source, n_observed, n_loops = load[LOAD_OUT], load[LOAD_FACTOR], load[LOAD_OBSERVED], load[LOAD_LOOPS]
-    for j in range(LOAD_FIELDS, LOAD_FIELDS + 2 * n_observed, 2):
+    to, source = load[rec.LOAD_OUT], load[rec.LOAD_FACTOR]
+    n_observed, n_loops = load[rec.LOAD_OBSERVED], load[rec.LOAD_LOOPS]
+    for j in range(rec.LOAD_FIELDS, rec.LOAD_FIELDS + 2 * n_observed, 2):
         source += states[load[j]] * load[j + 1]
-    at = LOAD_FIELDS + 2 * n_observed
+    at = rec.LOAD_FIELDS + 2 * n_observed
     row, step = 1, 1
     if n_loops > 0:
         row, step = load[at + 2 * n_loops - 2], load[at + 2 * n_loops - 1]
     for j in range(n_loops):
         count[j] = 0
     top = 0.0
-    for first in range(to, to + load[LOAD_CELLS], row):
+    for first in range(to, to + load[rec.LOAD_CELLS], row):
         for i in range(row):
             x = arena[source + i * step]
             arena[first + i] = x
@@ -102,10 +76,10 @@ def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, coun
     # lowest: The table is scaled if its largest entry is below
     # count: Scratch memory, a number a loop
     # returns Whether an entry is above 0.
-    to, cells, n_weights = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_WEIGHTS]
+    to, cells, n_weights = load[rec.LOAD_OUT], load[rec.LOAD_CELLS], load[rec.LOAD_WEIGHTS]
     top = _copy_restricted(arena, load, states, count)
     if n_weights > 0:
-        at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
+        at = rec.LOAD_FIELDS + 2 * (load[rec.LOAD_OBSERVED] + load[rec.LOAD_LOOPS])
         for j in range(at, at + 3 * n_weights, 3):
             first, card, inner = weight_ptr[load[j]], load[j + 1], load[j + 2]
             if inner == 0:  # of a set variable
@@ -117,9 +91,9 @@ def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, coun
         top = 0.0
         for i in range(cells):
             top = max(top, arena[to + i])
-    exponent[load[LOAD_OUT_EXP]] = exponent[load[LOAD_FACTOR_EXP]]
+    exponent[load[rec.LOAD_OUT_EXP]] = exponent[load[rec.LOAD_FACTOR_EXP]]
     if top < lowest and top > 0.0:
-        exponent[load[LOAD_OUT_EXP]] += _scale(arena.ctypes.data, to, cells, top)
+        exponent[load[rec.LOAD_OUT_EXP]] += _scale(arena.ctypes.data, to, cells, top)
     return top > 0.0
 
 
@@ -132,7 +106,7 @@ def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # scratch: `workspace.Scratch.block`
     # others: See `run`
     # returns Whether the evidence is possible so far.
-    count, lowest = scratch[SCRATCH_FIELDS:], 2.0**-limit
+    count, lowest = scratch[rec.SCRATCH_FIELDS:], 2.0**-limit
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
         possible = _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, count)
@@ -146,11 +120,11 @@ def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-un
     """Normalise a distribution, scale another table whose largest entry is out of bounds; note its exponent."""
     # arena, record, exponent: Addresses of float64, int64 and int64
     # top, lowest, highest: The table's largest entry and the bounds between which it is left as it is
-    start, size = peek_int(record, OUT), peek_int(record, SIZE)
-    shift = peek_int(exponent, peek_int(record, A_EXP)) + peek_int(exponent, peek_int(record, B_EXP))
-    for t in range(2, peek_int(record, INPUTS)):
+    start, size = peek_int(record, rec.OUT), peek_int(record, rec.SIZE)
+    shift = peek_int(exponent, peek_int(record, rec.A_EXP)) + peek_int(exponent, peek_int(record, rec.B_EXP))
+    for t in range(2, peek_int(record, rec.INPUTS)):
         shift += peek_int(exponent, peek_int(record, input_field(t) + 1))
-    if peek_int(record, ANSWER) >= 0:
+    if peek_int(record, rec.ANSWER) >= 0:
         total = 0.0
         for i in range(start, start + size):
             total += peek(arena, i)
@@ -158,7 +132,7 @@ def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-un
             poke(arena, i, peek(arena, i) / total)
     elif top < lowest or top > highest:
         shift += _scale(arena, start, size, top)
-    poke_int(exponent, peek_int(record, OUT_EXP), shift)
+    poke_int(exponent, peek_int(record, rec.OUT_EXP), shift)
 
 
 @compiled("f8[:], i8[:, :], i8[:]")
@@ -170,7 +144,7 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     for r in range(len(roots)):
         value = arena[roots[r, 0]]
         if not value > 0.0:
-            return IMPOSSIBLE
+            return rec.IMPOSSIBLE
         log_evidence += math.log(value) + exponent[roots[r, 1]] * LOG2
     return log_evidence
 
@@ -191,21 +165,22 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # scratch: `workspace.Scratch.block`
     # returns ln P(e); `IMPOSSIBLE` if it is zero.
     lowest, highest = 2.0**-limit, 2.0**limit
-    loads, load_ptr = code[code[END_STORE_PTR] : code[END_LOADS]], code[code[END_ANSWERS] : code[END_LOAD_PTR]]
+    loads = code[code[rec.END_STORE_PTR] : code[rec.END_LOADS]]
+    load_ptr = code[code[rec.END_ANSWERS] : code[rec.END_LOAD_PTR]]
     states = np.empty(len(by_rank), np.int32)
     for r in range(len(by_rank)):
         states[r] = state[by_rank[r]]
     if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch):
-        return IMPOSSIBLE
+        return rec.IMPOSSIBLE
     memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
-    records = code.ctypes.data + 8 * code[END_LOADS]
-    for p in range(code[END_LOAD_PTR], code[END_RECORD_PTR] - 1):
+    records = code.ctypes.data + 8 * code[rec.END_LOADS]
+    for p in range(code[rec.END_LOAD_PTR], code[rec.END_RECORD_PTR] - 1):
         record = records + 8 * code[p]
         top = contract(memory, record, room)
         if not top > 0.0 and not zeros:
-            return IMPOSSIBLE
+            return rec.IMPOSSIBLE
         finish(memory, record, top, exponents, lowest, highest)
-    return evidence_log(arena, code[HEADER : code[END_ROOTS]].reshape((-1, 3)), exponent)
+    return evidence_log(arena, code[rec.HEADER : code[rec.END_ROOTS]].reshape((-1, 3)), exponent)
 
 
 @compiled("i8[:], f8[:], const(i8[:]), const(i4[:]), const(i8[:])")
@@ -217,7 +192,7 @@ def copy_posteriors(code, arena, by_rank, state, posterior_ptr):  # type: ignore
     # posterior_ptr: (V+1,) int64: First cell of each variable in the result
     # others: See `run`
     posterior = np.zeros(posterior_ptr[-1])
-    for a in range(code[FIRST_ANSWER], code[END_ANSWERS], 3):
+    for a in range(code[rec.FIRST_ANSWER], code[rec.END_ANSWERS], 3):
         v, cell = by_rank[code[a]], code[a + 1]
         for i in range(posterior_ptr[v], posterior_ptr[v + 1]):
             posterior[i] = arena[cell]
@@ -257,10 +232,10 @@ def hashes(flat, ptr):  # type: ignore[no-untyped-def]
 @compiled()
 def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyped-def]
     """The signature (uint64) of a loaded table: the load's hash h, its states and the bits of its weights."""
-    n_observed, n_loops, n_weights = load[LOAD_OBSERVED], load[LOAD_LOOPS], load[LOAD_WEIGHTS]
+    n_observed, n_loops, n_weights = load[rec.LOAD_OBSERVED], load[rec.LOAD_LOOPS], load[rec.LOAD_WEIGHTS]
     for j in range(n_observed):
-        h = _mix(h, states[load[LOAD_FIELDS + 2 * j]])
-    at = LOAD_FIELDS + 2 * n_observed + 2 * n_loops
+        h = _mix(h, states[load[rec.LOAD_FIELDS + 2 * j]])
+    at = rec.LOAD_FIELDS + 2 * n_observed + 2 * n_loops
     for _ in range(n_weights):
         first = weight_ptr[load[at]]
         for i in range(first, first + load[at + 1]):
@@ -286,21 +261,21 @@ def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # others: See `run`
     lowest, highest = 2.0**-limit, 2.0**limit
     made[0], made[1] = 0, len(record_ptr) - 1
-    count = scratch[SCRATCH_FIELDS:]
+    count = scratch[rec.SCRATCH_FIELDS:]
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
         h = _load_signature(load_hash[p], load, states, bits, weight_ptr)
-        if signature[load[LOAD_OUT_EXP]] != h:
-            signature[load[LOAD_OUT_EXP]] = np.uint64(0)
+        if signature[load[rec.LOAD_OUT_EXP]] != h:
+            signature[load[rec.LOAD_OUT_EXP]] = np.uint64(0)
             if not _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, count):
-                return IMPOSSIBLE
-            signature[load[LOAD_OUT_EXP]] = h
+                return rec.IMPOSSIBLE
+            signature[load[rec.LOAD_OUT_EXP]] = h
     memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
     for p in range(len(record_ptr) - 1):
         record = records.ctypes.data + 8 * record_ptr[p]
-        out = peek_int(record, OUT_EXP)
-        h = _mix(_mix(record_hash[p], signature[peek_int(record, A_EXP)]), signature[peek_int(record, B_EXP)])
-        for t in range(2, peek_int(record, INPUTS)):
+        out = peek_int(record, rec.OUT_EXP)
+        h = _mix(_mix(record_hash[p], signature[peek_int(record, rec.A_EXP)]), signature[peek_int(record, rec.B_EXP)])
+        for t in range(2, peek_int(record, rec.INPUTS)):
             h = _mix(h, signature[peek_int(record, input_field(t) + 1)])
         if signature[out] == h:
             continue
@@ -308,7 +283,7 @@ def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         made[0] += 1
         top = contract(memory, record, room)
         if not top > 0.0:
-            return IMPOSSIBLE
+            return rec.IMPOSSIBLE
         finish(memory, record, top, exponents, lowest, highest)
         signature[out] = h
     return evidence_log(arena, roots, exponent)

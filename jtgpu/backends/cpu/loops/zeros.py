@@ -7,33 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ....util.jit import compiled
-from ..records import (
-    BY_CASE,
-    FIRST_LOOP,
-    INPUTS,
-    KEPT,
-    LENGTH,
-    LIST,
-    LISTED,
-    LOAD_CELLS,
-    LOAD_FACTOR,
-    LOAD_FIELDS,
-    LOAD_LOOPS,
-    LOAD_OBSERVED,
-    LOAD_OUT,
-    MAXIMAL,
-    OUT,
-    REDUCED,
-    ROW,
-    ROW_A,
-    ROW_B,
-    ROW_OUT,
-    SIZE,
-    SPARSE,
-    A,
-    B,
-    Records,
-)
+from .. import records as rec
+from ..records import Records
 from .kernels import contract
 from .vector import LANES
 
@@ -60,18 +35,19 @@ def _load_support(arena, load, cards, lanes):  # type: ignore[no-untyped-def]
     """Restrict a factor to observed variables: 1 in the cells that are above 0 for some of their states."""
     # load: See `records`
     # cards: (V,) int64: Cardinalities by rank
-    to, cells, n_observed, n_loops = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_OBSERVED], load[LOAD_LOOPS]
-    loops = LOAD_FIELDS + 2 * n_observed
+    to, cells = load[rec.LOAD_OUT], load[rec.LOAD_CELLS]
+    n_observed, n_loops = load[rec.LOAD_OBSERVED], load[rec.LOAD_LOOPS]
+    loops = rec.LOAD_FIELDS + 2 * n_observed
     for i in range(to, to + cells * lanes):
         arena[i] = 0.0
     configs = 1
     for j in range(n_observed):
-        configs *= cards[load[LOAD_FIELDS + 2 * j]]
+        configs *= cards[load[rec.LOAD_FIELDS + 2 * j]]
     for config in range(configs):
-        source, rest = load[LOAD_FACTOR], config
+        source, rest = load[rec.LOAD_FACTOR], config
         for j in range(n_observed):
-            card = cards[load[LOAD_FIELDS + 2 * j]]
-            source += rest % card * load[LOAD_FIELDS + 2 * j + 1]
+            card = cards[load[rec.LOAD_FIELDS + 2 * j]]
+            source += rest % card * load[rec.LOAD_FIELDS + 2 * j + 1]
             rest //= card
         for c in range(cells):
             at, rest = source, c
@@ -94,7 +70,7 @@ def support(arena, code, cards, lanes, scratch):  # type: ignore[no-untyped-def]
     for p in range(len(code.record_ptr) - 1):
         record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
         contract(arena.ctypes.data, record.ctypes.data, scratch.ctypes.data)
-        for i in range(record[OUT], record[OUT] + record[SIZE]):
+        for i in range(record[rec.OUT], record[rec.OUT] + record[rec.SIZE]):
             arena[i] = 1.0 if arena[i] > 0.0 else 0.0
 
 
@@ -108,19 +84,19 @@ def _term_loops(record, lanes, loops):  # type: ignore[no-untyped-def]
     # loops: (n, 4) int64: Written: extent, stride of the output, of A, of B
     # returns tuple of int64: Loops, the row's place among them, all terms, and the rounds of the reduced loops but the
     #     row.
-    n_loops, n_kept = record[KEPT] + record[REDUCED], record[KEPT]
-    last = n_loops if record[ROW_OUT] == 0 else n_kept
+    n_loops, n_kept = record[rec.KEPT] + record[rec.REDUCED], record[rec.KEPT]
+    last = n_loops if record[rec.ROW_OUT] == 0 else n_kept
     terms, rows = 1, 1
     for j in range(n_loops):
         to = j if j < last else j + 1
         for c in range(4):
-            loops[to, c] = record[FIRST_LOOP + 4 * j + c]
+            loops[to, c] = record[rec.FIRST_LOOP + 4 * j + c]
         terms *= loops[to, 0]
         if j >= n_kept:
             rows *= loops[to, 0]
-    loops[last, 0] = record[ROW] // lanes
-    loops[last, 1], loops[last, 2] = record[ROW_OUT] * lanes, record[ROW_A] * lanes
-    loops[last, 3] = record[ROW_B] * lanes
+    loops[last, 0] = record[rec.ROW] // lanes
+    loops[last, 1], loops[last, 2] = record[rec.ROW_OUT] * lanes, record[rec.ROW_A] * lanes
+    loops[last, 3] = record[rec.ROW_B] * lanes
     return n_loops + 1, last, terms * loops[last, 0], rows
 
 
@@ -132,17 +108,17 @@ def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
     # returns The record's end; `at` if it is better left as it is.
     to, loops, count = z.to, z.loops, z.rounds
     n_loops, last, terms, rounds = _term_loops(record, lanes, loops)
-    reduced = record[ROW_OUT] == 0
-    if reduced and rounds > LIST:  # accumulated in several rounds, see `kernels`
+    reduced = record[rec.ROW_OUT] == 0 and record[rec.PACKED] == 0
+    if reduced and rounds > rec.LIST:  # accumulated in several rounds, see `kernels`
         return at
     most = int(terms * share)
-    if terms * lanes < z.fewest or at + FIRST_LOOP + 2 + 4 * most > len(to):
+    if terms * lanes < z.fewest or at + rec.FIRST_LOOP + 2 + 4 * most > len(to):
         return at
-    to[at : at + FIRST_LOOP] = record[:FIRST_LOOP]
+    to[at : at + rec.FIRST_LOOP] = record[:rec.FIRST_LOOP]
     for j in range(n_loops):
         count[j] = 0
-    o, a, b = record[OUT], record[A], record[B]
-    end, cell, row, rows, left = at + FIRST_LOOP + 2, -1, 0, 0, 0
+    o, a, b = record[rec.OUT], record[rec.A], record[rec.B]
+    end, cell, row, rows, left = at + rec.FIRST_LOOP + 2, -1, 0, 0, 0
     for _ in range(terms):
         if z.arena[a] > 0.0 and z.arena[b] > 0.0:
             if left == most:
@@ -167,15 +143,23 @@ def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
             b += ahead * loops[j, 3]
             if ahead == 1:
                 break
-    to[at + LENGTH], to[at + LISTED], to[at + ROW] = end - at, SPARSE, lanes
-    to[at + FIRST_LOOP], to[at + FIRST_LOOP + 1] = rows, left
+    to[at + rec.LENGTH], to[at + rec.LISTED], to[at + rec.ROW] = end - at, rec.SPARSE, lanes
+    to[at + rec.ROW_OUT] = 0 if reduced else 1
+    to[at + rec.FIRST_LOOP], to[at + rec.FIRST_LOOP + 1] = rows, left
     return end
 
 
 @compiled()
 def _can_be_sparse(record):  # type: ignore[no-untyped-def]
-    """Whether a record is a sum of products of two tables by loops."""
-    return record[INPUTS] == 2 and record[LISTED] == 0 and record[MAXIMAL] == 0
+    """Whether a record is a sum of products of two tables by loops, whose bits a list of terms can repeat."""
+    if record[rec.PACKED] == 1:  # an input that is summed while it is copied adds in another order
+        n = record[rec.KEPT] + record[rec.REDUCED]
+        for j in range(rec.FIRST_LOOP + 4 * record[rec.KEPT], rec.FIRST_LOOP + 4 * n, 4):
+            if record[j + 2] == 0 or record[j + 3] == 0:
+                return False
+        if record[rec.ROW_OUT] == 0 and (record[rec.ROW_A] == 0 or record[rec.ROW_B] == 0):
+            return False
+    return record[rec.INPUTS] == 2 and record[rec.LISTED] == 0 and record[rec.MAXIMAL] == 0
 
 
 @compiled("f8[:], i8[:], i8[:], i8, f8, f8, i8")
@@ -189,10 +173,10 @@ def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes, fewest):  
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
         if _can_be_sparse(record):
-            terms = record[ROW]
-            for j in range(record[KEPT] + record[REDUCED]):
-                terms *= record[FIRST_LOOP + 4 * j]
-            room += 4 * int(terms * (share if record[BY_CASE] == 0 else share_of_lanes / lanes)) + 2
+            terms = record[rec.ROW]
+            for j in range(record[rec.KEPT] + record[rec.REDUCED]):
+                terms *= record[rec.FIRST_LOOP + 4 * j]
+            room += 4 * int(terms * (share if record[rec.BY_CASE] == 0 else share_of_lanes / lanes)) + 2
     to, ptr = np.empty(min(room, MOST_NUMBERS), np.int64), np.zeros(len(record_ptr), np.int64)
     z = _Zeros(arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), to, fewest)
     at, changed = 0, 0
@@ -200,7 +184,7 @@ def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes, fewest):  
         record = records[record_ptr[p] : record_ptr[p + 1]]
         end = at
         if _can_be_sparse(record):
-            by_case = record[BY_CASE] == 1
+            by_case = record[rec.BY_CASE] == 1
             end = _write_sparse(z, record, lanes if by_case else 1, share_of_lanes if by_case else share, at)
         if end == at:
             if at + len(record) > len(to):

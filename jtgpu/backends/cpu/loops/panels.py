@@ -1,0 +1,255 @@
+"""Panels of a large contraction of two tables, which is computed as products of matrices; see `products`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....util.jit import compiled, inlined
+from .. import records as rec
+from .vector import (
+    LANES,
+    accumulate,
+    combine,
+    load,
+    peek,
+    peek_int,
+    poke,
+    poke_int,
+    splat,
+    store,
+)
+
+WIDE, NARROW = 6, 4  # columns of a tile; the last one is narrow where that is enough
+MOST_COMMON = 256  # terms of a block: its panels, 8 x 256 and 6 x 256 cells, fit a cache of 32 KiB
+MOST_LEFT, MOST_RIGHT, MOST_BATCH = 1024, 510, 32  # rows and columns of a block, and batch indices
+MOST_ALONE = 512  # cells of one input that are added to one cell of its panel
+RIGHT_CELLS = 32768  # of all panels of B in a block, 256 KiB
+MOST_LOOPS = 32  # of a group
+# Of a contraction that is packed; measured on the bundled networks and those of the UAI competition of 2014: copying
+# a cell takes as long as two to eight multiply-adds
+FEWEST_TERMS, FEWEST_ROWS, FEWEST_REDUCED = 8192, 7, 8
+
+# cells of scratch memory: panels, then lists of offsets, then the loops of each group
+LEFT_PANEL = LANES
+RIGHT_PANEL = LEFT_PANEL + LANES * MOST_COMMON
+LEFT_O = RIGHT_PANEL + RIGHT_CELLS + WIDE * MOST_COMMON
+LEFT_A = LEFT_O + MOST_LEFT
+RIGHT_O = LEFT_A + MOST_LEFT
+RIGHT_B = RIGHT_O + MOST_RIGHT + WIDE
+COMMON_A = RIGHT_B + MOST_RIGHT + WIDE
+COMMON_B = COMMON_A + MOST_COMMON
+BATCH_O = COMMON_B + MOST_COMMON
+BATCH_A = BATCH_O + MOST_BATCH
+BATCH_B = BATCH_A + MOST_BATCH
+ALONE_A = BATCH_B + MOST_BATCH
+ALONE_B = ALONE_A + MOST_ALONE
+GROUPS = ALONE_B + MOST_ALONE
+BATCH, LEFT, RIGHT, COMMON, ONLY_A, ONLY_B, NONE = range(7)
+CELLS = GROUPS + 6 * 4 * MOST_LOOPS + LANES  # in all, with room to begin at a cache line
+
+
+class Shape(NamedTuple):
+    """Extents of the groups."""
+
+    batch: int
+    left: int
+    right: int
+    common: int
+    only_a: int
+    only_b: int
+
+
+class Block(NamedTuple):
+    """Values that all tiles of a block share; all int64."""
+
+    arena: int
+    room: int  # address of the scratch memory
+    terms: int
+    add: int  # whether to continue from what the output's cells hold
+
+
+@inlined
+def group_of(o, a, b):  # type: ignore[no-untyped-def]
+    """The group of a loop with these strides of the output, A and B."""
+    if o != 0:
+        return (BATCH if b != 0 else LEFT) if a != 0 else (RIGHT if b != 0 else NONE)
+    return (COMMON if b != 0 else ONLY_A) if a != 0 else (ONLY_B if b != 0 else NONE)
+
+
+@inlined
+def tile_columns(n):  # type: ignore[no-untyped-def]
+    """Columns of the tiles of n columns (int64), those of zeros included."""
+    rest = n % WIDE
+    return n - rest + (0 if rest == 0 else NARROW if rest <= NARROW else WIDE)
+
+
+@inlined
+def cost(left, right, common, by_row):  # type: ignore[no-untyped-def]
+    """Time of one product of matrices (int64), in eighths of a cycle."""
+    # by_row: bits: 1: neighbouring rows are neighbours in A, 2: in the output
+    rows = -(-left // LANES) * LANES
+    copied = (2 if by_row & 1 else 10) * left * common + 10 * right * common
+    return rows * tile_columns(right) * common + copied + (2 if by_row & 2 else 12) * left * right
+
+
+@compiled(allocates=False)
+def is_packed(loops, n):  # type: ignore[no-untyped-def]
+    """Whether panels pay for a contraction of two tables: 1 or 0."""
+    # loops: (n, 4) int64: Extent, stride of the output, of A and of B
+    left, right, reduced, alone, terms = 1, 1, 1, 1, 1
+    for j in range(n):
+        group, extent = group_of(loops[j, 1], loops[j, 2], loops[j, 3]), loops[j, 0]
+        terms *= extent
+        if group == LEFT:
+            left *= extent
+        elif group == RIGHT:
+            right *= extent
+        elif group != BATCH:
+            reduced *= extent
+        if group in (ONLY_A, ONLY_B):
+            alone *= extent
+    enough = terms >= FEWEST_TERMS and min(left, right) >= FEWEST_ROWS and reduced >= FEWEST_REDUCED
+    return 1 if enough and alone <= MOST_ALONE else 0
+
+
+@inlined
+def sort(record, room, swapped):  # type: ignore[no-untyped-def]
+    """Write the loops of each group to the scratch memory, slowest first; returns a `Shape` and their numbers."""
+    n_batch, n_left, n_right, n_common, n_a, n_b = 0, 0, 0, 0, 0, 0
+    batch, left, right, common, only_a, only_b = 1, 1, 1, 1, 1, 1
+    n = peek_int(record, rec.KEPT) + peek_int(record, rec.REDUCED)
+    for j in range(n + 1):
+        at = record + 8 * (rec.FIRST_LOOP + 4 * j)
+        if j < n:
+            extent, o, a, b = peek_int(at, 0), peek_int(at, 1), peek_int(at, 2), peek_int(at, 3)
+        else:
+            extent, o = peek_int(record, rec.ROW), peek_int(record, rec.ROW_OUT)
+            a, b = peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B)
+        if swapped:
+            a, b = b, a
+        group = group_of(o, a, b)
+        place = 0
+        if group == BATCH:
+            place, n_batch, batch = n_batch, n_batch + 1, batch * extent
+        elif group == LEFT:
+            place, n_left, left = n_left, n_left + 1, left * extent
+        elif group == RIGHT:
+            place, n_right, right = n_right, n_right + 1, right * extent
+        elif group == COMMON:
+            place, n_common, common = n_common, n_common + 1, common * extent
+        elif group == ONLY_A:
+            place, n_a, only_a = n_a, n_a + 1, only_a * extent
+        elif group == ONLY_B:
+            place, n_b, only_b = n_b, n_b + 1, only_b * extent
+        if group != NONE:
+            to = room + 8 * (GROUPS + 4 * (group * MOST_LOOPS + place))
+            poke_int(to, 0, extent)
+            poke_int(to, 1, o)
+            poke_int(to, 2, a)
+            poke_int(to, 3, b)
+    return Shape(batch, left, right, common, only_a, only_b), (n_batch, n_left, n_right, n_common, n_a, n_b)
+
+
+@compiled()
+def offsets(room, group, n, column, first, count, to):  # type: ignore[no-untyped-def]
+    """List the offsets of indices ``first..first+count-1`` of a group of n loops at cell `to` of the scratch memory."""
+    # column: 1: of the output, 2: of A, 3: of B
+    loops, to = room + 8 * (GROUPS + 4 * group * MOST_LOOPS), room + 8 * to
+    if n == 0:
+        poke_int(to, 0, 0)
+        return
+    inner, step = peek_int(loops, 4 * n - 4), peek_int(loops, 4 * n - 4 + column)
+    i = 0
+    while i < count:
+        rest = (first + i) // inner
+        skip = first + i - rest * inner
+        cell = skip * step
+        for j in range(n - 2, -1, -1):
+            above = rest // peek_int(loops, 4 * j)
+            cell += (rest - above * peek_int(loops, 4 * j)) * peek_int(loops, 4 * j + column)
+            rest = above
+        run = min(inner - skip, count - i)
+        for r in range(run):
+            poke_int(to, i + r, cell + r * step)
+        i += run
+
+
+@inlined
+def are_neighbours(offsets, m):  # type: ignore[no-untyped-def]
+    """Whether m offsets follow each other by 1."""
+    first, same = peek_int(offsets, 0), True
+    for i in range(1, m):
+        same = same and peek_int(offsets, i) == first + i
+    return same
+
+
+@compiled()
+def pack_left(op, block, a, rows, m, n_alone):  # type: ignore[no-untyped-def]
+    """Copy m <= 8 rows of A, whose offsets stand at the address `rows`, to its panel; zeros in the other lanes."""
+    arena, terms = block.arena, block.terms
+    panel, common, alone = block.room + 8 * LEFT_PANEL, block.room + 8 * COMMON_A, block.room + 8 * ALONE_A
+    if are_neighbours(rows, m):
+        copy_rows(op, block, a + peek_int(rows, 0), m, panel, LANES, common, alone, n_alone)
+    elif m == LANES and n_alone == 1:
+        r0, r1, r2, r3 = peek_int(rows, 0), peek_int(rows, 1), peek_int(rows, 2), peek_int(rows, 3)
+        r4, r5, r6, r7 = peek_int(rows, 4), peek_int(rows, 5), peek_int(rows, 6), peek_int(rows, 7)
+        for t in range(terms):
+            cell, p = a + peek_int(common, t), LANES * t
+            poke(panel, p, peek(arena, cell + r0))
+            poke(panel, p + 1, peek(arena, cell + r1))
+            poke(panel, p + 2, peek(arena, cell + r2))
+            poke(panel, p + 3, peek(arena, cell + r3))
+            poke(panel, p + 4, peek(arena, cell + r4))
+            poke(panel, p + 5, peek(arena, cell + r5))
+            poke(panel, p + 6, peek(arena, cell + r6))
+            poke(panel, p + 7, peek(arena, cell + r7))
+    else:
+        _copy_cells(op, block, a, rows, m, LANES, panel, common, alone, n_alone)
+
+
+@compiled()
+def copy_rows(op, block, cell, m, panel, step, common, alone, n_alone):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Copy m <= 8 neighbouring cells of each term to a panel, whose terms are `step` cells apart."""
+    for t in range(block.terms):
+        at = cell + peek_int(common, t)
+        x = load(block.arena, at + peek_int(alone, 0), m)
+        for e in range(1, n_alone):
+            x = accumulate(op, load(block.arena, at + peek_int(alone, e), m), splat(1.0), x)
+        store(panel, step * t, LANES, x)
+
+
+@compiled()
+def _copy_cells(op, block, cell, rows, m, width, panel, common, alone, n_alone):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Copy m cells of each term to a panel of so many columns; zeros in the others."""
+    for t in range(block.terms):
+        at, p = cell + peek_int(common, t), width * t
+        for i in range(m):
+            x = peek(block.arena, at + peek_int(rows, i) + peek_int(alone, 0))
+            for e in range(1, n_alone):
+                x = combine(op, x, peek(block.arena, at + peek_int(rows, i) + peek_int(alone, e)))
+            poke(panel, p + i, x)
+        for i in range(m, width):
+            poke(panel, p + i, 0.0)
+
+
+@compiled()
+def pack_right(op, block, b, n, to, n_alone):  # type: ignore[no-untyped-def]
+    """Copy the n columns of B that are listed to panels at cell `to`; zeros in columns that do not exist."""
+    arena, room, terms = block.arena, block.room, block.terms
+    common, alone = room + 8 * COMMON_B, room + 8 * ALONE_B
+    for j in range(0, n, WIDE):
+        panel, columns = room + 8 * (to + terms * j), room + 8 * (RIGHT_B + j)
+        if n - j < WIDE or n_alone > 1:
+            width = NARROW if n - j <= NARROW else WIDE
+            _copy_cells(op, block, b, columns, min(n - j, width), width, panel, common, alone, n_alone)
+            continue
+        c0, c1, c2 = peek_int(columns, 0), peek_int(columns, 1), peek_int(columns, 2)
+        c3, c4, c5 = peek_int(columns, 3), peek_int(columns, 4), peek_int(columns, 5)
+        for t in range(terms):
+            cell, p = b + peek_int(common, t), WIDE * t
+            poke(panel, p, peek(arena, cell + c0))
+            poke(panel, p + 1, peek(arena, cell + c1))
+            poke(panel, p + 2, peek(arena, cell + c2))
+            poke(panel, p + 3, peek(arena, cell + c3))
+            poke(panel, p + 4, peek(arena, cell + c4))
+            poke(panel, p + 5, peek(arena, cell + c5))

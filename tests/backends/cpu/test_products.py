@@ -1,0 +1,108 @@
+"""Products of packed matrices, beside the loops over rows and beside NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jtgpu.backends.cpu import records as rec
+from jtgpu.util.loops import loops
+
+_kernels = loops("jtgpu.backends.cpu.loops.kernels")
+PANEL_CELLS = 1 << 16  # more than `panels.CELLS`
+
+# a group's letters are the axes of A, B and the output that a loop has
+GROUPS = {"batch": "abo", "left": "ao", "right": "bo", "common": "ab", "only a": "a", "only b": "b"}
+
+
+class Contraction:
+    """A record of two random tables whose axes stand in a random order."""
+
+    def __init__(self, loops_: list[tuple[str, int]], order: int, zeros: float):
+        rng = np.random.default_rng(order)
+        self.loops = loops_
+        extents = {v: extent for v, (_, extent) in enumerate(loops_)}
+        scopes = {t: [v for v, (group, _) in enumerate(loops_) if t in GROUPS[group]] for t in "abo"}
+        strides, sizes = {}, {}
+        for t, scope in scopes.items():
+            step = np.cumprod([1, *(extents[v] for v in reversed(scope))])
+            strides[t] = dict(zip(reversed(scope), step.tolist(), strict=False))
+            sizes[t] = int(step[-1])
+        self.tables = [rng.random(tuple(extents[v] for v in scopes[t])) for t in "ab"]
+        for table in self.tables:
+            table[rng.random(table.shape) < zeros] = 0.0
+        last = len(loops_) - 1
+        kept = [v for v in range(last) if "o" in GROUPS[loops_[v][0]]]
+        reduced = [v for v in range(last) if "o" not in GROUPS[loops_[v][0]]]
+        self.start = {"a": 8, "b": 8 + sizes["a"], "o": 8 + sizes["a"] + sizes["b"]}
+        self.size = sizes["o"]
+        self.arena = np.concatenate([np.ones(8), *(t.ravel() for t in self.tables), np.full(self.size + 8, -7.0)])
+        self.record = record = np.zeros(rec.FIRST_LOOP + 4 * last, np.int64)
+        record[rec.LENGTH], record[rec.INPUTS], record[rec.ANSWER] = len(record), 2, -1
+        record[rec.OUT], record[rec.A], record[rec.B] = (self.start[t] for t in "oab")
+        record[rec.SIZE], record[rec.KEPT], record[rec.REDUCED] = self.size, len(kept), len(reduced)
+        record[rec.ROW] = extents[last]
+        record[rec.ROW_OUT], record[rec.ROW_A], record[rec.ROW_B] = (strides[t].get(last, 0) for t in "oab")
+        for j, v in enumerate([*kept, *reduced]):
+            row = extents[v], *(strides[t].get(v, 0) for t in "oab")
+            record[rec.FIRST_LOOP + 4 * j : rec.FIRST_LOOP + 4 * j + 4] = row
+        self.scopes = scopes
+
+    def run(self, packed: bool, maximal: bool = False) -> np.ndarray:
+        """The output; checks the largest entry that is returned, and the cells behind it."""
+        self.record[rec.PACKED] = packed
+        work, offsets, buffer = np.zeros(256, np.int64), np.zeros(2 * rec.LIST, np.int64), np.zeros(PANEL_CELLS)
+        contract = _kernels.contract_maximum if maximal else _kernels.contract_sum
+        top = contract(*(x.ctypes.data for x in (self.arena, self.record, work, offsets, buffer)))
+        out = self.arena[self.start["o"] : self.start["o"] + self.size].copy()
+        assert top == out.max()
+        assert (self.arena[self.start["o"] + self.size :] == -7.0).all()
+        return out
+
+    def reference(self) -> np.ndarray:
+        out = np.einsum(self.tables[0], self.scopes["a"], self.tables[1], self.scopes["b"], self.scopes["o"])
+        return np.asarray(out).ravel()
+
+
+def check(contraction: Contraction) -> None:
+    out = contraction.run(packed=True)
+    np.testing.assert_allclose(out, contraction.reference(), rtol=1e-12, atol=0)
+    np.testing.assert_array_equal(contraction.run(True, maximal=True), contraction.run(False, maximal=True))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(GROUPS)), st.integers(2, 9)), min_size=1, max_size=6)
+    .filter(lambda loops_: np.prod([extent for _, extent in loops_]) <= 100_000)
+    .map(lambda loops_: [("left", 3), *loops_]),
+    st.integers(0, 1000),
+    st.sampled_from([0.0, 0.3]),
+)
+def test_every_order_of_groups(loops_: list[tuple[str, int]], order: int, zeros: float) -> None:
+    check(Contraction(loops_, order, zeros))
+
+
+@pytest.mark.parametrize(
+    "loops_",
+    [
+        [("left", 30), ("common", 600), ("right", 13)],  # terms in several blocks
+        [("right", 30), ("left", 7), ("common", 600)],
+        [("left", 11), ("right", 7), ("common", 300), ("batch", 21)],  # lanes are batch indices, in several blocks
+        [("left", 11), ("right", 700), ("common", 9)],  # columns in several blocks
+        [("right", 1300), ("common", 200), ("left", 9)],
+        [("left", 2100), ("common", 5), ("right", 8)],  # rows in several blocks
+        [("batch", 70), ("left", 9), ("right", 9), ("common", 9)],  # more batch indices than are listed
+        [("left", 9), ("common", 9), ("batch", 40), ("right", 9)],
+        [("left", 9), ("only a", 400), ("right", 9), ("only b", 300), ("common", 2)],
+        [("left", 2100), ("right", 8), ("common", 5), ("batch", 3)],
+    ],
+)
+def test_blocks(loops_: list[tuple[str, int]]) -> None:
+    check(Contraction(loops_, 1, 0.1))
+
+
+def test_terms_are_added_in_the_order_of_the_rows() -> None:
+    """The bits are those of the loops over rows where the row is part of the output."""
+    contraction = Contraction([("left", 20), ("common", 400), ("right", 21)], 3, 0.0)
+    np.testing.assert_array_equal(contraction.run(True), contraction.run(False))
