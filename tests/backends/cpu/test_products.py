@@ -1,4 +1,4 @@
-"""Products of packed matrices, beside the loops over rows and beside NumPy."""
+"""Products of packed matrices, compared with the loops over rows and with NumPy."""
 
 from __future__ import annotations
 

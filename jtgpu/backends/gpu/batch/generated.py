@@ -16,7 +16,8 @@ from ....errors import BackendUnavailable
 from ....plans.plan import Plan
 from ..program.records import NONE
 from .buffers import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .codegen import LANE_THREADS, Kernel, code_lines, generate_kernels
+from .codegen import LANE_THREADS, Kernel, generate_kernels
+from .parts import code_lines
 from .tiling import Sparsity
 
 BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address

@@ -19,8 +19,9 @@ from ....errors import BackendUnavailable
 from ....plans.plan import Plan
 from ....plans.program import UNIT, derivative_program
 from ..batch.buffers import GROUP, THREADS
-from ..batch.codegen import LANE_THREADS, Kernel, Scratch, Writer, code_lines, write_kernels
+from ..batch.codegen import LANE_THREADS, Kernel, Scratch, Writer, write_kernels
 from ..batch.generated import BLOCKS, MOST_CONSTANTS, MOST_LINES, compile_kernels
+from ..batch.parts import code_lines
 from ..batch.records import split_sums
 from ..batch.tiling import Sparsity, find_sparsity, flat_factors
 from ..program.records import NONE, Binary, Step, binary_steps, levels_of
