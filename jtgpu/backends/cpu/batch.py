@@ -20,7 +20,7 @@ from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
-from .runner import Runner, soft_of, with_sets
+from .runner import Runner, on_all_cores, soft_of, with_sets
 from .workspace import ROOM, Workspace
 
 if TYPE_CHECKING:
@@ -347,45 +347,3 @@ def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Con
         lanes, max(8 * lanes * cells, 1), PER_SWEEP + PER_RECORD * n_records + PER_LOAD * n_loads,
         PER_TERM * cached.terms / lanes, PER_GROUP + PER_DERIVED_RECORD * n_records,
     )  # fmt: skip
-
-
-def on_all_cores(tasks: Sequence[Callable[[], None]], runner: Runner, most: int) -> None:
-    """Call every task on this thread and as many others as are idle, at most so many; the first error ends the run."""
-    queue, lock = iter(tasks), threading.Lock()
-    errors: list[BaseException] = []
-
-    def serve() -> None:
-        while not errors:
-            with lock:
-                task = next(queue, None)
-            if task is None:
-                return
-            try:
-                task()
-            except BaseException as error:
-                errors.append(error)
-
-    def help_out() -> None:
-        try:
-            serve()
-        finally:
-            runner.spare.release()
-
-    others: list[threading.Thread] = []
-    try:
-        # calls at the same time share the threads
-        while len(others) < min(len(tasks), most) - 1 and runner.spare.acquire(blocking=False):
-            others.append(threading.Thread(target=help_out, name="jtgpu-batch"))
-            try:
-                others[-1].start()
-            except RuntimeError:  # the system has no more threads: these do all tasks
-                runner.spare.release()
-                break
-        serve()
-    except BaseException as error:  # Ctrl-C between two tasks: the others write until they end
-        errors.append(error)
-    for thread in others:
-        if thread.ident is not None:
-            thread.join()
-    if errors:
-        raise errors[0]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Rows are grouped as for posteriors (see `batch`). Every task adds its rows, in their order, to counts of its own, and
 # these are added in the order of the tasks: the bits do not depend on the number of threads.
 
-_lanes = loops("jtgpu.backends.cpu.loops.lanes")
+_counts = loops("jtgpu.backends.cpu.loops.lane_counts")
 
 
 class _InOrder:
@@ -63,7 +63,7 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
         table.log_evidence[row], table.impossible[row] = -np.inf, True
         return
     states = with_sets(case.state, table.runner.program.n_sets)[table.runner.by_rank]
-    _lanes.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
+    _counts.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
 
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
@@ -144,7 +144,7 @@ class Cpu(Backend):
                     for row in group.rows[first:last].tolist():
                         _count_row(table, space, row, Counting(cells, each))
                 else:
-                    _lanes.count_lanes(
+                    _counts.count_lanes(
                         lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
                         Counting(cells, each), runner.limit, first, last,
                     )  # fmt: skip

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The k best configurations of a contraction forest, one after the other, from one sweep.
 
-_backward = loops("jtgpu.backends.cpu.loops.backward")
+_backward, _draws = loops("jtgpu.backends.cpu.loops.backward"), loops("jtgpu.backends.cpu.loops.draws")
 
 
 def further(
@@ -186,7 +186,7 @@ class CpuSweep:
 
         def part(t: int, block: NDArray[np.int32], numbers: NDArray[np.float64]) -> None:
             mine = slice(len(block) * t // threads, len(block) * (t + 1) // threads)
-            _backward.draw(
+            _draws.draw(
                 space.arena, steps.steps, steps.step_ptr, start, numbers[mine], block[mine], by_rank, *own[t]
             )
 
@@ -230,7 +230,7 @@ class CpuSweep:
         """One sample from a program that has run: every case has slices of its own."""
         steps, by_rank = cached.unshared_steps, self._runner.by_rank
         start = np.maximum(state[by_rank], 0)
-        _backward.draw(
+        _draws.draw(
             space.arena, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES, _NONE_MADE,
             space.values, space.places,
         )  # fmt: skip

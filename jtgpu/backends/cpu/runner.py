@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -159,3 +159,45 @@ def soft_of(evidence: Evidence) -> tuple[int, ...]:
         return ()
     state = evidence.state
     return tuple(sorted(int(v) for v in evidence.likelihood if v >= len(state) or state[v] < 0))
+
+
+def on_all_cores(tasks: Sequence[Callable[[], None]], runner: Runner, most: int) -> None:
+    """Call every task on this thread and as many others as are idle, at most so many; the first error ends the run."""
+    queue, lock = iter(tasks), threading.Lock()
+    errors: list[BaseException] = []
+
+    def serve() -> None:
+        while not errors:
+            with lock:
+                task = next(queue, None)
+            if task is None:
+                return
+            try:
+                task()
+            except BaseException as error:
+                errors.append(error)
+
+    def help_out() -> None:
+        try:
+            serve()
+        finally:
+            runner.spare.release()
+
+    others: list[threading.Thread] = []
+    try:
+        # calls at the same time share the threads
+        while len(others) < min(len(tasks), most) - 1 and runner.spare.acquire(blocking=False):
+            others.append(threading.Thread(target=help_out, name="jtgpu-batch"))
+            try:
+                others[-1].start()
+            except RuntimeError:  # the system has no more threads: these do all tasks
+                runner.spare.release()
+                break
+        serve()
+    except BaseException as error:  # Ctrl-C between two tasks: the others write until they end
+        errors.append(error)
+    for thread in others:
+        if thread.ident is not None:
+            thread.join()
+    if errors:
+        raise errors[0]

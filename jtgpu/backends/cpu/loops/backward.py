@@ -15,11 +15,8 @@ from .fields import input_field
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["alternatives", "cell_of", "draw", "make_steps", "retrace", "trace"]
 
 MOST_CHANCES = 1 << 22  # numbers: 32 MiB of slices that samples share
-MOST_NUMBERS, LEAST_ROWS = 1 << 15, 16  # random numbers of the samples that are drawn together; least samples
-FEW = 8  # cells of a slice that are compared one by one, without a binary search
 
 
 class _Work(NamedTuple):
@@ -171,7 +168,7 @@ def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-unt
 
 
 @compiled()
-def _slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+def slice_of(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
     """Fill `values` with a step's slice."""
     # steps: See `Steps`
     # step: Where the step begins
@@ -217,7 +214,7 @@ def _slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped
 
 @compiled()
 def _take(steps, step, cell, states):  # type: ignore[no-untyped-def]
-    """Set `states` (V,) int32 to those of a cell (int64) of a step's slice; see `_slice`."""
+    """Set `states` (V,) int32 to those of a cell (int64) of a step's slice; see `slice_of`."""
     m, taken = steps[step + N_TAKEN], step + PLACES
     for q in range(m - 1, -1, -1):
         card = steps[taken + 2 * q + 1]
@@ -227,7 +224,7 @@ def _take(steps, step, cell, states):  # type: ignore[no-untyped-def]
 
 @compiled("i8[:], i8, i4[:]")
 def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
-    """The cell (int64) of a step's slice that has these states; see `_slice`."""
+    """The cell (int64) of a step's slice that has these states; see `slice_of`."""
     m, taken = steps[step + N_TAKEN], step + PLACES
     cell = 0
     for q in range(m):
@@ -240,10 +237,10 @@ def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[n
     """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0."""
     # step_ptr: (n+1,) int64
     # states: (V,) int32: By rank; those of the eliminated variables are set
-    # others: See `_slice`
+    # others: See `slice_of`
     for p in range(last - 1, -1, -1):
         step = step_ptr[p]
-        cells = _slice(arena, steps, step, states, values, work)
+        cells = slice_of(arena, steps, step, states, values, work)
         top = 0
         for i in range(1, cells):
             if values[i] > values[top]:
@@ -268,7 +265,7 @@ def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss,
     # others: See `trace`
     for p in range(first, -1, -1):
         step = step_ptr[p]
-        cells = _slice(arena, steps, step, states, values, work)
+        cells = slice_of(arena, steps, step, states, values, work)
         chosen = cell_of(steps, step, states)
         at_choice = values[chosen]
         values[chosen] = 0.0
@@ -281,109 +278,3 @@ def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss,
                 top = i
         cells_out[p] = top
         loss[p] = math.log(values[top]) - math.log(at_choice) if values[top] > 0.0 else -math.inf
-
-
-@compiled()
-def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
-    """The first cell (int64) whose running sum exceeds u times the last one's: never one of probability zero."""
-    # sums: Running sums, from place `first` (int64) on, of so many cells (int64)
-    # u: In [0, 1)
-    goal = u * sums[first + cells - 1]
-    low = 0
-    if cells <= FEW:
-        for i in range(first, first + cells - 1):
-            low += sums[i] <= goal
-    else:
-        high = cells - 1
-        while low < high:
-            middle = (low + high) // 2
-            if sums[first + middle] > goal:
-                high = middle
-            else:
-                low = middle + 1
-    # where u * total rounds up to the total: the last cell that is possible
-    while low > 0 and sums[first + low] == sums[first + low - 1]:
-        low -= 1
-    return low
-
-
-@compiled()
-def _sums(arena, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Write the running sums of a step's slice at `chances[first:]` (float64); `known`: states; others see `_slice`."""
-    cells = _slice(arena, steps, step, known, values, work)
-    total = 0.0
-    for i in range(cells):
-        total += values[i]
-        chances[first + i] = total
-
-
-@compiled()
-def _know(steps, step, m, states, r, known):  # type: ignore[no-untyped-def]
-    """Copy the states that a step's slice depends on from row r of `states` (V, rows) to `known` (V,)."""
-    seen = step + PLACES + 2 * m
-    for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
-        known[steps[j]] = states[steps[j], r]
-
-
-@compiled()
-def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
-    """Set row r of `states` (V, rows) to those of a cell of a slice that eliminates m variables."""
-    for q in range(m - 1, -1, -1):
-        card = steps[step + PLACES + 2 * q + 1]
-        states[steps[step + PLACES + 2 * q], r] = cell % card
-        cell //= card
-
-
-@compiled("f8[:], i8[:], i8[:], i4[:], f8[:, :], i4[:, :], i8[:], f8[:], u1[:], f8[:], i8[:]")
-def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Samples, one a row of `out`.
-
-    As many rows as fit the cache go through the steps together: a step, and the slices that its rows share, is read
-    once for all of them.
-    """
-    # start: (V,) int32: Observed states by rank, 0 elsewhere
-    # uniforms: (n, V): The number of a step is that of the first variable it eliminates
-    # out: (n, V) int32
-    # by_rank: (V,)
-    # chances: Running sums of slices that were computed before
-    # made: Which of them are computed
-    # others: See `trace`
-    n_vars = len(start)
-    width = max(1, min(len(out), max(LEAST_ROWS, MOST_NUMBERS // n_vars)))
-    states, known = np.empty((n_vars, width), start.dtype), start.copy()
-    place = np.empty(width, np.int64)
-    for first in range(0, len(out), width):
-        rows = min(width, len(out) - first)
-        for v in range(n_vars):
-            states[v, :rows] = start[v]
-        for p in range(len(step_ptr) - 2, -1, -1):
-            step = step_ptr[p]
-            m, cells, variable = steps[step + N_TAKEN], steps[step + CELLS], steps[step + PLACES]
-            lead = by_rank[variable]
-            if steps[step + CHANCES] == UNSHARED:
-                for r in range(rows):
-                    _know(steps, step, m, states, r, known)
-                    _sums(arena, steps, step, known, values, 0, values, work)
-                    _put(steps, step, m, _pick(values, 0, cells, uniforms[first + r, lead]), states, r)
-                continue
-            kept, there = steps[step + CHANCES], steps[step + CHANCES_MADE]
-            place[:rows] = 0
-            seen = step + PLACES + 2 * m
-            for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
-                v, stride = steps[j], steps[j + 1]
-                for r in range(rows):
-                    place[r] += states[v, r] * stride
-            for r in range(rows):
-                at = kept + place[r] * cells
-                if not made[there + place[r]]:
-                    _know(steps, step, m, states, r, known)
-                    _sums(arena, steps, step, known, chances, at, values, work)
-                    made[there + place[r]] = 1
-                cell = _pick(chances, at, cells, uniforms[first + r, lead])
-                if m == 1:
-                    states[variable, r] = cell
-                else:
-                    _put(steps, step, m, cell, states, r)
-        for r in range(rows):
-            for v in range(n_vars):
-                out[first + r, by_rank[v]] = states[v, r]

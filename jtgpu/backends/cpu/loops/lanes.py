@@ -119,7 +119,7 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
 
 @inlined
 def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
-    """Run every load; parameters as for `_chunk`."""
+    """Run every load; parameters as for `chunk`."""
     lanes = len(m.dead)
     for p in range(len(code.load_ptr) - 1):
         load = code.loads[code.load_ptr[p] : code.load_ptr[p + 1]]
@@ -180,7 +180,7 @@ def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
+def chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
     """Make every table for one chunk of lanes."""
     # limit: See `sweep.run`
     # first: Whether tables that do not depend on the case are made, too
@@ -208,7 +208,7 @@ def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyped-def]
+def note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyped-def]
     """Write ln P(e) of n lanes; mark the dead ones."""
     # roots: (components, 3) int64: See `records.Records`
     # begin, n: Places in ``cases.rows``
@@ -230,7 +230,7 @@ def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-unty
 
 
 @inlined
-def _fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
+def fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
     """Copy the states and likelihoods of n rows to the lanes; the last row fills the lanes that are left over."""
     lanes, n_vars = m.chunk.shape
     for i in range(lanes):
@@ -293,9 +293,9 @@ def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-unty
     lanes, possible = len(m.dead), True
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
-        _fill_chunk(m, cases, begin, n)
-        possible = possible and _chunk(m, code, limit, begin == first)
-        _note_evidence(m, code.roots, cases, begin, n, possible)
+        fill_chunk(m, cases, begin, n)
+        possible = possible and chunk(m, code, limit, begin == first)
+        note_evidence(m, code.roots, cases, begin, n, possible)
         _write(m, code.answers, cases, out, begin, n)
 
 
@@ -305,78 +305,3 @@ def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyp
     # code: Lowered for that many lanes
     # limit: See `sweep.run`
     _run_lanes(m, code, cases, out, limit, first, last)
-
-
-@compiled(allocates=False)
-def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the distribution of one family in one case to the expected counts."""
-    # store: See `records`
-    # lanes, i: Lanes of the arena's tables, and the case's
-    # states: (V,) int32: Observed states by rank
-    # cells: See `Counting.cells`
-    # count: Scratch memory, a number a loop
-    to, at = store[rec.LOAD_FACTOR], rec.LOAD_FIELDS
-    for _ in range(store[rec.LOAD_OBSERVED]):
-        to += states[store[at]] * store[at + 1]
-        at += 2
-    if store[rec.LOAD_OUT] < 0:  # all observed
-        cells[to] += weight
-        return
-    start, step = store[rec.LOAD_OUT], 1
-    if store[rec.LOAD_OUT_EXP] != 0:
-        start, step = start + i, lanes
-    total = 0.0
-    for c in range(store[rec.LOAD_CELLS]):
-        total += arena[start + c * step]
-    scale = weight / total if total > 0.0 else 0.0
-    n_loops = store[rec.LOAD_LOOPS]
-    for j in range(n_loops):
-        count[j] = 0
-    for c in range(store[rec.LOAD_CELLS]):
-        cells[to] += arena[start + c * step] * scale
-        for j in range(n_loops - 1, -1, -1):
-            count[j] += 1
-            if count[j] < store[at + 2 * j]:
-                to += store[at + 2 * j + 1]
-                break
-            count[j] = 0
-            to -= (store[at + 2 * j] - 1) * store[at + 2 * j + 1]
-
-
-@compiled(allocates=False)
-def _add_all(arena, code, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the distributions of all families in one case; `code`: `records.Records`; others see `_add_store`."""
-    for p in range(len(code.store_ptr) - 1):
-        store = code.stores[code.store_ptr[p] : code.store_ptr[p + 1]]
-        _add_store(arena, store, lanes, i, states, weight, cells, count)
-
-
-@compiled("f8[:], Records, i4[:], f8, f8[:], i8[:]")
-def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-untyped-def]
-    """Add the distributions of all families in the one case that a program has run for to the expected counts."""
-    # code: Lowered for one lane
-    # states: (V,) int32: Observed states by rank
-    # cells: See `Counting.cells`
-    # scratch: `workspace.Scratch.block`
-    _add_all(arena, code, 1, 0, states, weight, cells, scratch[rec.SCRATCH_FIELDS:])
-
-
-@compiled(allocates=False)
-def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    lanes, possible = len(m.dead), True
-    for begin in range(first, last, lanes):
-        n = min(lanes, last - begin)
-        _fill_chunk(m, cases, begin, n)
-        possible = possible and _chunk(m, code, limit, begin == first)
-        _note_evidence(m, code.roots, cases, begin, n, possible)
-        for i in range(n):
-            weight = out.weights[cases.rows[begin + i]]
-            if not m.dead[i] and weight != 0.0:
-                _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[rec.SCRATCH_FIELDS:])
-
-
-@compiled("Memory, Records, Cases, Counting, i8, i8, i8")
-def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """`run_lanes` for expected counts, which are added in the order of the rows."""
-    # m, code, cases, limit, first, last: See `run_lanes`
-    _count_lanes(m, code, cases, out, limit, first, last)
