@@ -62,8 +62,8 @@ class Contraction:
         return out
 
     def reference(self) -> np.ndarray:
-        out = np.einsum(self.tables[0], self.scopes["a"], self.tables[1], self.scopes["b"], self.scopes["o"])
-        return np.asarray(out).ravel()
+        a, b, o = ("".join(chr(ord("a") + v) for v in self.scopes[t]) for t in "abo")
+        return np.asarray(np.einsum(f"{a},{b}->{o}", *self.tables)).ravel()
 
 
 def check(contraction: Contraction) -> None:
