@@ -17,8 +17,8 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu.batch import codegen, generated
-from jtgpu.backends.gpu.batch import codegen as batch_parts
 from jtgpu.backends.gpu.batch import engine as batch
+from jtgpu.backends.gpu.batch import parts as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_sums
 from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
