@@ -142,6 +142,7 @@ OPTIONS: dict[str, dict[str, Match]] = {
         ARGUMENT: match_variables, **_EVIDENCE, **_TARGET, "-c": match_variables, "--candidate": match_variables,
     },
     "sensitivity": {ARGUMENT: match_findings, **_EVIDENCE, "-t": match_findings, "--target": match_findings},
+    "decide": {**_EVIDENCE},
     "batch": {**_TARGET, "--evidence-columns": match_variables},
     "fit": {"--fixed": match_variables},
     "validate": {**_TARGET},

@@ -187,7 +187,7 @@ FIELDS: dict[str, Any] = {
         "evidence": st.dictionaries(NAMES, STATES, max_size=3), "do": st.dictionaries(NAMES, STATES, max_size=2),
     }), max_size=4),
     "k": st.integers(-2, 5), "n": st.integers(-2, 5), "seed": st.integers(), "most": st.integers(-2, 5),
-    "spread": st.floats(allow_nan=False), "question": st.text(max_size=20),
+    "spread": st.floats(allow_nan=False, allow_infinity=False), "question": st.text(max_size=20),
 }  # fmt: skip
 BODIES = st.one_of(
     ANYTHING,
