@@ -133,6 +133,8 @@ class Answerer:
     def by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
         """Rows with the same observed numbers."""
         seen = ~np.isnan(cases.values)
+        if not len(seen):
+            return
         if len(seen) == 1 or not seen.shape[1]:
             observed = frozenset(np.flatnonzero(seen[:1]).tolist())
             yield self.pattern(observed, cases.cut, targets), np.arange(len(seen))

@@ -171,3 +171,8 @@ def test_too_many_configurations_are_refused_by_name() -> None:
     net = jtgpu.MixedNetwork(states, parents, cpts)
     with pytest.raises(jtgpu.TableTooLarge, match="4,096 configurations of 12 variables"):
         net.compile("cpu", max_configurations=1000).posteriors({"sum": 3.0})
+
+
+def test_a_table_without_rows_has_no_answers() -> None:
+    post = incinerator().compile("cpu").posteriors_batch({"L": []})
+    assert len(post.log_evidence) == len(post["E"].mean) == len(post["B"]) == 0
