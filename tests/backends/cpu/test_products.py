@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.backends.cpu import records as rec
+from jtgpu.backends.cpu.loops import panels
 from jtgpu.util.loops import loops
 
-_kernels = loops("jtgpu.backends.cpu.loops.kernels")
+_kernels, _panels = loops("jtgpu.backends.cpu.loops.kernels"), loops("jtgpu.backends.cpu.loops.panels")
 PANEL_CELLS = 1 << 16  # more than `panels.CELLS`
 
 # a group's letters are the axes of A, B and the output that a loop has
@@ -75,6 +76,7 @@ def check(contraction: Contraction) -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(GROUPS)), st.integers(2, 9)), min_size=1, max_size=6)
     .filter(lambda loops_: np.prod([extent for _, extent in loops_]) <= 100_000)
+    .filter(lambda loops_: np.prod([n for group, n in loops_ if group.startswith("only")]) <= panels.MOST_ALONE)
     .map(lambda loops_: [("left", 3), *loops_]),
     st.integers(0, 1000),
     st.sampled_from([0.0, 0.3]),
@@ -100,6 +102,13 @@ def test_every_order_of_groups(loops_: list[tuple[str, int]], order: int, zeros:
 )
 def test_blocks(loops_: list[tuple[str, int]]) -> None:
     check(Contraction(loops_, 1, 0.1))
+
+
+def test_more_cells_of_one_input_than_are_listed_are_not_packed() -> None:
+    """Their offsets would overwrite the scratch memory behind the list."""
+    for alone, packed in [(panels.MOST_ALONE, 1), (panels.MOST_ALONE + 1, 0)]:
+        strides = [[99, 512, 1, 0], [99, 8, 0, 1], [8, 0, 1, 1], [alone, 0, 0, 1]]  # left, right, common, only B
+        assert _panels.is_packed(np.array(strides), len(strides)) == packed
 
 
 def test_terms_are_added_in_the_order_of_the_rows() -> None:
