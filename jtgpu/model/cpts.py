@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import EvidenceError, NetworkError, UnknownState, closest
+from ..errors import EvidenceError, NetworkError, TableTooLarge, UnknownState, closest, shown
 from ..util.arguments import choice
 from ..util.missing import is_missing
 from .directed import descendants
 from .discrete import DiscreteModel
+from .noisy import MAX_CELLS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -73,6 +75,44 @@ def renamed_attributes(attributes: Attributes, names: Mapping[str, str], changed
                 if v in names and not (kind == "potential" and v in changed)
             }
     return kept
+
+
+def checked_shape(variable: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a new CPT; raises `TableTooLarge` before it is allocated."""
+    if (cells := math.prod(shape)) > MAX_CELLS:
+        raise TableTooLarge(
+            f"the CPT of {variable!r} would have {cells:,} entries; the limit is {MAX_CELLS:,}: remove parents first",
+            cells, 8 * cells, 8 * MAX_CELLS,
+        )  # fmt: skip
+    return tuple(shape)
+
+
+def average_rows(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weighted sum over the first axis; equal rows are kept, bit for bit."""
+    if (rows == rows[0]).all():
+        return np.asarray(rows[0], np.float64)
+    total = np.zeros(rows.shape[1:])
+    for row, weight in zip(rows, weights, strict=True):
+        total += weight * row
+    return total
+
+
+def numbers_by_state(model: DiscreteModel, v: int, given: Any, what: str) -> NDArray[np.float64]:
+    """Numbers given for the states of a variable, in order or by name."""
+    name, labels = model.variables[v], model.states(v)
+    if isinstance(given, Mapping) and not hasattr(given, "__array__"):
+        numbers = {int(model.state_index(v, s)): x for s, x in given.items()}
+        missing = [label for s, label in enumerate(labels) if s not in numbers]
+        if missing:
+            raise NetworkError(f"{what} of {name!r}: there is no number for state {missing[0]!r}")
+        given = [numbers[s] for s in range(len(labels))]
+    try:
+        array = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise NetworkError(f"{what} of {name!r}: expected {len(labels)} numbers, got {shown(given)}") from None
+    if array.shape != (len(labels),):
+        raise NetworkError(f"{what} of {name!r}: expected {len(labels)} numbers, got shape {array.shape}")
+    return array
 
 
 # Which part of a Bayesian network determines the posterior of some variables.

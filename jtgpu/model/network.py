@@ -16,8 +16,8 @@ from ..errors import EvidenceError, NetworkError, closest
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
-from .directed import DirectedModel
 from .discrete import Factor
+from .editing import EditableModel
 from .network_text import summary
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .cpt import CptLike
+    from .directed import DirectedModel
 
-# Bayesian networks as `networkx.DiGraph`, whose nodes have the attributes ``states``, ``parents`` and ``cpt``.
 
 def network_graph(model: DirectedModel, cpts: Sequence[NDArray[np.float64]]) -> networkx.DiGraph[str]:
     """The graph of a model with the CPTs of its variables."""
@@ -68,7 +68,7 @@ def graph_parts(graph: networkx.DiGraph[Any]) -> tuple[dict[str, Any], dict[str,
 T = TypeVar("T")
 
 
-class BayesianNetwork(DirectedModel):
+class BayesianNetwork(EditableModel):
     """A discrete Bayesian network; immutable, and checked on construction.
 
     Parameters
