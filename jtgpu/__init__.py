@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .model.cpts import RowReport, normalize_rows
     from .model.decisions import DecisionNetwork
     from .model.discrete import DiscreteModel, Factor
+    from .model.dynamic import DynamicNetwork
     from .model.gaussian import Gaussian
     from .model.markov import MarkovNetwork
     from .model.mixed import MixedNetwork
@@ -65,14 +66,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
-    "DecisionNetwork", "DiscreteModel", "EvidenceError", "Factor", "FileError", "FormatError", "Gaussian",
-    "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier", "MarkovNetwork",
-    "MissingFileError", "MixedNetwork", "NetworkError", "NetworkPlan", "NoisyMax", "NoisyOr", "OrderError",
-    "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior", "Posteriors", "RowReport",
-    "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw",
-    "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load",
-    "network", "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy",
-    "to_pyagrum", "widget", "write",
+    "DecisionNetwork", "DiscreteModel", "DynamicNetwork", "EvidenceError", "Factor", "FileError", "FormatError",
+    "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
+    "MarkovNetwork", "MissingFileError", "MixedNetwork", "NetworkError", "NetworkPlan", "NoisyMax", "NoisyOr",
+    "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior", "Posteriors",
+    "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__",
+    "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network", "networks",
+    "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget",
+    "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
@@ -83,6 +84,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
     "learn.classifier": "JunctionTreeClassifier", "model.gaussian": "Gaussian", "model.mixed": "MixedNetwork",
     "model.cpts": "RowReport normalize_rows", "model.decisions": "DecisionNetwork",
-    "model.discrete": "DiscreteModel Factor", "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
+    "model.discrete": "DiscreteModel Factor", "model.dynamic": "DynamicNetwork",
+    "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
     "model.noisy": "NoisyMax NoisyOr", "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
 }, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

@@ -1,0 +1,323 @@
+"""`DynamicNetwork`: variables that repeat in every slice of time, with arcs from earlier slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ..errors import NetworkError, closest
+from ..util.arguments import whole_number
+from ..util.text_table import counted
+from .cpt import Axis, Cpt, checked_cpt
+from .directed import find_cycle
+from .discrete import DiscreteModel
+from .network import BayesianNetwork
+from .network_text import summary
+
+if TYPE_CHECKING:
+    from ..util.arrays import Floats
+    from .cpt import CptLike
+
+Parent = tuple[int, int]  # the number of a variable, and how many slices earlier it is
+
+
+class DynamicNetwork(DiscreteModel):
+    """A dynamic Bayesian network: a template that repeats in every slice; immutable, and checked on construction.
+
+    Parameters
+    ----------
+    states : mapping of str to sequences of str
+        The variables of a slice in order, with the names of their states.
+    parents : mapping of str to sequences
+        Parents of each variable, in the order of its CPT's axes: a name for the same slice, ``("rain", 2)`` for two
+        slices earlier. Variables that are left out have no parents.
+    cpts : mapping of str to array_like or mapping
+        A CPT for each variable, as for `BayesianNetwork`. It holds in all slices in which every parent exists.
+    start : mapping of str to array_like, mapping or sequence of these, optional
+        For a variable whose parents are up to m slices earlier: its CPTs in the first m slices, whose axes are the
+        parents that exist there. One table if m = 1, else a sequence of m tables.
+    static : sequence of str
+        Variables that exist once, for all slices. Their parents are static.
+    name : str, optional
+
+    Raises
+    ------
+    NetworkError
+        As `BayesianNetwork`; if a lag is negative or no integer, the arcs inside a slice form a cycle, a static
+        variable has a parent that is none, a table of the first slices is missing, or nothing joins the slices.
+
+    Notes
+    -----
+    K. P. Murphy, "Dynamic Bayesian Networks: Representation, Inference and Learning", PhD thesis, UC Berkeley, 2002.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> dyn = jtgpu.DynamicNetwork(
+    ...     {"rain": ["no", "yes"], "umbrella": ["no", "yes"]},
+    ...     {"rain": [("rain", 1)], "umbrella": ["rain"]},
+    ...     {"rain": [[0.7, 0.3], [0.3, 0.7]], "umbrella": [[0.8, 0.2], [0.1, 0.9]]},
+    ...     start={"rain": [0.5, 0.5]},
+    ... )
+    >>> dyn.parents("rain"), dyn.order
+    ((('rain', 1),), 1)
+    >>> dyn.unroll(3).arcs[:3]
+    (('rain[0]', 'umbrella[0]'), ('rain[0]', 'rain[1]'), ('rain[1]', 'umbrella[1]'))
+    """
+
+    def __init__(
+        self,
+        states: Mapping[str, Sequence[str]],
+        parents: Mapping[str, Sequence[str | tuple[str, int]]],
+        cpts: Mapping[str, CptLike],
+        *,
+        start: Mapping[str, Any] | None = None,
+        static: Iterable[str] = (),
+        name: str = "",
+    ):
+        super().__init__(states, name=name)
+        self._static = self._checked_static(static)
+        for what, given in (("parents", parents), ("a CPT", cpts), ("start", start or {})):
+            for v in given:
+                if v not in self:
+                    raise NetworkError(f"{what} given for {v!r}, which is not declared{closest(str(v), self._index)}")
+        self._parents = tuple(self._read_parents(v, parents.get(v, ())) for v in self._variables)
+        self._check_cycle()
+        self._order = max((lag for above in self._parents for _, lag in above), default=0)
+        if self._order == 0 and not self._static:
+            raise NetworkError(
+                "no variable has a parent in an earlier slice, such as ('rain', 1), and none is static: the slices are "
+                "independent cases of a BayesianNetwork"
+            )
+        missing = [v for v in self._variables if v not in cpts]
+        if missing:
+            raise NetworkError(f"variable {missing[0]!r} has no CPT")
+        self._cpts = tuple(self._table(i, cpts[v], None) for i, v in enumerate(self._variables))
+        self._start = tuple(self._read_start(i, (start or {}).get(v)) for i, v in enumerate(self._variables))
+
+    # Reading --------------------------------------------------------------------------------------------------
+
+    def _checked_static(self, given: Iterable[str]) -> frozenset[int]:
+        if isinstance(given, str):
+            raise NetworkError(f"static must be a sequence of names, not the string {given!r}")
+        for v in given:
+            if v not in self:
+                raise NetworkError(f"static has {v!r}, which is not declared{closest(str(v), self._index)}")
+        return frozenset(self.index(v) for v in given)
+
+    def _read_parents(self, name: str, given: Sequence[str | tuple[str, int]]) -> tuple[Parent, ...]:
+        if isinstance(given, str):
+            raise NetworkError(f"variable {name!r}: its parents must be a sequence, not the string {given!r}")
+        v, above = self._index[name], []
+        for item in given:
+            p, lag = item if isinstance(item, tuple) and len(item) == 2 else (item, 0)
+            if p not in self:
+                raise NetworkError(
+                    f"variable {name!r} has the parent {p!r}, which is not declared{closest(str(p), self._index)}; "
+                    "a parent is a name, or a name and a lag such as ('rain', 1)"
+                )
+            if not _is_lag(lag):
+                raise NetworkError(
+                    f"variable {name!r} has the parent {p!r} with the lag {lag!r}; a lag is 0, the same slice, or a "
+                    "number of slices back"
+                )
+            number, lag = self._index[p], int(lag)
+            if number == v and lag == 0:
+                raise NetworkError(f"variable {name!r} is its own parent; ({name!r}, 1) is {name!r} one slice earlier")
+            if v in self._static and number not in self._static:
+                raise NetworkError(f"variable {name!r} is static, and its parent {p!r} is not")
+            if number in self._static and lag:
+                raise NetworkError(f"variable {name!r} has the parent {p!r} with the lag {lag}, but {p!r} is static")
+            if (number, lag) in above:
+                raise NetworkError(f"variable {name!r} has the parent {self._label(number, lag)!r} twice")
+            above.append((number, lag))
+        return tuple(above)
+
+    def _check_cycle(self) -> None:
+        same = [[p for p, lag in above if lag == 0] for above in self._parents]
+        children: list[list[int]] = [[] for _ in same]
+        for child, above in enumerate(same):
+            for p in above:
+                children[p].append(child)
+        if cycle := find_cycle(same, children):
+            walk = " -> ".join(repr(self._variables[v]) for v in cycle)
+            raise NetworkError(f"the arcs inside a slice form a cycle: {walk}")
+
+    def _label(self, v: int, lag: int) -> str:
+        """``rain[t-1]``; a static variable has its name."""
+        name = self._variables[v]
+        return name if v in self._static else f"{name}[t-{lag}]" if lag else f"{name}[t]"
+
+    def _family(self, v: int, slice_: int | None) -> tuple[Parent, ...]:
+        """The parents of a variable in a slice, where earlier ones may not exist, and the variable itself."""
+        return (*(p for p in self._parents[v] if slice_ is None or p[1] <= slice_), (v, 0))
+
+    def _table(self, v: int, given: CptLike, slice_: int | None) -> Floats:
+        """The checked CPT of a variable in a slice, or of all later ones; errors name its family by slices."""
+        family = self._family(v, slice_)
+        model = DiscreteModel({self._label(*p): self._states[p[0]] for p in family})
+        try:
+            return checked_cpt(model, tuple(range(len(family))), given)
+        except NetworkError as error:
+            raise (error if slice_ is None else NetworkError(f"start, slice {slice_}: {error}")) from None
+
+    def _read_start(self, v: int, given: Any) -> tuple[Floats, ...]:
+        name, m = self._variables[v], max((lag for _, lag in self._parents[v]), default=0)
+        if m == 0:
+            if given is not None:
+                raise NetworkError(f"start has {name!r}, which has no parent in an earlier slice: its CPT holds always")
+            return ()
+        if given is None:
+            raise NetworkError(
+                f"variable {name!r} has parents in earlier slices: start must give its CPT{'s' * (m > 1)} in the first "
+                f"{counted(m, 'slice')}, without the parents that do not exist there"
+            )
+        tables = [given] if m == 1 else given
+        if isinstance(tables, Mapping) or not isinstance(tables, Iterable) or len(tables := [*tables]) != m:
+            raise NetworkError(f"variable {name!r}: start must be a sequence of {m} tables, one for each of the slices")
+        return tuple(self._table(v, table, t) for t, table in enumerate(tables))
+
+    # Attributes -----------------------------------------------------------------------------------------------
+
+    @property
+    def order(self) -> int:
+        """Largest lag of a parent."""
+        return self._order
+
+    @property
+    def static(self) -> tuple[str, ...]:
+        """Names of the static variables, in order."""
+        return tuple(self._variables[v] for v in sorted(self._static))
+
+    @property
+    def interface(self) -> tuple[tuple[str, int], ...]:
+        """The variables of earlier slices that a slice needs: pairs of a name and a lag, 0 for static variables."""
+        return tuple((self._variables[v], lag) for v, lag in self.interface_numbers)
+
+    @property
+    def interface_numbers(self) -> tuple[Parent, ...]:
+        """`interface` by number; variables in order, then by lag."""
+        most = [0] * len(self._variables)
+        for above in self._parents:
+            for p, lag in above:
+                most[p] = max(most[p], lag)
+        both = [[(v, 0)] if v in self._static else [(v, lag) for lag in range(1, n + 1)] for v, n in enumerate(most)]
+        return tuple(p for one in both for p in one)
+
+    def parents(self, variable: str | int) -> tuple[tuple[str, int], ...]:
+        """The parents of a variable as pairs (name, lag), in the order of its CPT's axes."""
+        return tuple((self._variables[p], lag) for p, lag in self._parents[self.index(variable)])
+
+    def cpt(self, variable: str | int, slice: int | None = None) -> Cpt:
+        """The CPT of a variable; axes: parents in order, named ``rain[t-1]``, then the variable.
+
+        Parameters
+        ----------
+        variable : str or int
+        slice : int, optional
+            The CPT in this slice, counted from 0, where earlier parents may not exist. Default: that of later slices.
+        """
+        v = self.index(variable)
+        first = self._start[v]
+        given = slice is not None and whole_number("slice", slice, 0) < len(first)
+        table = first[slice] if given and slice is not None else self._cpts[v]
+        family = self._family(v, slice if given else None)
+        return Cpt.of(table, [Axis(self._label(*p), self._states[p[0]]) for p in family])
+
+    def start(self, variable: str | int) -> tuple[Cpt, ...]:
+        """The CPTs of a variable in the first slices; empty if it has no parents in earlier slices."""
+        return tuple(self.cpt(variable, t) for t in range(len(self._start[self.index(variable)])))
+
+    # Derived networks -----------------------------------------------------------------------------------------
+
+    def unroll(self, n_slices: int) -> BayesianNetwork:
+        """Return the Bayesian network of so many slices.
+
+        Parameters
+        ----------
+        n_slices : int
+
+        Returns
+        -------
+        BayesianNetwork
+            The static variables, then those of slice 0, named ``rain[0]``, of slice 1, and so on.
+        """
+        n = whole_number("n_slices", n_slices, 1)
+        copies = [(v, 0) for v in sorted(self._static)]
+        copies += [(v, t) for t in range(n) for v in range(len(self)) if v not in self._static]
+
+        def label(v: int, t: int) -> str:
+            return self._variables[v] if v in self._static else f"{self._variables[v]}[{t}]"
+
+        parents, cpts = {}, {}
+        for v, t in copies:
+            family = self._family(v, t)
+            parents[label(v, t)] = [label(p, t - lag) for p, lag in family[:-1]]
+            cpts[label(v, t)] = self._start[v][t] if t < len(self._start[v]) else self._cpts[v]
+        return BayesianNetwork({label(v, t): self._states[v] for v, t in copies}, parents, cpts, name=self._name)
+
+    def step_network(self, cut: Iterable[int] = ()) -> BayesianNetwork:
+        """One slice and the interface before it, whose variables are uniform roots; `cut` variables are, too."""
+        before, roots = self.interface_numbers, frozenset(cut)
+        family: dict[Parent, tuple[Parent, ...]] = dict.fromkeys(before, ())
+        family |= {(v, 0): self._parents[v] for v in range(len(self)) if v not in self._static}
+        names = {p: self._label(*p) for p in family}
+        parents, cpts = {}, {}
+        for (v, lag), above in family.items():
+            is_root = (v, lag) in before or v in roots
+            parents[names[v, lag]] = [] if is_root else [names[p] for p in above]
+            n = len(self._states[v])
+            cpts[names[v, lag]] = np.full(n, 1.0 / n) if is_root else self._cpts[v]
+        return BayesianNetwork({names[p]: self._states[p[0]] for p in family}, parents, cpts, name=self._name)
+
+    def replace(
+        self, *, cpt: Mapping[str, CptLike] | None = None, start: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> DynamicNetwork:  # fmt: skip
+        """Return this network with other CPTs, other CPTs of the first slices, or another name."""
+        tables: dict[str, Any] = {**dict(zip(self._variables, self._cpts, strict=True)), **(cpt or {})}
+        own = {v: s[0] if len(s) == 1 else s for v, s in zip(self._variables, self._start, strict=True) if s}
+        return DynamicNetwork(
+            {v: self.states(v) for v in self}, {v: self.parents(v) for v in self}, tables,
+            start={**own, **(start or {})}, static=self.static, name=self._name if name is None else name,
+        )  # fmt: skip
+
+    # Computation ----------------------------------------------------------------------------------------------
+
+    def plan(self, *_: Any, **__: Any) -> NoReturn:
+        """A dynamic network has no plan: the number of slices is that of each sequence."""
+        raise NetworkError(
+            "a dynamic network has no plan of its own: dyn.unroll(10) is the Bayesian network of ten slices"
+        )
+
+    # Comparison and text --------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Whether names, states, parents, CPTs and those of the first slices are equal, bit for bit."""
+        if not isinstance(other, DynamicNetwork):
+            return NotImplemented
+        mine, theirs = ((*n._cpts, *(t for s in n._start for t in s)) for n in (self, other))
+        return (
+            (self._variables, self._states, self._parents, self._static)
+            == (other._variables, other._states, other._parents, other._static)
+        ) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((self._variables, self._states, self._parents, self._static))
+
+    def __repr__(self) -> str:
+        return f"DynamicNetwork({self._name!r}, {counted(len(self), 'variable')}, order {self._order})"
+
+    def __str__(self) -> str:
+        """The variables of a slice with their states and parents, as an aligned table."""
+        named = f" {self._name!r}" if self._name else ""
+        head = f"Dynamic network{named}: {counted(len(self), 'variable')} in a slice, order {self._order}"
+        above = [tuple(self._label(*p) for p in self._parents[v]) for v in range(len(self))]
+        return summary(head, [self._label(v, 0) for v in range(len(self))], self._states, above)
+
+
+def _is_lag(lag: Any) -> bool:
+    """Whether a lag is an integer from 0."""
+    return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
