@@ -50,7 +50,7 @@ PAGES = {
     "concepts": (CONCEPTS, 4),
     "guide": (GUIDE, 1),
     "tables": (TABLES, 2),
-    "networks": (NETWORKS, 7),
+    "networks": (NETWORKS, 8),
     "learning": (LEARNING, 3),
     "parameters": (PARAMETERS, 2),
     "screening": (SCREENING, 1),

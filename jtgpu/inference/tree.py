@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..model.discrete import DiscreteModel
     from ..util.late_imports import Server
-    from ..util.options import BackendName, Frame, ImputeMethod, JointMethod, OnProblem, TableLike
+    from ..util.options import BackendName, Frame, ImputeMethod, InformationUnit, JointMethod, OnProblem, TableLike
 
 F = TypeVar("F", bound="Frame")
 
@@ -506,6 +506,8 @@ class JunctionTree(CompiledModel):
         self,
         variables: str | int | Iterable[str | int],
         evidence: Findings | None = None,
+        *,
+        unit: InformationUnit = "nats",
         **more: Unpack[EvidenceOptions],
     ) -> float:
         """Compute the entropy of the posterior of a variable, or of the joint posterior of several.
@@ -515,17 +517,17 @@ class JunctionTree(CompiledModel):
         variables : str, int, or iterable of these
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
+        unit : {"nats", "bits"}
 
         Returns
         -------
         float
-            In nats; divide by ``math.log(2)`` for bits.
         """
-        return entropy(self, variables, self.resolve(evidence, **more))
+        return entropy(self, variables, self.resolve(evidence, **more), unit)
 
     def mutual_information(
-        self, target: str | int, others: Iterable[str | int] | None = None, evidence: Findings | None = None,
-        **more: Unpack[EvidenceOptions],
+        self, target: str | int, others: Iterable[str | int] | None = None, evidence: Findings | None = None, *,
+        unit: InformationUnit = "nats", **more: Unpack[EvidenceOptions],
     ) -> Scores:  # fmt: skip
         """Compute I(target; X | evidence) for other variables X.
 
@@ -538,17 +540,18 @@ class JunctionTree(CompiledModel):
             The variables X. Default: all other variables.
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
+        unit : {"nats", "bits"}
 
         Returns
         -------
         dict of str to float
-            Mutual information in nats by variable name, largest first.
+            Mutual information by variable name, largest first. Its attribute ``unit`` and the printed table name it.
         """
-        return mutual_information(self, target, others, self.resolve(evidence, **more))
+        return mutual_information(self, target, others, self.resolve(evidence, **more), unit)
 
     def value_of_information(
-        self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None,
-        **more: Unpack[EvidenceOptions],
+        self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None, *,
+        unit: InformationUnit = "nats", **more: Unpack[EvidenceOptions],
     ) -> Ranking[Observation]:  # fmt: skip
         """Rank variables by the expected information that observing them gives about a target.
 
@@ -559,6 +562,8 @@ class JunctionTree(CompiledModel):
             Variables that could be observed. Default: all that are not observed yet.
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
+        unit : {"nats", "bits"}
+            Of gains and entropies; ``jtgpu voi`` and the page have bits. The printed table names it.
 
         Returns
         -------
@@ -566,7 +571,7 @@ class JunctionTree(CompiledModel):
             For each candidate, the expected entropy of the target after the observation, and the expected probability
             of the target's most probable state; best first.
         """
-        return value_of_information(self, target, candidates, self.resolve(evidence, **more))
+        return value_of_information(self, target, candidates, self.resolve(evidence, **more), unit)
 
     def evidence_importance(
         self, target: str | int, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None

@@ -12,6 +12,7 @@ from ..inference.results import sensitivities
 from ..inference.results.configurations import Explanation
 from ..inference.tree import JunctionTree
 from ..util.arguments import whole_number
+from ..util.options import InformationUnit
 from . import decisions as decisions  # registers its questions
 from . import posteriors as posteriors
 from .registry import QUESTIONS as QUESTIONS
@@ -103,7 +104,7 @@ class Map(Case, kw_only=True):
 # What to observe, and what a target depends on
 
 class Observation(TypedDict):
-    """The expected effect of observing a variable; entropies in nats."""
+    """The expected effect of observing a variable; gain and entropy in the unit of the reply."""
 
     variable: str
     gain: float
@@ -115,6 +116,7 @@ class Observations(Reply):
     """Variables to observe, best first."""
 
     target: str
+    unit: InformationUnit
     observations: list[Observation]
 
 
@@ -138,17 +140,18 @@ class Voi(_OfTarget, kw_only=True):
 
     candidates: list[Variable] | None = None
     most: int | None = None
+    unit: InformationUnit = "nats"
 
     def answer(self, tree: JunctionTree, form: Form) -> Observations:
         most = _most(self.most)
-        ranked = tree.value_of_information(self.target, self.candidates, **self.known())
+        ranked = tree.value_of_information(self.target, self.candidates, unit=self.unit, **self.known())
         names = ("variable", "gain", "expected_entropy", "expected_accuracy")
         rows: Any = [{name: getattr(o, name) for name in names} for o in ranked[:most]]
-        return {"target": _name(tree, self.target), "observations": rows}
+        return {"target": _name(tree, self.target), "unit": self.unit, "observations": rows}
 
 
 class Score(TypedDict):
-    """Mutual information in nats."""
+    """Mutual information in the unit of the reply."""
 
     variable: str
     information: float
@@ -158,6 +161,7 @@ class Scores(Reply):
     """Variables, most informative first."""
 
     target: str
+    unit: InformationUnit
     scores: list[Score]
 
 
@@ -167,12 +171,13 @@ class Mi(_OfTarget, kw_only=True):
 
     others: list[Variable] | None = None
     most: int | None = None
+    unit: InformationUnit = "nats"
 
     def answer(self, tree: JunctionTree, form: Form) -> Scores:
         most = _most(self.most)
-        scores = tree.mutual_information(self.target, self.others, **self.known())
-        rows: list[Score] = [{"variable": v, "information": nats} for v, nats in [*scores.items()][:most]]
-        return {"target": _name(tree, self.target), "scores": rows}
+        scores = tree.mutual_information(self.target, self.others, unit=self.unit, **self.known())
+        rows: list[Score] = [{"variable": v, "information": score} for v, score in [*scores.items()][:most]]
+        return {"target": _name(tree, self.target), "unit": self.unit, "scores": rows}
 
 
 class Parameter(TypedDict):

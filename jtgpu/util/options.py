@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, TypedDict
 
 __all__ = [
     "Against", "BackendName", "CompileOptions", "Data", "Decisions", "Devices", "Dtype", "EngineName", "Frame",
-    "FrameLibrary", "ImputeMethod", "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective",
-    "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "ScreenMissing",
-    "SearchMethod", "StructurePriorLike", "TableLike", "Tensor", "TreeOptions", "ZeroRows",
+    "FrameLibrary", "ImputeMethod", "InformationUnit", "JointMethod", "LearnBackend", "Lowering", "Metric",
+    "MissingCells", "Objective", "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod",
+    "Scale", "ScreenMissing", "SearchMethod", "StructurePriorLike", "TableLike", "Tensor", "TreeOptions", "ZeroRows",
 ]  # fmt: skip
 
 
@@ -43,6 +43,7 @@ SearchMethod = Literal["auto", "exact", "order", "greedy", "tabu"]
 PosteriorMethod = Literal["auto", "exact", "mcmc"]
 MissingCells = Literal["error", "drop", "available"]
 StructurePriorLike = Literal["uniform", "fair", "order"] | tuple[Literal["edge"], Any]  # ("edge", probabilities)
+InformationUnit = Literal["nats", "bits"]
 Metric = Literal["auto", "euclidean", "manhattan", "hamming", "gower"]
 Scale = Literal["std", "range"]
 ScreenMissing = Literal["auto", "ignore", "state", "error"]

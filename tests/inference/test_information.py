@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,23 @@ def test_an_observed_target_has_no_uncertainty(asia: jtgpu.JunctionTree) -> None
 def test_hellinger_is_between_zero_and_one() -> None:
     assert hellinger(np.array([0.5, 0.5]), np.array([0.5, 0.5])) == 0.0
     assert hellinger(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1.0
+
+
+def test_bits() -> None:
+    """Bits are nats divided by ln 2, and every result names its unit."""
+    with jtgpu.load("asia").compile("reference") as tree:
+        nats, bits = tree.value_of_information("lung"), tree.value_of_information("lung", unit="bits")
+        for a, b in zip(nats, bits, strict=True):
+            assert (a.variable, a.expected_accuracy) == (b.variable, b.expected_accuracy)
+            assert b.gain == pytest.approx(a.gain / math.log(2))
+            assert b.expected_entropy == pytest.approx(a.expected_entropy / math.log(2))
+        assert "in nats" in str(nats)
+        assert "in bits" in str(bits)
+        scores = tree.mutual_information("lung", unit="bits")
+        assert scores["either"] == pytest.approx(bits[0].gain)
+        assert scores.unit == "bits"
+        assert "in bits" in str(scores)
+        assert tree.entropy("smoke", unit="bits") == 1.0
+        assert pickle.loads(pickle.dumps(scores)).unit == "bits"
+        with pytest.raises(jtgpu.ArgumentError, match=r"unit.*'bit'.*'bits'"):
+            tree.entropy("smoke", unit="bit")  # type: ignore[arg-type]

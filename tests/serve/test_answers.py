@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -85,6 +86,10 @@ def test_rankings(client: Client, asia: JunctionTree) -> None:
     assert [o["variable"] for o in found["observations"]] == [o.variable for o in expected]
     assert found["observations"][0]["gain"] == pytest.approx(expected[0].gain, abs=1e-12)
     found = client.ask("asia", "voi", {"target": "lung", "candidates": ["bronc", "dysp"], "most": 1})
+    assert found["unit"] == "nats"
+    bits = client.ask("asia", "voi", {"target": "lung", "candidates": ["bronc", "dysp"], "most": 1, "unit": "bits"})
+    assert bits["unit"] == "bits"
+    assert bits["observations"][0]["gain"] == pytest.approx(found["observations"][0]["gain"] / math.log(2))
     assert [o["variable"] for o in found["observations"]] == [
         asia.value_of_information("lung", ["bronc", "dysp"])[0].variable
     ]

@@ -2,7 +2,8 @@
 
 Everything is computed from tables of a few cases. I(T; X) for all X needs one case for each state t of T, since with
 P(x | t, e) of all X it is sum_t P(t) KL(P(x | t) || P(x)). The expected entropy of T after observing X is
-H(T) - I(T; X), so the value of information comes from the same table. Logarithms are natural: units are nats.
+H(T) - I(T; X), so the value of information comes from the same table. Logarithms are natural: units are nats, unless
+a caller wants bits, to which results are converted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
+from ...util.arguments import choice
 from ...util.arrays import Bools, Floats
 from ...util.elementary import exps, logs
 from ..results.rankings import Ranking, Scores
@@ -22,9 +24,13 @@ from .posteriors import scope_of
 
 if TYPE_CHECKING:
     from ...backends.base import BatchResult
+    from ...util.options import InformationUnit
     from ..compiled import CompiledModel
     from ..evidence import CaseEvidence
     from ..interventions import ResolvedEvidence
+
+BITS = 1.4426950408889634  # of a nat: 1 / ln 2
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -35,9 +41,9 @@ class Observation:
     variable : str
         The variable to observe.
     expected_entropy : float
-        Expected entropy of the target after the observation, in nats.
+        Expected entropy of the target after the observation, in nats, or in bits with ``unit="bits"``.
     gain : float
-        Expected reduction of the entropy, which is the mutual information, in nats.
+        Expected reduction of the entropy, which is the mutual information, in the same unit.
     expected_accuracy : float
         Expected probability of the target's most probable state after the observation.
     """
@@ -60,13 +66,22 @@ def _entropy(p: Floats) -> float:
     return max(0.0, -float((positive * logs(positive)).sum()))
 
 
-def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], resolved: ResolvedEvidence) -> float:
+def _in_unit(unit: str) -> float:
+    """What a number in nats is multiplied by; 1 leaves every bit as it is."""
+    return 1.0 if choice("unit", unit, ("nats", "bits")) == "nats" else BITS
+
+
+def entropy(
+    tree: CompiledModel, variables: str | int | Iterable[str | int], resolved: ResolvedEvidence,
+    unit: InformationUnit = "nats",
+) -> float:  # fmt: skip
+    factor = _in_unit(unit)
     scope = scope_of(tree.model, variables)
     if len(scope) > 1:
-        return _entropy(joint(tree, scope, resolved).probabilities)
+        return factor * _entropy(joint(tree, scope, resolved).probabilities)
     result = tree.answer(resolved.backend.run, resolved.case, scope)
     ptr = tree.plan.posterior_ptr
-    return _entropy(result.posterior[ptr[scope[0]] : ptr[scope[0] + 1]])
+    return factor * _entropy(result.posterior[ptr[scope[0]] : ptr[scope[0] + 1]])
 
 
 class _TargetAndOthers:
@@ -116,19 +131,23 @@ def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None)
 
 
 def mutual_information(
-    tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, resolved: ResolvedEvidence
-) -> Scores:
+    tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, resolved: ResolvedEvidence,
+    unit: InformationUnit = "nats",
+) -> Scores:  # fmt: skip
+    factor = _in_unit(unit)
     t = tree.model.index(target)
     scope = _others(tree, t, others)
     table = _TargetAndOthers(tree, t, scope, resolved)
     information = {v: table.information(v) for v in scope}
     order = sorted(information, key=lambda v: (-information[v], v))
-    return Scores({tree.model.variables[v]: information[v] for v in order}, "mutual_information")
+    return Scores({tree.model.variables[v]: factor * information[v] for v in order}, "mutual_information", unit)
 
 
 def value_of_information(
-    tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, resolved: ResolvedEvidence
-) -> Ranking[Observation]:
+    tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, resolved: ResolvedEvidence,
+    unit: InformationUnit = "nats",
+) -> Ranking[Observation]:  # fmt: skip
+    factor = _in_unit(unit)
     model = tree.model
     t = model.index(target)
     scope = _others(tree, t, candidates)
@@ -139,10 +158,11 @@ def value_of_information(
     observations = []
     for v in scope:
         gain = min(table.information(v), before)
+        left = factor * (before - gain)
         accuracy = float(table.joint(v).max(axis=0).sum())
-        observations.append(Observation(model.variables[v], before - gain, gain, min(1.0, accuracy)))
+        observations.append(Observation(model.variables[v], left, factor * gain, min(1.0, accuracy)))
     observations.sort(key=lambda o: (-o.gain, model.index(o.variable)))
-    return Ranking(observations, Observation, f"Value of information about {model.variables[t]}, best first")
+    return Ranking(observations, Observation, f"Value of information about {model.variables[t]}, in {unit}, best first")
 
 
 # Analysis of the findings: how much they conflict, and the effect of each one on a target.

@@ -83,14 +83,16 @@ class Scores(Printed, dict[str, float]):
     scores : mapping
     quantity : str
         Name of the number, which is the name of its column.
+    unit : {"nats", "bits"}
+        Unit of the number.
     """
 
-    def __init__(self, scores: dict[str, float], quantity: str):
+    def __init__(self, scores: dict[str, float], quantity: str, unit: str = "nats"):
         super().__init__(scores)
-        self._quantity = quantity
+        self._quantity, self.unit = quantity, unit
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (dict(self), self._quantity)
+        return type(self), (dict(self), self._quantity, self.unit)
 
     @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
@@ -98,7 +100,8 @@ class Scores(Printed, dict[str, float]):
         return make_frame({"variable": [*self], self._quantity: [*self.values()]}, backend)
 
     def _title(self) -> str:
-        return f"{self._quantity.replace('_', ' ').capitalize()} of {len(self)} variables, in nats, largest first"
+        quantity = self._quantity.replace("_", " ").capitalize()
+        return f"{quantity} of {len(self)} variables, in {self.unit}, largest first"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         return ["", ""], [[*self], [*self.values()]], 1

@@ -76,7 +76,7 @@ def test_samples_and_explanations_print_names(tree: jtgpu.JunctionTree) -> None:
 def test_rankings_print_their_records(tree: jtgpu.JunctionTree) -> None:
     assert str(tree.mutual_information("lung", evidence=E)).splitlines()[1] == "either  0.447801"
     lines = str(tree.value_of_information("lung", evidence=E)).splitlines()
-    assert lines[0] == "Value of information about lung, best first"
+    assert lines[0] == "Value of information about lung, in nats, best first"
     assert lines[1].split() == ["variable", "expected", "entropy", "gain", "expected", "accuracy"]
     assert "P(xray = yes | either = no)" in str(tree.sensitivity(("lung", "yes"), E))
     assert "smoke" not in str(tree.evidence_importance("lung", E))
