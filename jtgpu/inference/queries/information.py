@@ -66,8 +66,8 @@ def _entropy(p: Floats) -> float:
     return max(0.0, -float((positive * logs(positive)).sum()))
 
 
+def _in_unit(unit: str) -> float:
     """The factor from nats to a unit; 1 leaves every bit as it is."""
-    """What a number in nats is multiplied by; 1 leaves every bit as it is."""
     return 1.0 if choice("unit", unit, ("nats", "bits")) == "nats" else BITS
 
 
