@@ -27,6 +27,8 @@ from .registry import Rates, spans, states_and_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.array_types import Floats
+
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size
@@ -128,8 +130,7 @@ def _fit(single: float, seconds: dict[int, float]) -> Rates:
 class Answered(NamedTuple):
     """Posteriors of one case."""
 
-    # list of float: The posteriors of the targets, one after another; of all variables if there are no targets
-    flat: list[float]
+    flat: Floats  # the posteriors of the targets, one after another; of all variables if there are no targets
     log_evidence: float
     queued: float  # seconds
     computed: float  # seconds of the batch
@@ -261,7 +262,7 @@ class Batcher:
                 return small
         return items if len(items) >= rates.threshold else ()
 
-    def _single(self, item: _Waiting) -> tuple[list[float], float] | BaseException:
+    def _single(self, item: _Waiting) -> tuple[Floats, float] | BaseException:
         tree = self.tree
         try:
             result = tree.answer(tree.intervened().backend.run, item.case, item.targets)
@@ -269,14 +270,11 @@ class Batcher:
             return error
         flat = result.posterior
         if item.targets is None:
-            return flat.tolist(), result.log_evidence
+            return flat, result.log_evidence
         ptr = self._ptr
-        values: list[float] = []
-        for v in item.targets:
-            values += flat[ptr[v] : ptr[v + 1]].tolist()
-        return values, result.log_evidence
+        return np.concatenate([flat[:0], *(flat[ptr[v] : ptr[v + 1]] for v in item.targets)]), result.log_evidence
 
-    def _batch(self, items: Sequence[_Waiting]) -> list[tuple[list[float], float] | BaseException]:
+    def _batch(self, items: Sequence[_Waiting]) -> list[tuple[Floats, float] | BaseException]:
         tree = self.tree
         model = tree.model
         states, weights = states_and_weights(len(model), [item.case for item in items])
@@ -287,14 +285,14 @@ class Batcher:
             result = backend.run_batch(states, weights, targets)
         else:
             result = backend.run_mixed(states, weights)
-        results: list[tuple[list[float], float] | BaseException] = []
-        for item, row, log_evidence in zip(items, result.posterior.tolist(), result.log_evidence.tolist(), strict=True):
+        results: list[tuple[Floats, float] | BaseException] = []
+        for item, row, log_evidence in zip(items, result.posterior, result.log_evidence.tolist(), strict=True):
             if log_evidence == -math.inf:
                 results.append(ImpossibleEvidence(tree.impossible(item.case)))
                 continue
             if item.targets is not None and item.targets != targets:
                 at = spans(model, targets)
-                row = [x for v in item.targets for x in row[at[v]]]
+                row = np.concatenate([row[:0], *(row[at[v]] for v in item.targets)])
             results.append((row, log_evidence))
         return results
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,7 +26,8 @@ from ..model.network import BayesianNetwork
 from .batching import Batcher, measure
 from .map_layout import CANVAS, MAX_NODES, map_layout, overview, positions
 from .questions import QUESTIONS
-from .registry import Distribution, Form, Rates, spans, with_labels
+from .registry import Form, Rates
+from .replies import PosteriorReplies
 from .requests import JSON, Refusal, flag, number, unless_gone
 from .settings import Settings
 
@@ -141,8 +141,7 @@ class Hosted:
 
     def __init__(self, name: str, tree: JunctionTree, settings: Settings):
         self.name, self.tree, self.settings = name, tree, settings
-        ptr = [int(i) for i in tree.plan.posterior_ptr]
-        self._cells = [slice(a, b) for a, b in pairwise(ptr)]
+        self.replies = PosteriorReplies(tree)
         self.decoders: dict[str, Any] = {name: msgspec.json.Decoder(q.body) for name, q in QUESTIONS.items()}
         self.digest = digest(tree)
         self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
@@ -197,16 +196,6 @@ class Hosted:
             self.tree = self.batcher.tree = self._own
             self.rates = self.batcher.rates = rates
         return True
-
-    def named(self, flat: list[float], targets: Sequence[int] | None, form: Form) -> dict[str, Distribution]:
-        """Posteriors by variable, from those of the targets one after another."""
-        if targets is None and not form.labels:
-            return dict(zip(self.tree.model.variables, map(flat.__getitem__, self._cells), strict=True))
-        model = self.tree.model
-        by_name: dict[str, Distribution] = {}
-        for v, at in spans(model, targets).items():
-            by_name[model.variables[v]] = with_labels(model, v, flat[at]) if form.labels else flat[at]
-        return by_name
 
     def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function in the second thread; cancelling the future removes it if it has not started."""

@@ -12,7 +12,8 @@ from ..cases.query import CsvDialect, TableOptions
 from ..util.arguments import options_of
 from ..util.version import __version__
 from .questions import QUESTIONS
-from .requests import KINDS
+from .replies import MSGPACK
+from .requests import JSON, KINDS
 from .tables import OPTIONS, OUTPUTS
 
 REF = "#/components/schemas/{name}"
@@ -33,19 +34,19 @@ def openapi() -> bytes:
             "post": {
                 "operationId": name,
                 "summary": q.summary,
-                "parameters": [_NETWORK, _DIGITS, _LABELS],
+                "parameters": [_NETWORK, _DIGITS, _LABELS, *((_FLAT, _SINCE) if name == "posteriors" else ())],
                 "requestBody": {
                     "required": True,
                     "content": {"application/json": {"schema": body, "example": q.example}},
                 },
-                "responses": _responses(reply),
+                "responses": _encoded(_responses(reply)),
             }
         }
     description = {
         "openapi": "3.1.0",
         "info": {
             "title": "jtgpu", "version": __version__, "summary": "Exact inference in discrete Bayesian networks.",
-            "description": "Every request contains its whole evidence: the server stores nothing between requests.",
+            "description": "Every request contains its whole evidence: what the server keeps changes no answer.",
         },
         "servers": [{"url": "/", "description": "The server that sent this description."}],
         "security": [{}, {"token": []}],
@@ -95,6 +96,13 @@ def _responses(schema: Any, kind: str = "application/json", status: str = "200")
     }
 
 
+def _encoded(responses: dict[str, Any]) -> dict[str, Any]:
+    """Responses that are also sent as MessagePack, to clients that accept it."""
+    content = responses["200"]["content"]
+    content[MSGPACK] = content[JSON]
+    return responses
+
+
 def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
     return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": text}
 
@@ -123,6 +131,8 @@ _TEXT, _NUMBER, _BIT = {"type": "string"}, {"type": "integer", "minimum": 0}, {"
 _NETWORK = _parameter("network", "path", _TEXT, "Name of the network.")
 _DIGITS = _parameter("digits", "query", {"type": "integer", "minimum": 1, "maximum": 17}, "Significant digits.")
 _LABELS = _parameter("labels", "query", _BIT, "Objects by the names of states in place of arrays.")
+_FLAT = _parameter("flat", "query", _BIT, "Posteriors of one case as one array, flat, in the order of the variables.")
+_SINCE = _parameter("since", "query", _TEXT, "Tag of an earlier answer, or empty: only posteriors that differ from it.")
 _JOB = _parameter("job", "path", _TEXT, "Number of the job.")
 _PROBLEM = {
     "title": "Problem",

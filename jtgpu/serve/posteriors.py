@@ -41,10 +41,13 @@ class Result(TypedDict):
 
 
 class PosteriorsReply(Reply):
-    """Posteriors of one case, or ``results`` in the order of the cases."""
+    """Posteriors of one case, with ``flat=1`` as one array, or ``results`` in the order of the cases."""
 
     log_evidence: NotRequired[float]
     posteriors: NotRequired[dict[str, Distribution]]
+    flat: NotRequired[list[float]]
+    tag: NotRequired[str]
+    since: NotRequired[str]
     results: NotRequired[list[Result]]
 
 

@@ -40,6 +40,8 @@ class Form(NamedTuple):
 
     labels: bool = False  # objects by the names of states in place of arrays
     digits: int | None = None  # significant digits
+    flat: bool = False  # posteriors as one array
+    since: str | None = None  # tag of an answer: only what differs from it; "": of none
 
 
 class Rates(NamedTuple):

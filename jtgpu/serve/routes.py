@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +26,8 @@ from .page_module import page_module
 from .posteriors import Posteriors
 from .questions import QUESTIONS
 from .registry import Form, admit, rounded
-from .requests import JSON, Refusal, Trace, flag, json_response, number, read_body, trace_of, unless_gone
+from .replies import accepts, encoding_of, form_of
+from .requests import JSON, Refusal, Trace, json_response, read_body, trace_of, unless_gone
 from .settings import Head, Settings, check_type
 from .tables import Tables
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 COMPRESSED = 2048  # bytes of a body from which it is compressed
 LOCAL = ("127.0.0.1", "::1")
-_encode = msgspec.json.Encoder().encode
-_PLAIN = Form()
 
 
 class QuestionEndpoints:
@@ -80,15 +78,15 @@ class QuestionEndpoints:
         trace.body = await read_body(receive, trace.headers.get(b"content-length", b""), self._settings.max_body)
         body: Any = hosted.decoders[trace.question].decode(trace.body or b"{}")
         self.refuse_if_full()
-        form = _form(scope)
+        kind, encode = encoding_of(trace.headers.get(b"accept", b""))
         if isinstance(body, Posteriors) and body.is_single:
-            reply = await self._posteriors(hosted, body, form, receive, trace)
+            reply = encode(await self._posteriors(hosted, body, form_of(scope, True), receive, trace))
         else:
-            reply = await self._computed(hosted, body, form, receive, trace)
-        fields = [(b"content-type", JSON.encode())]
+            reply = await self._computed(hosted, body, form_of(scope, False), encode, receive, trace)
+        fields = [(b"content-type", kind.encode())]
         if len(reply) >= COMPRESSED:
             fields.append((b"vary", b"Accept-Encoding"))
-            if _pays(scope, trace.headers) and _accepts_gzip(trace.headers.get(b"accept-encoding", b"")):
+            if _pays(scope, trace.headers) and accepts(trace.headers.get(b"accept-encoding", b""), (b"gzip",)):
                 reply = gzip.compress(reply, 1, mtime=0)
                 fields.append((b"content-encoding", b"gzip"))
         fields.append((b"content-length", b"%d" % len(reply)))
@@ -96,8 +94,10 @@ class QuestionEndpoints:
         await send({"type": "http.response.body", "body": reply})
         return True
 
-    async def _computed(self, hosted: Hosted, body: Any, form: Form, receive: Receive, trace: Trace) -> bytes:
-        """The reply to a question that has the second thread for itself, as JSON."""
+    async def _computed(
+        self, hosted: Hosted, body: Any, form: Form, encode: Callable[[Any], bytes], receive: Receive, trace: Trace
+    ) -> bytes:
+        """The encoded reply to a question that has the second thread for itself."""
         settings = self._settings
         cases = body.cases if isinstance(body, Posteriors) else None
         n = 1 if cases is None else len(cases)
@@ -113,15 +113,17 @@ class QuestionEndpoints:
             admit(hosted.tree, hosted.rates, body, settings.timeout)
             reply = body.answer(hosted.tree, form)
             reply["ms"] = _milliseconds(begun - arrived, time.perf_counter() - begun)
-            return _encode(rounded(reply, form.digits))
+            return encode(rounded(reply, form.digits))
 
         reply = await unless_gone(receive, hosted.submit(compute), settings.timeout)
         trace.cases = n
         self._metrics.record_cases(n, n)
         return reply
 
-    async def _posteriors(self, hosted: Hosted, body: Posteriors, form: Form, receive: Receive, trace: Trace) -> bytes:
-        """Posteriors of one case, computed with those of other requests, as JSON."""
+    async def _posteriors(
+        self, hosted: Hosted, body: Posteriors, form: Form, receive: Receive, trace: Trace
+    ) -> dict[str, Any]:
+        """Posteriors of one case, computed with those of other requests."""
         model = hosted.tree.model
         case = read_findings(model, body.evidence or {}, body.likelihood)
         targets = None if body.targets is None else targets_of(model, body.targets)
@@ -132,11 +134,9 @@ class QuestionEndpoints:
             answered = await unless_gone(receive, future, self._settings.timeout)
         trace.cases = answered.cases
         self._metrics.record_cases(1, answered.cases)
-        reply: dict[str, Any] = {
-            "log_evidence": answered.log_evidence, "posteriors": hosted.named(answered.flat, targets, form),
-            "ms": _milliseconds(answered.queued, answered.computed),
-        }
-        return _encode(reply if form.digits is None else rounded(reply, form.digits))
+        reply = hosted.replies.reply(answered.flat, answered.log_evidence, targets, form)
+        reply["ms"] = _milliseconds(answered.queued, answered.computed)
+        return reply
 
 
 def _pays(scope: Scope, headers: Head) -> bool:
@@ -145,24 +145,8 @@ def _pays(scope: Scope, headers: Head) -> bool:
     return not client or client[0] not in LOCAL or b"x-forwarded-for" in headers
 
 
-def _accepts_gzip(accepted: bytes) -> bool:
-    """Whether the header Accept-Encoding has gzip, with a quality that is not zero."""
-    for part in accepted.lower().split(b","):
-        name, _, quality = part.partition(b";")
-        if name.strip() == b"gzip":
-            return quality.strip().rstrip(b"0") not in (b"q=", b"q=0.", b"q=.")
-    return False
-
-
 def _milliseconds(queued: float, computed: float) -> dict[str, float]:
     return {"queued": round(1000 * queued, 3), "computed": round(1000 * computed, 3)}
-
-
-def _form(scope: Scope) -> Form:
-    if not scope.get("query_string"):
-        return _PLAIN
-    request = Request(scope)
-    return Form(flag(request, "labels"), number(request, "digits", None, 1, 17))
 
 
 # What ``GET /v1/networks/{network}/...`` returns.

@@ -1,0 +1,137 @@
+"""How an answer is sent: JSON or MessagePack; posteriors by variable, as one array, or only those that have changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+from starlette.requests import Request
+from starlette.types import Scope
+
+from ..errors import ArgumentError
+from ..inference.tree import JunctionTree
+from ..util.lru import LRU
+from .registry import Distribution, Form, rounded, spans, with_labels
+from .requests import JSON, flag, number
+
+if TYPE_CHECKING:
+    from ..util.array_types import Floats
+
+MSGPACK = "application/vnd.msgpack"
+_NAMES = (b"application/vnd.msgpack", b"application/msgpack", b"application/x-msgpack")
+KEPT_BYTES = 16 << 20  # of the last answers of a network, for clients that ask what has changed
+_PLAIN = Form()
+
+
+class Encoding(NamedTuple):
+    """A way of writing a reply."""
+
+    kind: str  # media type
+    encode: Callable[[Any], bytes]
+
+
+def _little_endian(array: Any) -> bytes:
+    """An array of float64 in MessagePack, which has no arrays of one type: its bytes."""
+    return np.asarray(array, "<f8").tobytes()
+
+
+_JSON = Encoding(JSON, msgspec.json.Encoder(enc_hook=lambda array: array.tolist()).encode)
+_MSGPACK = Encoding(MSGPACK, msgspec.msgpack.Encoder(enc_hook=_little_endian).encode)
+
+
+def accepts(header: bytes, names: Sequence[bytes]) -> bool:
+    """Whether a header such as Accept-Encoding has one of some names, with a quality that is not zero."""
+    for part in header.lower().split(b","):
+        name, _, quality = part.partition(b";")
+        if name.strip() in names:
+            return quality.strip().rstrip(b"0") not in (b"q=", b"q=0.", b"q=.")
+    return False
+
+
+def encoding_of(accept: bytes) -> Encoding:
+    """MessagePack for clients whose header Accept names it, else JSON."""
+    return _MSGPACK if accept and accepts(accept, _NAMES) else _JSON
+
+
+def form_of(scope: Scope, is_posteriors: bool) -> Form:
+    """The form that a request's parameters ask for."""
+    # is_posteriors: Whether the question is one case's posteriors
+    # raises ArgumentError: If parameters contradict each other or the question.
+    if not scope.get("query_string"):
+        return _PLAIN
+    request = Request(scope)
+    labels, flat, since = flag(request, "labels"), flag(request, "flat"), request.query_params.get("since")
+    if flat and (labels or since is not None):
+        raise ArgumentError("flat=1 excludes labels=1 and since")
+    if (flat or since is not None) and not is_posteriors:
+        raise ArgumentError("flat and since are for posteriors of one case, without soft evidence and interventions")
+    return Form(labels, number(request, "digits", None, 1, 17), flat, since)
+
+
+class _Kept(NamedTuple):
+    """An answer that later ones may be compared with."""
+
+    asked: tuple[Any, ...]  # targets, labels and digits
+    flat: Floats
+
+
+class PosteriorReplies:
+    """Posteriors of one case of a network as plain data."""
+
+    def __init__(self, tree: JunctionTree):
+        self._model = tree.model
+        self._columns = spans(tree.model, None)
+        # Answers are found by their content: one that is forgotten, or that another worker computed, costs bytes of the
+        # next reply and changes nothing in it.
+        self._kept: LRU[str, _Kept] = LRU(max_bytes=KEPT_BYTES, size_of=lambda kept: kept.flat.nbytes)
+
+    def reply(self, flat: Floats, log_evidence: float, targets: Sequence[int] | None, form: Form) -> dict[str, Any]:
+        """The reply without its times."""
+        # flat: Posteriors of the targets, one after another; of all variables if there are no targets
+        reply: dict[str, Any] = {"log_evidence": log_evidence}
+        if form.flat:
+            return rounded(reply, form.digits) | {
+                "flat": flat if form.digits is None else rounded(flat.tolist(), form.digits)
+            }
+        if form.since is not None:
+            return self._changed(flat, reply, targets, form)
+        columns = spans(self._model, targets) if targets is not None else self._columns
+        reply["posteriors"] = self._named(flat.tolist(), columns, form)
+        return rounded(reply, form.digits)  # type: ignore[no-any-return]
+
+    def _changed(
+        self, flat: Floats, reply: dict[str, Any], targets: Sequence[int] | None, form: Form
+    ) -> dict[str, Any]:
+        """The reply with the posteriors that differ from those of the answer ``form.since``, and with its own tag."""
+        asked = None if targets is None else tuple(targets), form.labels, form.digits
+        digest = hashlib.blake2b(np.ascontiguousarray(flat), digest_size=12)
+        digest.update(repr(asked).encode())
+        kept = self._kept.get(form.since or "")
+        columns = spans(self._model, targets) if targets is not None else self._columns
+        if kept is None or kept.asked != asked:
+            named = rounded(self._named(flat.tolist(), columns, form), form.digits)
+        else:
+            reply["since"] = form.since
+            starts = [at.start for at in columns.values()]
+            differs = np.logical_or.reduceat(flat != kept.flat, starts).tolist() if starts else []
+            columns = {v: at for (v, at), other in zip(columns.items(), differs, strict=True) if other}
+            named = rounded(self._named(flat, columns, form), form.digits)
+            if form.digits is not None:
+                before = rounded(self._named(kept.flat, columns, form), form.digits)
+                named = {name: p for name, p in named.items() if p != before[name]}
+        reply["tag"] = digest.hexdigest()
+        self._kept.put(reply["tag"], _Kept(asked, flat.copy()))
+        return rounded(reply, form.digits) | {"posteriors": named}
+
+    def _named(self, flat: Any, columns: Mapping[int, slice], form: Form) -> dict[str, Distribution]:
+        """Some posteriors by variable."""
+        # flat: list or array of float64
+        names, model = self._model.variables, self._model
+        if isinstance(flat, list):
+            some = {v: flat[at] for v, at in columns.items()}
+        else:
+            some = {v: flat[at].tolist() for v, at in columns.items()}
+        return {names[v]: with_labels(model, v, p) if form.labels else p for v, p in some.items()}

@@ -1,0 +1,124 @@
+"""Forms of an answer: MessagePack, one array, and only what has changed; all say what the JSON by variable says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from jtgpu.inference.tree import JunctionTree
+from jtgpu.serve import App
+from jtgpu.serve.replies import encoding_of
+from tests.serve.client import Client
+
+SEEN = {"evidence": {"xray": "yes"}}
+PATH = "/v1/networks/asia/posteriors"
+MSGPACK = "application/vnd.msgpack"
+
+
+def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Equal but for the times."""
+    assert {k: v for k, v in found.items() if k != "ms"} == {k: v for k, v in expected.items() if k != "ms"}
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}?labels=1", f"{PATH}?digits=3", "/v1/networks/asia/mpe"])
+def test_messagepack_says_the_same(client: Client, path: str) -> None:
+    plain = client.request("POST", path, json=SEEN)
+    packed = client.request("POST", path, json=SEEN, headers={"accept": MSGPACK})
+    assert plain.headers["content-type"] == "application/json"
+    assert packed.headers["content-type"] == MSGPACK
+    same(msgspec.msgpack.decode(packed.content), plain.json())
+
+
+def test_problems_stay_json(client: Client) -> None:
+    body = {"evidence": {"xray": "maybe"}}
+    found = client.request("POST", PATH, json=body, headers={"accept": MSGPACK})
+    assert found.status_code == 422
+    assert found.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("accept", "packed"),
+    [
+        ("", False), ("*/*", False), ("application/json", False), ("application/msgpack", True),
+        ("application/x-msgpack, application/json;q=0.5", True), (f"{MSGPACK};q=0", False), (f"{MSGPACK};q=0.0", False),
+        (f"text/html, {MSGPACK.upper()};q=0.9", True),
+    ],
+)  # fmt: skip
+def test_accept(accept: str, packed: bool) -> None:
+    assert (encoding_of(accept.encode()).kind == MSGPACK) is packed
+
+
+@pytest.mark.parametrize("targets", [None, ["lung", "bronc"], []])
+def test_one_array(client: Client, targets: Any) -> None:
+    body = {**SEEN, "targets": targets}
+    expected = client.ask("asia", "posteriors", body)
+    flat = [x for p in expected["posteriors"].values() for x in p]
+    found = client.ask("asia", "posteriors?flat=1", body)
+    assert found["flat"] == flat
+    assert "posteriors" not in found
+    assert found["log_evidence"] == expected["log_evidence"]
+    packed = client.request("POST", f"{PATH}?flat=1", json=body, headers={"accept": MSGPACK})
+    np.testing.assert_array_equal(np.frombuffer(msgspec.msgpack.decode(packed.content)["flat"], "<f8"), flat)
+    assert client.ask("asia", "posteriors?flat=1&digits=2", body)["flat"] == [float(f"{x:.2g}") for x in flat]
+
+
+@pytest.mark.parametrize("form", ["", "&digits=4", "&labels=1", "&labels=1&digits=2"])
+def test_only_what_changed(asia: JunctionTree, form: str) -> None:
+    app = App({"asia": asia})
+    app.warm()
+    client = Client(app)
+    held: dict[str, Any] = {}
+    tag, sizes = "", []
+    for evidence in ({}, {"xray": "yes"}, {"xray": "yes", "asia": "yes"}, {"xray": "yes", "asia": "yes"}, {}):
+        body = {"evidence": evidence}
+        found = client.ask("asia", f"posteriors?since={tag}{form}", body)
+        assert found.get("since", "") == tag
+        held |= found["posteriors"]
+        sizes.append(len(found["posteriors"]))
+        tag = found["tag"]
+        expected = client.ask("asia", f"posteriors?{form[1:]}", body)
+        assert held == expected["posteriors"]
+        assert found["log_evidence"] == expected["log_evidence"]
+    assert sizes[0] == 8
+    assert 0 < sizes[2] < 8  # smoke is independent of asia given nothing else that connects them, to some digits
+    assert sizes[3] == 0
+    app.close()
+
+
+def test_a_tag_of_another_question_gives_everything(client: Client) -> None:
+    tag = client.ask("asia", "posteriors?since=", SEEN)["tag"]
+    for path, body in (
+        ("posteriors?since=" + tag, {**SEEN, "targets": ["lung"]}), (f"posteriors?since={tag}&digits=3", SEEN),
+        ("posteriors?since=unknown", SEEN),
+    ):  # fmt: skip
+        found = client.ask("asia", path, body)
+        assert "since" not in found
+        assert set(found["posteriors"]) == ({"lung"} if "targets" in body else set(client_variables(client)))
+        assert found["tag"]
+
+
+def client_variables(client: Client) -> list[str]:
+    return [v["name"] for v in client.get("/v1/networks/asia").json()["variables"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("posteriors?flat=1&labels=1", {}), ("posteriors?flat=1&since=", {}), ("mpe?since=", {}), ("mpe?flat=1", {}),
+        ("posteriors?since=", {"cases": [{}]}), ("posteriors?flat=1", {"soft": {"lung": [0.5, 0.5]}}),
+    ],
+)  # fmt: skip
+def test_contradictions(client: Client, path: str, body: dict[str, Any]) -> None:
+    found = client.ask("asia", path, body, 422)
+    assert found["type"] == "/errors/invalid-argument"
+    assert "flat" in found["detail"]
+
+
+def test_the_description_names_the_forms(client: Client) -> None:
+    described = json.loads(client.get("/openapi.json").content)["paths"]["/v1/networks/{network}/posteriors"]["post"]
+    assert {"flat", "since"} <= {p["name"] for p in described["parameters"]}
+    assert MSGPACK in described["responses"]["200"]["content"]
