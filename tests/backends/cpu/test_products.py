@@ -111,6 +111,24 @@ def test_more_cells_of_one_input_than_are_listed_are_not_packed() -> None:
         assert _panels.is_packed(np.array(strides), len(strides)) == packed
 
 
+@pytest.mark.parametrize(
+    ("loops_", "packed"),
+    [
+        # extents and strides of the output, A and B: left, right, common, row
+        ([[75, 20, 0, 50], [8, 160, 5, 0], [10, 0, 2, 5], [5, 1, 1, 1]], 1),  # a short row of batch indices
+        ([[75, 200, 0, 50], [8, 25, 5, 0], [10, 0, 2, 5], [25, 1, 1, 1]], 1),  # a longer one with enough terms
+        ([[6, 7, 0, 1], [200, 0, 7, 36], [7, 1, 1, 0]], 1),  # six columns
+        ([[2, 7, 0, 1], [600, 0, 7, 36], [7, 1, 1, 0]], 0),  # two
+        ([[6, 64, 0, 1], [200, 0, 64, 36], [64, 1, 1, 0]], 0),  # the row is long
+        ([[3, 1600, 2000, 0], [4, 400, 0, 2000], [400, 1, 5, 5], [5, 0, 1, 1]], 0),  # many small products
+        ([[3, 1600, 2000, 0], [4, 400, 0, 2000], [4, 1, 5, 5], [16, 0, 0, 7], [5, 0, 1, 1]], 0),  # too few terms
+        ([[3, 1600, 2000, 0], [4, 400, 0, 2000], [8, 1, 5, 5], [16, 0, 0, 7], [5, 0, 1, 1]], 1),  # B is summed first
+    ],
+)
+def test_which_contractions_are_packed(loops_: list[list[int]], packed: int) -> None:
+    assert _panels.is_packed(np.array(loops_), len(loops_)) == packed
+
+
 def test_terms_are_added_in_the_order_of_the_rows() -> None:
     """The bits are those of the loops over rows where the row is part of the output."""
     contraction = Contraction([("left", 20), ("common", 400), ("right", 21)], 3, 0.0)

@@ -28,6 +28,11 @@ MOST_LOOPS = 32  # of a group
 # Of a contraction that is packed; measured on the bundled networks and those of the UAI competition of 2014: copying
 # a cell takes as long as two to eight multiply-adds
 FEWEST_TERMS, FEWEST_ROWS, FEWEST_REDUCED = 8192, 7, 8
+# The same of a contraction whose row is short, where `pairs` spends its time between rows; the terms of each of its
+# batch indices, and the most cells of its inputs; and the terms of one input alone from which copying it, summed, saves
+# multiplications
+SHORT_ROW, FEWEST_TERMS_SHORT, FEWEST_ROWS_SHORT, FEWEST_REDUCED_SHORT = 24, 4096, 3, 3
+FEWEST_OF_BATCH, MOST_CELLS_SHORT, FEWEST_ALONE = 256, 1 << 20, 3
 
 # cells of scratch memory: panels, then lists of offsets, then the loops of each group
 LEFT_PANEL = LANES
@@ -96,7 +101,7 @@ def cost(left, right, common, by_row):  # type: ignore[no-untyped-def]
 def is_packed(loops, n):  # type: ignore[no-untyped-def]
     """Whether panels pay for a contraction of two tables: 1 or 0."""
     # loops: (n, 4) int64: Extent, stride of the output, of A and of B
-    left, right, reduced, alone, terms = 1, 1, 1, 1, 1
+    left, right, reduced, alone, batch, terms, in_a, in_b = 1, 1, 1, 1, 1, 1, 1, 1
     for j in range(n):
         group, extent = group_of(loops[j, 1], loops[j, 2], loops[j, 3]), loops[j, 0]
         terms *= extent
@@ -104,12 +109,21 @@ def is_packed(loops, n):  # type: ignore[no-untyped-def]
             left *= extent
         elif group == RIGHT:
             right *= extent
-        elif group != BATCH:
+        elif group == BATCH:
+            batch *= extent
+        else:
             reduced *= extent
         if group in (ONLY_A, ONLY_B):
             alone *= extent
+        in_a *= extent if loops[j, 2] != 0 else 1
+        in_b *= extent if loops[j, 3] != 0 else 1
+    if alone > MOST_ALONE or min(left, right) < 2:
+        return 0
     enough = terms >= FEWEST_TERMS and min(left, right) >= FEWEST_ROWS and reduced >= FEWEST_REDUCED
-    return 1 if enough and alone <= MOST_ALONE else 0
+    if loops[n - 1, 0] <= SHORT_ROW and terms >= max(FEWEST_TERMS_SHORT, FEWEST_OF_BATCH * batch):
+        fits = max(in_a, in_b) <= MOST_CELLS_SHORT and min(left, right) >= FEWEST_ROWS_SHORT
+        enough = enough or alone >= FEWEST_ALONE or (fits and reduced >= FEWEST_REDUCED_SHORT)
+    return 1 if enough else 0
 
 
 @inlined
