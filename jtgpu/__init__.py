@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from .model.network import BayesianNetwork
     from .model.noisy import NoisyMax, NoisyOr
     from .model.quick import network
-    from .plans.plan import Cost, Plan
+    from .plans.arrays import Cost
+    from .plans.plan import Plan
     from .serve.widget import widget
 
 __all__ = [
@@ -84,7 +85,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
     "learn.classifier": "JunctionTreeClassifier", "model.gaussian": "Gaussian", "model.mixed": "MixedNetwork",
     "model.cpts": "RowReport normalize_rows", "model.decisions": "DecisionNetwork",
-    "model.discrete": "DiscreteModel Factor", "model.dynamic": "DynamicNetwork",
-    "model.markov": "MarkovNetwork", "model.network": "BayesianNetwork",
-    "model.noisy": "NoisyMax NoisyOr", "model.quick": "network", "plans.plan": "Cost Plan", "serve.widget": "widget",
+    "model.discrete": "DiscreteModel Factor", "model.dynamic": "DynamicNetwork", "model.markov": "MarkovNetwork",
+    "model.network": "BayesianNetwork", "model.noisy": "NoisyMax NoisyOr", "model.quick": "network",
+    "plans.arrays": "Cost", "plans.plan": "Plan", "serve.widget": "widget",
 }, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

@@ -1,8 +1,4 @@
-"""The interface between the core and the backends: the class that every backend extends.
-
-A backend is made of a plan and a model's numbers by a module's ``prepare``. It takes integers and floats, never names,
-files or graphs. `Capabilities` tells the core what a backend can do.
-"""
+"""The interface between the core and the backends, which take integers and floats, never names, files or graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Evidence:
     """One case: what is known of the variables of one model."""
-
     state: NDArray[np.int32]  # (V,) observed state of each variable, -1 = not observed
     # variable -> (card,) weights >= 0; V + i, a set variable: (cells,) weights of the plan's set i, in its axis order
     likelihood: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
@@ -57,7 +52,6 @@ def without_rounding(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:
 @dataclass(frozen=True)
 class Result:
     """Posteriors of one case."""
-
     posterior: NDArray[np.float64]  # (sum of cardinalities,) variable after variable, each summing to 1
     log_evidence: float  # natural logarithm of P(e) (of the partition function for a Markov network)
 
@@ -78,7 +72,6 @@ class BatchResult:
 @dataclass(frozen=True)
 class ColumnResult:
     """A `BatchResult` by columns: each column of a frame is one piece of memory."""
-
     posterior: NDArray[np.float64]  # (sum of the targets' cardinalities, B), target after target; 0 if impossible
     log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
     impossible: NDArray[np.bool_]  # (B,)
@@ -86,13 +79,10 @@ class ColumnResult:
 
 @dataclass(frozen=True)
 class Counts:
-    """Expected counts of every family, summed over a table of cases.
+    """Expected counts of every family, summed over a table of cases; one of probability zero adds nothing."""
 
-    The count of a configuration ``x`` of factor f's scope is ``sum_b weight[b] * P(x | case b)``. A case whose evidence
-    has probability zero is flagged and adds nothing.
-    """
-
-    families: list[NDArray[np.float64]]  # one array a factor, of the factor's shape, in the order of plan.factor_var
+    # ``sum_b weight[b] * P(x | case b)``: one array a factor, of the factor's shape, in the order of plan.factor_var
+    families: list[NDArray[np.float64]]
     log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
     impossible: NDArray[np.bool_]  # (B,)
 
@@ -100,7 +90,6 @@ class Counts:
 @dataclass(frozen=True)
 class CountSums:
     """Expected counts of a table of cases that a backend holds; see `HeldCases`."""
-
     families: list[NDArray[np.float64]]  # as of `Counts`
     log_likelihood: float  # sum of ln P(e) times weight over the possible cases
     n_impossible: int  # cases of probability zero
@@ -155,11 +144,9 @@ class Capabilities:
 
 
 class Backend(ABC):
-    """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``. Thread-safe.
+    """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``. Thread-safe."""
 
-    A subclass has a `_plan` and implements `run`. Tables are answered one case at a time unless it knows better.
-    """
-
+    # A subclass has a plan and implements `run`. Tables are answered one case at a time unless it knows better.
     _plan: Plan
 
     @property
@@ -185,20 +172,15 @@ class Backend(ABC):
     @abstractmethod
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """Propagate one case."""
-        # targets: sequence of int: Variables whose posteriors are computed; the cells of the others are undefined.
-        #     Default: all.
-        # raises ImpossibleEvidence: If P(e) = 0.
+        # targets: variables whose posteriors are computed (default: all); the cells of the others are undefined
+        # raises ImpossibleEvidence: if P(e) = 0
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
-        """Propagate B cases.
-
-        Backends trust states and weights to be valid: `jtgpu.inference.evidence` checks what users give.
-        """
-        # states: (B, V) int32: Observed states, -1 = not observed
-        # targets: sequence of int: Variables whose posteriors are computed, in the order of the result's columns.
-        #     Default: all.
+        """Propagate B cases, trusted to be valid: `jtgpu.inference.evidence` checks what users give."""
+        # states: (B, V), -1 = not observed
+        # targets: variables whose posteriors are computed, in the order of the result's columns; default: all
         columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
         n = len(states)
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
@@ -214,19 +196,15 @@ class Backend(ABC):
         return answer
 
     def run_mixed(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
-        """Posteriors of all variables in a few cases whose evidence patterns will not recur, as a server gets them.
-
-        The answers are those of `run_batch`, but for the last digits.
-        """
+        """`run_batch`, but for the last digits, of a few cases whose patterns will not recur, as a server gets them."""
         return self.run_batch(states, likelihood)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
         """Propagate B cases given and answered column by column, as data frames store them."""
-        # variables: sequence of int: The E variables that some case observes
-        # codes: (E, B) array of int: Observed states, -1 = not observed, trusted to be valid as in `run_batch`; int8 is
-        #     fastest
+        # variables: the E variables that some case observes
+        # codes: (E, B), -1 = not observed, trusted to be valid; int8 is fastest
         states = np.full((codes.shape[1], len(self.posterior_ptr) - 1), -1, np.int32)
         states[:, list(variables)] = codes.T
         answer = self.run_batch(states, None, targets)
@@ -235,12 +213,9 @@ class Backend(ABC):
     def run_device(
         self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> DeviceResult:
-        """Propagate B cases and leave the answers on the device; arguments as of `run_batch`.
-
-        The states may also be a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous.
-        """
-        # raises EvidenceError: If a tensor is on another device, or has the wrong shape or type.
-        # raises UnknownState: If a state of a tensor on the device is neither -1 nor one of its variable.
+        """Propagate B cases and leave the answers on the device; arguments as of `run_batch`."""
+        # states: or a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous
+        # raises EvidenceError: if it is on another device or of a wrong shape or type; UnknownState: for a wrong state
         raise BackendUnavailable(f"{type(self).__name__} does not leave answers on a device; use backend='gpu'")
 
     def run_counts(
@@ -248,18 +223,14 @@ class Backend(ABC):
         likelihood: Likelihood | None = None,
     ) -> Counts:  # fmt: skip
         """Expected counts of every family, summed over a table of cases."""
-        # states: (B, V) int32: Observed states, -1 = not observed
-        # weights: (B,) float64: Finite weights of the cases, of any sign. Default: ones.
-        # raises BackendUnavailable: If this backend does not support expected counts.
+        # weights: (B,) finite weights of the cases, of any sign; default: ones
         raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
 
     def hold_cases(
         self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
     ) -> HeldCases:
-        """Store a table of cases for expected counts with changing numbers; arguments as of `run_counts`.
-
-        The states may have any signed integer type, and have to stay unchanged while the cases are held.
-        """
+        """Store a table of cases for expected counts with changing numbers; arguments as of `run_counts`."""
+        # states: of any signed integer type; they have to stay unchanged while the cases are held
         raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
@@ -272,16 +243,12 @@ class Backend(ABC):
 
     def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
         """This backend with plans of their own for evidence patterns that recur, if it supports them."""
-        # factors: This backend's numbers
-        # again: Makes another backend of the same kind
+        # factors: this backend's numbers; again: makes another backend of the same kind
         return self
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """Replace the model's numbers; the plan, compiled programs and device memory stay.
-
-        Queries that run at the same time are finished first. Sessions made before must not be used afterwards.
-        """
-        # factors: sequence of float64 arrays: Of the same shapes as those that the backend was made of
+        """Replace the model's numbers, after the queries that run; sessions made before must not be used afterwards."""
+        # factors: of the shapes that the backend was made of; the plan, compiled programs and device memory stay
         raise BackendUnavailable(f"the numbers of a {type(self).__name__} cannot be replaced")
 
     def session(self) -> Session:

@@ -35,8 +35,9 @@ from .wrappers.slices import ConditionedSum, SliceJob, Start, on_devices, one_af
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..plans.arrays import Cost
     from ..plans.conditioning import SplitModel
-    from ..plans.plan import Cost, Plan
+    from ..plans.plan import Plan
 
 # ``backend="auto"``: which backend a plan should run on, and why.
 #

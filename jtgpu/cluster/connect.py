@@ -213,17 +213,6 @@ def completed(
             ray.cancel(reference)
 
 
-def in_order(numbered: Iterable[tuple[int, T]]) -> Iterator[T]:
-    """Results in the order of their numbers, 0, 1, 2, ..."""
-    done: dict[int, T] = {}
-    n = 0
-    for number, result in numbered:
-        done[number] = result
-        while n in done:
-            yield done.pop(n)
-            n += 1
-
-
 def translate_error(error: BaseException, default: type[JtgpuError] = JtgpuError) -> BaseException:
     """The `JtgpuError` that one of Ray's errors wraps, or an error of type `default` with Ray's message."""
     cause: BaseException | None = error

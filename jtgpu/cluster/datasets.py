@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from ..backends.wrappers.slices import in_order
 from ..cases.answer_table import answer_table
 from ..cases.query import TableKeywords, TableOptions, TableQuery, resolve_query
 from ..cases.solver import Answers, Explanations, Solver
@@ -17,7 +18,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from ..util.options import BackendName
-from .connect import Cluster, Share, as_cluster, completed, connect, connected, in_order
+from .connect import Cluster, Share, as_cluster, completed, connect, connected
 from .parts import WorkerSpec, plan_of
 
 if TYPE_CHECKING:

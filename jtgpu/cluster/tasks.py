@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..backends.wrappers.slices import in_order
 from ..errors import JtgpuError
 from ..inference.queries.counts import counting_backend
 from ..util.arrays import Floats
-from .connect import Cluster, Share, as_cluster, completed, connect, connected, import_ray, in_order
+from .connect import Cluster, Share, as_cluster, completed, connect, connected, import_ray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

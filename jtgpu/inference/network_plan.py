@@ -18,8 +18,9 @@ from ..backends.make import make
 from ..backends.wrappers.slices import Start
 from ..errors import ArgumentError, PlanError
 from ..model.discrete import DiscreteModel
+from ..plans.arrays import Cost
 from ..plans.compiler import model_factors, plan_tables
-from ..plans.plan import Cost, Plan
+from ..plans.plan import Plan
 from ..util import late_imports
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints

@@ -1,18 +1,4 @@
-"""Plans for evidence patterns that recur.
-
-Observed variables connect nothing, so an elimination order that was good without evidence may be far from the best one
-of what remains (Barley with every fifth variable observed: 15 times the work). `PatternCache` wraps a backend and makes
-a new plan for a pattern, a set of observed variables, once its cases have cost enough: on the CPU a plan of the split
-model (`jtgpu.plans.conditioning`), on a GPU one of the restricted model (`jtgpu.plans.conditioning`).
-
-The rule. The cost of a case is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
-same queries in the same order use the same plans. Once the cases of a pattern have cost as much as planning costs, a
-plan is made: on the CPU by the query that reaches the threshold, on a GPU by a background thread, whose plan is used
-from the query on at which the cases have cost twice as much. A plan is accepted on the CPU if it needs at most
-`REQUIRED_GAIN` of the work, and on a GPU if it is measured to be faster. The plans that were not used for the longest
-time are dropped when all of them occupy more than half of the memory that the default plan needs; the memory is freed
-with the last query that uses them.
-"""
+"""Plans for evidence patterns that recur; `jtgpu.backends.wrappers.pattern` says why, and has the rule."""
 
 from __future__ import annotations
 
@@ -20,7 +6,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +19,7 @@ from ...util.rows import find_equal_rows
 from ...util.system import new_lock, reset_in_child
 from ..base import Backend, BatchResult, Capabilities, Evidence, Likelihood, Result, Session, columns_of
 from .delegating import DelegatingBackend
-from .pattern import Pattern, PatternBackend, SplitPatternBackend
+from .pattern import Pattern, PatternBackend, SplitPatternBackend, _close, _resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,15 +38,10 @@ MEMORY_SHARE = 0.5  # of the default plan's memory that all their tables may occ
 
 
 class PatternCache(DelegatingBackend):
-    """A `jtgpu.backends.base.Backend` that wraps another one and adds plans for evidence patterns that recur.
+    """A backend around another one, with plans for patterns. Thread-safe: no query waits while another one plans."""
 
-    Equal queries in the same order give bit-identical results (on a GPU while measurements lead to the same decision);
-    a new plan may change the last digits. ``repr()`` lists the decisions. Thread-safe: no query waits while another one
-    plans.
-    """
-    # backend: Of the plan and the factors; closed with this object
-    # prepare: Makes another backend of the same kind; needed unless a subclass implements `make`
-
+    # Equal queries in the same order give bit-identical results (on a GPU while measurements lead to the same decision)
+    # backend: of the plan and the factors; prepare: makes another one, unless a subclass implements `make`
     background = False  # whether a background thread makes the plans
 
     def __init__(
@@ -81,8 +62,6 @@ class PatternCache(DelegatingBackend):
             if not pattern.settled:
                 pattern.future = None
 
-    # The rule -------------------------------------------------------------------------------------------------
-
     def planning_cost(self) -> int:
         """Cost of a pattern's cases from which on a plan is made."""
         return PLANNING * self._plan.n_variables
@@ -101,9 +80,8 @@ class PatternCache(DelegatingBackend):
     def improve(
         self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
     ) -> tuple[PatternBackend | None, str]:
-        """A backend for a pattern if it is faster than the default one, and the reason for the decision."""
-        # seen: (V,) bool
-        # work: Cost of a case by the default plan
+        """A backend for a pattern, (V,) bool, if it is faster than the default one, and the reason for the decision."""
+        # work: cost of a case by the default plan
         new = self.make(seen)
         try:
             left = new.pattern_work(targets)
@@ -117,10 +95,7 @@ class PatternCache(DelegatingBackend):
         return None, reason
 
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """The pattern of `coming` cases if it has its own plan (in ``new``), which is made now if that pays.
-
-        The caller returns it by `release`. None: the default plan answers.
-        """
+        """The pattern of `coming` cases, until `release`, if it has its own plan, which is made now if that pays."""
         observed = seen.tobytes()
         if 1 not in observed:
             return None
@@ -170,9 +145,7 @@ class PatternCache(DelegatingBackend):
             closing += self._drop(next(iter(self._patterns)))
         return pattern, closing
 
-    def _settle(
-        self, pattern: Pattern, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
-    ) -> None:
+    def _settle(self, pattern: Pattern, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int) -> None:
         """Make a pattern's plan, or decide that it gets none."""
         assert pattern.future is not None
         new: PatternBackend | None = None
@@ -184,7 +157,7 @@ class PatternCache(DelegatingBackend):
             pattern.reason = "an error"
             if not self.background:
                 raise
-            # in a background thread: slower answers are better than a failure of something that nobody requested
+            # slower answers are better than a failure of something that nobody requested
             logging.getLogger("jtgpu").warning("planning for an evidence pattern failed", exc_info=True)
         finally:
             if not _resolve(pattern, new) and new is not None:
@@ -219,7 +192,7 @@ class PatternCache(DelegatingBackend):
             pattern.new.close()
 
     def _make_room(self) -> list[PatternBackend]:
-        """Drop the plans that were not used for the longest time until the others fit."""
+        """Drop the plans that were not used for the longest time until the others fit; returns those to close."""
         closing: list[PatternBackend] = []
         planned = [k for k, p in self._patterns.items() if p.new is not None]
         total = sum(self._patterns[k].bytes for k in planned)
@@ -247,8 +220,6 @@ class PatternCache(DelegatingBackend):
         return self
 
     run_mixed, run_columns = Backend.run_mixed, Backend.run_columns  # by `run_batch`
-
-    # A backend ------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         if self._has_sets(evidence.likelihood, targets):
@@ -312,7 +283,7 @@ class PatternCache(DelegatingBackend):
         return groups
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `jtgpu.backends.base.Backend.reload`: forgets all patterns; answers have the bits of a new backend."""
+        """Forget all patterns: answers have the bits of a new backend."""
         self.backend.reload(factors)
         with self._lock:
             self._factors = factors
@@ -329,7 +300,7 @@ class PatternCache(DelegatingBackend):
             return f"{type(self).__name__}({len(self._patterns)} patterns seen{': ' if decisions else ''}{decisions})"
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`; waits for a plan that is being made."""
+        """Close all plans; waits for one that is being made."""
         self.backend.close()
         with self._lock:
             self._open = False
@@ -339,21 +310,6 @@ class PatternCache(DelegatingBackend):
         for pattern in patterns:
             if pattern.future is not None:
                 self._taken(pattern, None)
-
-
-def _resolve(pattern: Pattern, new: PatternBackend | None) -> bool:
-    """Set the result of a pattern's future; False if it was set before."""
-    assert pattern.future is not None
-    try:
-        pattern.future.set_result(new)
-    except InvalidStateError:
-        return False
-    return True
-
-
-def _close(plans: Sequence[PatternBackend]) -> None:
-    for new in plans:
-        new.close()
 
 
 class _Session:

@@ -15,7 +15,7 @@ from ...errors import ImpossibleEvidence
 from ...plans.conditioning import SplitModel
 from ..base import Backend, BatchResult, Evidence, Likelihood, Prepare, Result, columns_of
 from .pattern import SplitBackend
-from .workers import Lazy, WorkerPool, in_order
+from .workers import Lazy, R, WorkerPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -261,3 +261,19 @@ class ConditionedSum(Backend):
 
     def close(self) -> None:
         self._executor.close()
+
+
+def in_order(numbered: Iterator[tuple[int, R]]) -> Generator[R]:
+    """Results by ascending number from 0, each as soon as all before it are complete; closes `numbered` at the end."""
+    waiting: dict[int, R] = {}
+    at = 0
+    try:
+        for number, result in numbered:
+            waiting[number] = result
+            while at in waiting:
+                yield waiting.pop(at)
+                at += 1
+    finally:  # now, and not with the last traceback that holds it: workers wait
+        close = getattr(numbered, "close", None)
+        if close is not None:
+            close()

@@ -341,19 +341,3 @@ def _all_failed(failed: Sequence[_Failure]) -> JtgpuError:
     made = BackendUnavailable(reasons)
     made.__cause__ = first
     return made
-
-
-def in_order(numbered: Iterator[tuple[int, R]]) -> Generator[R]:
-    """Results by ascending number from 0, each as soon as all before it are complete; closes `numbered` at the end."""
-    waiting: dict[int, R] = {}
-    at = 0
-    try:
-        for number, result in numbered:
-            waiting[number] = result
-            while at in waiting:
-                yield waiting.pop(at)
-                at += 1
-    finally:  # now, and not with the last traceback that holds it: workers wait
-        close = getattr(numbered, "close", None)
-        if close is not None:
-            close()
