@@ -26,28 +26,9 @@ R = TypeVar("R")
 
 
 class TaskRunner(Generic[T, R]):
-    """Runs tasks of one function, as often as is necessary; Ray repeats those of a worker that is lost.
-
-    Parameters
-    ----------
-    cluster : str or Cluster
-    work : callable
-        A pure function of a module: ``work(shared, task, threads)``. Arrays in `shared` are read-only.
-    shared : object
-        Sent to each machine once.
-    backend : {"cpu", "gpu"}
-        With ``"gpu"`` each worker has a GPU.
-
-    Attributes
-    ----------
-    workers : int
-        Number of tasks that run at the same time.
-
-    Raises
-    ------
-    JtgpuError
-        If there is no such cluster.
-    """
+    """Runs tasks of one function, as often as is necessary; Ray repeats those of a worker that is lost."""
+    # work: a pure function of a module, ``work(shared, task, threads)``; arrays in `shared` are read-only
+    # shared: sent to each machine once; `backend` "gpu": each worker has a GPU; `workers`: tasks that run at a time
 
     def __init__(self, cluster: str | Cluster, work: Callable[[S, T, int], R], shared: S, backend: str = "cpu"):
         cluster = as_cluster(cluster)
@@ -64,13 +45,7 @@ class TaskRunner(Generic[T, R]):
             raise
 
     def run(self, tasks: Iterable[T]) -> Generator[R]:
-        """The result of each task, in order.
-
-        Raises
-        ------
-        JtgpuError
-            If the cluster fails; errors of the function of the package's own types.
-        """
+        """The result of each task, in order; raises `JtgpuError` if the cluster fails, and errors of the function."""
         if not self._sent:
             raise JtgpuError("these workers are closed")
 
@@ -92,25 +67,7 @@ def run_tasks(
     divide: Callable[[int], Sequence[T]],
     backend: str,
 ) -> Generator[R]:
-    """Run tasks once.
-
-    Parameters
-    ----------
-    cluster, work, shared, backend
-        See `TaskRunner`.
-    divide : callable
-        The tasks for a number of workers.
-
-    Yields
-    ------
-    object
-        The result of each task, in order.
-
-    Raises
-    ------
-    JtgpuError
-        If there is no such cluster, or it fails; errors of `work` of the package's own types.
-    """
+    """Run the tasks that `divide` makes for a number of workers once, as a `TaskRunner`; their results, in order."""
     runner: TaskRunner[T, R] = TaskRunner(cluster, work, shared, backend)
     try:
         yield from runner.run(divide(runner.workers))
@@ -170,18 +127,8 @@ class _CountActor:
 
 
 class ClusterCounts:
-    """Counts parts of rows on a cluster, pass after pass.
-
-    Parameters
-    ----------
-    cluster : str or Cluster
-        Its workers are reserved until `close`.
-    plan : Plan
-    tables : sequence of arrays
-        CPTs to prepare the workers with.
-    backend : {"cpu", "reference"}
-    parts : iterable of lists of Piece
-    """
+    """Counts parts of rows on a cluster, pass after pass; its workers are reserved until `close`."""
+    # tables: CPTs to prepare the workers with; backend: "cpu" or "reference"
 
     def __init__(
         self, cluster: str | Cluster, plan: Plan, tables: Tables, backend: str, parts: Iterable[Sequence[Piece]]

@@ -27,7 +27,7 @@ from .registry import Rates, spans, states_and_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..util.array_types import Floats
+    from ..util.arrays import Floats
 
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured

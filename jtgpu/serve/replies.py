@@ -18,7 +18,7 @@ from .registry import Distribution, Form, rounded, spans, with_labels
 from .requests import JSON, flag, number
 
 if TYPE_CHECKING:
-    from ..util.array_types import Floats
+    from ..util.arrays import Floats
 
 MSGPACK = "application/vnd.msgpack"
 _NAMES = (b"application/vnd.msgpack", b"application/msgpack", b"application/x-msgpack")
