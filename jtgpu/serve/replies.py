@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MSGPACK = "application/vnd.msgpack"
 _NAMES = (b"application/vnd.msgpack", b"application/msgpack", b"application/x-msgpack")
+_EXACT = 22  # the largest exact power of ten
+_TENS = np.array([float(f"1e{e}") for e in range(_EXACT + 1)])
+_POWERS = np.array([float(f"1e{e}") for e in range(-_EXACT, 1)])
 KEPT_BYTES = 16 << 20  # of the last answers of a network, for clients that ask what has changed
 _PLAIN = Form()
 
@@ -71,6 +74,24 @@ def form_of(scope: Scope, is_posteriors: bool) -> Form:
     return Form(labels, number(request, "digits", None, 1, 17), flat, since)
 
 
+def round_all(values: Floats, digits: int) -> Floats:
+    """`rounded` of an array of numbers from 0 to 1, 20 times as fast."""
+    result = np.asarray(values, np.float64).copy()
+    # the place of the first digit; where a power of ten is inexact the check below finds a wrong one
+    exponent = np.searchsorted(_POWERS, result, side="right") - len(_POWERS)  # 0.1 <= x < 1: -1
+    places = digits - 1 - exponent
+    scale = _TENS[np.minimum(places, _EXACT)]
+    scaled = result * scale
+    whole = np.rint(scaled)
+    # an integer and a power of ten that are exact have an exact quotient but for its one rounding, as a literal has
+    sure = (places <= _EXACT) & (np.abs(np.abs(scaled - np.floor(scaled)) - 0.5) > 1e-3) & (scaled < 1e12)
+    sure &= (whole > _TENS[digits - 1]) & (whole < _TENS[digits])
+    result[sure] = whole[sure] / scale[sure]
+    for i in np.flatnonzero(~sure & (result != 0.0) & (result != 1.0)):
+        result[i] = rounded(float(result[i]), digits)
+    return result
+
+
 class _Kept(NamedTuple):
     """An answer that later ones may be compared with."""
 
@@ -91,47 +112,35 @@ class PosteriorReplies:
     def reply(self, flat: Floats, log_evidence: float, targets: Sequence[int] | None, form: Form) -> dict[str, Any]:
         """The reply without its times."""
         # flat: Posteriors of the targets, one after another; of all variables if there are no targets
-        reply: dict[str, Any] = {"log_evidence": log_evidence}
+        reply: dict[str, Any] = {"log_evidence": rounded(log_evidence, form.digits)}
+        if form.digits is not None:
+            flat = round_all(flat, form.digits)
         if form.flat:
-            return rounded(reply, form.digits) | {
-                "flat": flat if form.digits is None else rounded(flat.tolist(), form.digits)
-            }
+            return {**reply, "flat": flat}
+        columns = spans(self._model, targets) if targets is not None else self._columns
         if form.since is not None:
-            return self._changed(flat, reply, targets, form)
-        columns = spans(self._model, targets) if targets is not None else self._columns
+            asked = None if targets is None else tuple(targets), form.labels, form.digits
+            digest = hashlib.blake2b(flat.tobytes(), digest_size=12)
+            digest.update(repr(asked).encode())
+            kept = self._kept.get(form.since)
+            if kept is not None and kept.asked == asked:
+                reply["since"] = form.since
+                columns = _differing(columns, flat, kept.flat)
+            reply["tag"] = digest.hexdigest()
+            self._kept.put(reply["tag"], _Kept(asked, flat.copy()))
         reply["posteriors"] = self._named(flat.tolist(), columns, form)
-        return rounded(reply, form.digits)  # type: ignore[no-any-return]
+        return reply
 
-    def _changed(
-        self, flat: Floats, reply: dict[str, Any], targets: Sequence[int] | None, form: Form
-    ) -> dict[str, Any]:
-        """The reply with the posteriors that differ from those of the answer ``form.since``, and with its own tag."""
-        asked = None if targets is None else tuple(targets), form.labels, form.digits
-        digest = hashlib.blake2b(np.ascontiguousarray(flat), digest_size=12)
-        digest.update(repr(asked).encode())
-        kept = self._kept.get(form.since or "")
-        columns = spans(self._model, targets) if targets is not None else self._columns
-        if kept is None or kept.asked != asked:
-            named = rounded(self._named(flat.tolist(), columns, form), form.digits)
-        else:
-            reply["since"] = form.since
-            starts = [at.start for at in columns.values()]
-            differs = np.logical_or.reduceat(flat != kept.flat, starts).tolist() if starts else []
-            columns = {v: at for (v, at), other in zip(columns.items(), differs, strict=True) if other}
-            named = rounded(self._named(flat, columns, form), form.digits)
-            if form.digits is not None:
-                before = rounded(self._named(kept.flat, columns, form), form.digits)
-                named = {name: p for name, p in named.items() if p != before[name]}
-        reply["tag"] = digest.hexdigest()
-        self._kept.put(reply["tag"], _Kept(asked, flat.copy()))
-        return rounded(reply, form.digits) | {"posteriors": named}
-
-    def _named(self, flat: Any, columns: Mapping[int, slice], form: Form) -> dict[str, Distribution]:
+    def _named(self, flat: list[float], columns: Mapping[int, slice], form: Form) -> dict[str, Distribution]:
         """Some posteriors by variable."""
-        # flat: list or array of float64
         names, model = self._model.variables, self._model
-        if isinstance(flat, list):
-            some = {v: flat[at] for v, at in columns.items()}
-        else:
-            some = {v: flat[at].tolist() for v, at in columns.items()}
-        return {names[v]: with_labels(model, v, p) if form.labels else p for v, p in some.items()}
+        if form.labels:
+            return {names[v]: with_labels(model, v, flat[at]) for v, at in columns.items()}
+        return {names[v]: flat[at] for v, at in columns.items()}
+
+
+def _differing(columns: Mapping[int, slice], flat: Floats, other: Floats) -> dict[int, slice]:
+    """The variables whose numbers differ."""
+    starts = [at.start for at in columns.values()]
+    differs = np.logical_or.reduceat(flat != other, starts).tolist() if starts else []
+    return {v: at for (v, at), is_other in zip(columns.items(), differs, strict=True) if is_other}

@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.replies import encoding_of
+from jtgpu.serve.registry import rounded
+from jtgpu.serve.replies import encoding_of, round_all
 from tests.serve.client import Client
 
 SEEN = {"evidence": {"xray": "yes"}}
@@ -84,7 +87,7 @@ def test_only_what_changed(asia: JunctionTree, form: str) -> None:
         assert held == expected["posteriors"]
         assert found["log_evidence"] == expected["log_evidence"]
     assert sizes[0] == 8
-    assert 0 < sizes[2] < 8  # smoke is independent of asia given nothing else that connects them, to some digits
+    assert 0 < sizes[2] < 8  # asia does not connect to all, to some digits
     assert sizes[3] == 0
     app.close()
 
@@ -122,3 +125,20 @@ def test_the_description_names_the_forms(client: Client) -> None:
     described = json.loads(client.get("/openapi.json").content)["paths"]["/v1/networks/{network}/posteriors"]["post"]
     assert {"flat", "since"} <= {p["name"] for p in described["parameters"]}
     assert MSGPACK in described["responses"]["200"]["content"]
+
+
+NEAR = st.builds(lambda whole, e, ulps: whole * 10.0**-e * (1 + ulps * 2.0**-52), st.integers(1, 10**7), st.integers(7, 30),
+                 st.integers(-3, 3))  # fmt: skip
+
+
+@given(st.lists(st.floats(0, 1) | NEAR), st.integers(1, 17))
+def test_arrays_are_rounded_as_text_is(values: list[float], digits: int) -> None:
+    values = [min(x, 1.0) for x in values]
+    assert round_all(np.array(values, np.float64), digits).tolist() == rounded(values, digits)
+
+
+def test_many_random_numbers_are_rounded_as_text_is() -> None:
+    rng = np.random.default_rng(1)
+    for digits in (1, 3, 6, 12, 15, 17):
+        values = np.concatenate([rng.random(3000), rng.random(1000) ** 20, np.round(rng.random(1000), 4), [0.0, 1.0]])
+        assert round_all(values, digits).tolist() == rounded(values.tolist(), digits)
