@@ -127,8 +127,10 @@ def test_the_description_names_the_forms(client: Client) -> None:
     assert MSGPACK in described["responses"]["200"]["content"]
 
 
-NEAR = st.builds(lambda whole, e, ulps: whole * 10.0**-e * (1 + ulps * 2.0**-52), st.integers(1, 10**7), st.integers(7, 30),
-                 st.integers(-3, 3))  # fmt: skip
+NEAR = st.builds(
+    lambda whole, e, ulps: whole * 10.0**-e * (1 + ulps * 2.0**-52),
+    st.integers(1, 10**7), st.integers(7, 30), st.integers(-3, 3),
+)  # fmt: skip
 
 
 @given(st.lists(st.floats(0, 1) | NEAR), st.integers(1, 17))
