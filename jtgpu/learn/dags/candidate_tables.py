@@ -14,7 +14,15 @@ from ...util.arrays import Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .scores.coded import CodedTable
-from .scores.rules import CellFunctions, ScoreRule, binomial_table, n_parent_sets, parent_masks, parent_members
+from .scores.rules import (
+    CellFunctions,
+    ScoreRule,
+    binomial_table,
+    n_parent_sets,
+    parent_index,
+    parent_masks,
+    parent_members,
+)
 from .scores.set_values import MAX_CELLS, score_child, set_values
 
 if TYPE_CHECKING:
@@ -145,10 +153,11 @@ def all_parents(log_weights: Floats, masks: Ints) -> CandidateTables:
 
 def candidate_tables(  # noqa: PLR0913
     coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, candidates: Ints,
-    max_parents: int, *, memory_limit: int | None = None, threads: int | None = None,
+    max_parents: int, *, memory_limit: int | None = None, threads: int | None = None, given: ScoreTable | None = None,
 ) -> CandidateTables:  # fmt: skip
     """Score every set of at most `max_parents` candidate parents."""
     # candidates: (n, k) see `CandidateTables`
+    # given: scores of a function or a file, which are looked up
     n, k = candidates.shape
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
     if 8 * n * 2**k > limit:
@@ -162,7 +171,9 @@ def candidate_tables(  # noqa: PLR0913
         )
     max_parents = min(max_parents, k)
     masks, members = parent_masks(k + 1, max_parents), parent_members(k + 1, max_parents)
-    functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases, coded.has_gaps)
+    functions = None
+    if given is None or given.max_parents < max_parents:
+        functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases, coded.has_gaps)
     log_weights = np.full((n, len(masks)), -np.inf)
     bit_in = np.zeros((n, n), np.int64)
 
@@ -171,7 +182,12 @@ def candidate_tables(  # noqa: PLR0913
         bit_in[own, v] = np.int64(1) << np.arange(len(own))
         present = (members < len(own)).all(axis=1)
         sets = np.where(members[present] >= 0, own[members[present]] if len(own) else -1, -1)
-        weights = _scores_of_child(coded, rule, functions, v, own, max_parents)
+        if functions is not None:
+            weights = _scores_of_child(coded, rule, functions, v, own, max_parents)
+        else:
+            assert given is not None
+            families = [parent_index(v, s[s >= 0].tolist(), n, given.max_parents) for s in sets]
+            weights = given.scores.ravel()[families]
         weights += prior.log_weights(v, sets, n)
         weights[~constraints.possible(v, sets)] = -np.inf
         log_weights[v, present] = weights

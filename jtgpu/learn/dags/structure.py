@@ -22,7 +22,7 @@ from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
 from .graphs import adjacency, fitted_network
 from .scores.coded import CodedTable, cases_like
-from .scores.rules import Score, parent_masks
+from .scores.rules import Score, ScoreFunction, parent_masks
 from .scores.score_table import ScoreTable
 from .task import learning_task
 
@@ -147,7 +147,7 @@ def structure(  # noqa: PLR0913
     data: Data | CodedTable,
     *,
     method: SearchMethod = "auto",
-    score: Score = "bdeu",
+    score: Score | ScoreFunction = "bdeu",
     ess: float = 1.0,
     prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
@@ -180,8 +180,8 @@ def structure(  # noqa: PLR0913
         over orders of the variables, with `candidates`. ``"greedy"``, ``"tabu"``: hill climbing and tabu search by
         single arcs, from the graph of the required arcs; they find worse graphs. ``"auto"``: exact for up to 18
         variables, else order.
-    score, ess : str, float
-        Name and equivalent sample size of a `jtgpu.learn.ScoreRule`.
+    score, ess : str or callable, float
+        Name and equivalent sample size of a `jtgpu.learn.ScoreRule`, or a function of counts: see `score_table`.
     prior : {"uniform", "fair"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; or p / (1 - p) for each arc, with a
         number or an (n, n) matrix [parent, child].
@@ -207,7 +207,8 @@ def structure(  # noqa: PLR0913
     weights : (N,) array_like of int, optional
         How often each row occurs.
     table : ScoreTable, optional
-        Scores of the same data with the same score, from `score_table`; they are computed otherwise.
+        Scores of the same data with the same score, from `score_table`, or those of a score file, with
+        ``score="given"``. They are computed otherwise.
     seed : int
         Of method ``"order"``: the same seed gives the same graph, for any number of threads.
     memory_limit : int or str, optional

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, DataError
+from ...model.state_values import listed
 from ...util.arguments import choice, described, flag, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.system import free_memory, parse_bytes
@@ -19,8 +20,8 @@ from .constraints import Constraints, StructurePrior, make_constraints, make_pri
 from .graphs import start_graph, topological_order
 from .scores.coded import CodedTable, code_table
 from .scores.gpu_device import gpu_can_score
-from .scores.rules import ScoreRule, n_parent_sets
-from .scores.score_table import ScoreTable, score_families
+from .scores.rules import GIVEN, ScoreFunction, ScoreRule, n_parent_sets
+from .scores.score_table import ScoreTable, require_gpu, score_families, table_of_function
 
 if TYPE_CHECKING:
     from ...util.options import Devices, LearnBackend
@@ -172,7 +173,7 @@ class LearningTask:
         """The weights of all parent sets within candidates."""
         return candidate_tables(
             self.coded, self.rule, self.prior, self.constraints, candidates, self.most, memory_limit=self.limit,
-            threads=self.threads,
+            threads=self.threads, given=self.table if self.rule.name == GIVEN else None,
         )  # fmt: skip
 
     def best(self, tables: CandidateTables) -> BestGraph:
@@ -181,34 +182,44 @@ class LearningTask:
 
 
 def learning_task(  # noqa: PLR0913
-    data: Any, *, score: str, ess: float, prior: Any, max_parents: Any, forbidden: Any, required: Any, tiers: Any,
-    within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, table: ScoreTable | None, seed: int,
-    memory_limit: int | str | None, threads: int | None, start: Any, backend: LearnBackend, devices: Devices,
+    data: Any, *, score: str | ScoreFunction, ess: float, prior: Any, max_parents: Any, forbidden: Any, required: Any,
+    tiers: Any, within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, table: ScoreTable | None,
+    seed: int, memory_limit: int | str | None, threads: int | None, start: Any, backend: LearnBackend, devices: Devices,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
     choice("backend", backend, ("cpu", "gpu"))
-    rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
+    require_gpu(backend, devices)
+    rule, seed = ScoreRule(GIVEN if callable(score) else score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     threads = None if threads is None else whole_number("threads", threads, 1)
     coded = code_table(  # its warnings name the line of the caller of `learn.structure`
         data, states=states, missing=missing, weights=weights, na_values=na_values, stacklevel=4
     )
     rule.require_scorable(coded.has_gaps)
     prior = make_prior(prior, len(coded.names))
-    if table is not None:
-        require_same(table, coded, rule)
     constraints = make_constraints(
         coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
         within_tiers=flag("within_tiers", within_tiers),
     )  # fmt: skip
-    graph = start_graph(start, coded.names, constraints)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    if callable(score):
+        if table is not None:
+            raise ArgumentError("score is a function and table= has scores; give one of them")
+        table = table_of_function(coded, score, int(constraints.max_parents.max()), memory_limit=limit)
+    if table is not None:
+        require_same(table, coded, rule)
+    graph = start_graph(start, coded.names, constraints)
     return LearningTask(coded, rule, prior, constraints, table, seed, limit, threads, backend, devices, graph)
 
 
 def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
     """Reject a score table of other data, or of another score."""
     having("table", table, "with_max_parents", "a ScoreTable, which jtgpu.learn.score_table makes")
-    if table.digest != coded.digest:
+    if not table.digest and table.names != coded.names:  # from a file, without data
+        raise DataError(
+            f"the score table has the variables {listed(table.names)}; the columns of the data must be these, in this "
+            f"order, and are {listed(coded.names)}"
+        )
+    if table.digest and table.digest != coded.digest:
         raise DataError("the score table was made from other data (rows, states, weights or names of columns)")
     if table.rule != rule:
         raise ArgumentError(f"the score table has the score {table.rule}, not {rule}")

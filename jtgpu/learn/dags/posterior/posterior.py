@@ -17,7 +17,7 @@ from ....util import late_imports
 from ....util.arguments import callback, choice, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from ..chains.run import MAX_STEPS, Stop
-from ..scores.rules import Score
+from ..scores.rules import Score, ScoreFunction
 from ..task import learning_task
 from .chain_posterior import chain_source, replicas_of
 from .exact_posterior import exact_posterior
@@ -36,7 +36,7 @@ CHAINS = 8
 def posterior(  # noqa: PLR0913
     data: Data | CodedTable,
     *,
-    score: Score = "bdeu",
+    score: Score | ScoreFunction = "bdeu",
     ess: float = 1.0,
     prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,

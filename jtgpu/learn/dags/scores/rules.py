@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from ....util.loops import loops
 from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS, DIVIDED, DIVIDED_OCCURRING, LIKELIHOOD, PER_CELL, TABULATED
 
 if TYPE_CHECKING:
-    Ints = Ints
+    from collections.abc import Callable
 
 _formulas = loops("jtgpu.learn.dags.loops.scores")
 
-Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic"]
+Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic", "given"]
+# the counts of a family, (q, r), the child and its parents -> its ln score
+ScoreFunction: TypeAlias = "Callable[[Ints, str, tuple[str, ...]], float]"
+GIVEN = "given"  # the name of scores of a function or a file
 FUNCTION_BYTES = 64 << 20  # of tabulated functions; larger counts are computed when needed
 MIN_TABULATED = 64
 AVAILABLE = 3  # mode of data with missing cells: the scores by the rows in which a family is known
@@ -185,6 +188,7 @@ class ScoreRule:
     - ``"bds"``: the same, but divided among the configurations that occur (Scutari 2016); not score-equivalent
     - ``"k2"``, ``"bdj"``: a_jk = 1 and 1/2; not score-equivalent
     - ``"bic"``, ``"aic"``: log-likelihood minus ln(N)/2, or 1, for each free parameter
+    - ``"given"``: those of a `ScoreTable` from a function or a file, which learning takes as ``table=``
 
     If cells are missing, ``"bic"`` takes the log-likelihood of the rows in which v and P are known, times N divided by
     the number of these rows (node-average likelihood, Balov 2013).
@@ -192,7 +196,7 @@ class ScoreRule:
     Parameters
     ----------
     name : str
-        One of `SCORES`.
+        One of these names.
     ess : float
         Equivalent sample size of ``"bdeu"`` and ``"bds"``.
 
@@ -206,19 +210,24 @@ class ScoreRule:
     ess: float = 1.0
 
     def __post_init__(self) -> None:
-        choice("score", self.name, tuple(SCORES))
+        choice("score", self.name, (*SCORES, GIVEN))
         if math.isinf(number("ess", self.ess, above=0.0)):
             raise ArgumentError(f"ess must be finite, not {self.ess!r}")
 
     @property
     def score(self) -> StructureScore:
         """The formula."""
+        if self.name == GIVEN:
+            raise ArgumentError(
+                "scores of a function or a file are those of a table: pass table= with families of all parents that "
+                "max_parents allows, and method='exact', 'order' or 'mcmc'"
+            )
         return SCORES[self.name]
 
     @property
     def network_ess(self) -> float:
         """Equivalent sample size of the CPTs of learned networks."""
-        return self.ess if self.score.takes_ess else 1.0
+        return self.ess if self.name != GIVEN and self.score.takes_ess else 1.0
 
     def penalty(self, n_cases: int) -> float:
         """Cost of a free parameter."""
@@ -226,7 +235,7 @@ class ScoreRule:
 
     def require_scorable(self, has_gaps: bool) -> None:
         """Reject data with missing cells by an `ArgumentError`, unless their score is BIC."""
-        if has_gaps and not self.score.takes_gaps:
+        if has_gaps and (self.name == GIVEN or not self.score.takes_gaps):
             raise ArgumentError(
                 f"missing='available' scores each family by the rows in which it is known: that requires score='bic', "
                 f"not {self.name!r}"

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import ArgumentError, FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
+from ....errors import ArgumentError, FormatError, UnknownVariable, closest
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, file_path, whole_number
 from ....util.arrays import Floats, Ints
-from ....util.atomic_file import write_bytes
+from ....util.atomic_file import write_bytes, write_text
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
 from .coded import code_table
+from .given_scores import SUFFIXES, empty_scores, function_scores, read_scores, scores_text
 from .gpu_scores import gpu_scores
-from .rules import Score, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
+from .rules import GIVEN, Score, ScoreFunction, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
 from .set_values import MAX_CELLS, run_chunks, score_child, set_values, set_values_on
 
 if TYPE_CHECKING:
@@ -121,10 +122,19 @@ class ScoreTable:
         return ScoreTable(self.names, self.states, self.rule, few, scores, self.n_cases, self.digest)
 
     def save(self, path: str | Path) -> None:
-        """Write the table to a file in NumPy's ``.npz`` format.
+        """Write the table to a file.
 
-        Equal tables give equal bytes.
+        The format is NumPy's ``.npz``, or, by the suffix ``.jkl`` or ``.jaa``, the text of GOBNILP's score files, which
+        have names and scores only. Equal tables give equal bytes.
+
+        Raises
+        ------
+        FormatError
+            If a score file cannot have the name of a variable, because of a space.
         """
+        if Path(path).suffix in SUFFIXES:
+            write_text(path, scores_text(self.names, self.scores, self.max_parents))
+            return
         header = {
             "version": VERSION,
             "names": self.names,
@@ -139,16 +149,21 @@ class ScoreTable:
 
     @classmethod
     def load(cls, path: str | Path) -> ScoreTable:
-        """Read a table that `save` wrote.
+        """Read a table that `save` wrote, or a score file (``.jkl``, ``.jaa``), whose score is ``"given"``.
 
         Raises
         ------
         FormatError
             If the file is no score table, or damaged.
+        ParseError
+            If a score file is wrong, with line and column.
         OSError
             If it cannot be read.
         """
         path = file_path("path", path)
+        if Path(path).suffix in SUFFIXES:
+            names, most, scores = read_scores(Path(path))
+            return cls(names, ((),) * len(names), ScoreRule(GIVEN), most, scores, 0, "")
         try:
             arrays = read_arrays(path)
             header, scores = json.loads(bytes(arrays["header"])), arrays["scores"]
@@ -167,7 +182,7 @@ class ScoreTable:
 def score_table(  # noqa: PLR0913
     data: Data | CodedTable,
     *,
-    score: Score = "bdeu",
+    score: Score | ScoreFunction = "bdeu",
     ess: float = 1.0,
     max_parents: int = 3,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
@@ -187,8 +202,12 @@ def score_table(  # noqa: PLR0913
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
         Discrete data.
-    score, ess : str, float
-        Name and equivalent sample size of a `jtgpu.learn.ScoreRule`.
+    score, ess : str or callable, float
+        Name and equivalent sample size of a `jtgpu.learn.ScoreRule`; or a function that is called once for each family
+        with its counts, a (q, r) array of int64 with a row for each configuration of the parents and a column for each
+        state of the child, and the names of the child and of its parents. It returns the score, or -inf to exclude the
+        family, and must be deterministic. It is called in this process and thread: the score is ``"given"``, and
+        ``learn.structure(data, score="given", table=...)`` takes the table.
     max_parents : int
         All sets of up to this many parents are scored: the time and memory grow like ``n ** (max_parents + 1)``.
     states : mapping or network, optional
@@ -234,11 +253,32 @@ def score_table(  # noqa: PLR0913
     0.393
     """
     coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
+    require_gpu(backend, devices)
     limit = None if memory_limit is None else parse_bytes(memory_limit)
+    if callable(score):
+        if backend == "gpu" or cluster is not None:
+            raise ArgumentError("a function scores in this process; leave out backend= and cluster=")
+        return table_of_function(coded, score, max_parents, max_cells=max_cells, memory_limit=limit)
     return score_families(
         coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,
         backend=backend, devices=devices, cluster=cluster,
     )  # fmt: skip
+
+
+def require_gpu(backend: LearnBackend, devices: Devices) -> None:
+    """Reject GPUs of a computation on the CPU."""
+    if devices is not None and backend != "gpu":
+        raise ArgumentError(f"devices={devices!r} are GPUs, but backend={backend!r}; use backend='gpu'")
+
+
+def table_of_function(
+    coded: CodedTable, function: ScoreFunction, max_parents: int, *, max_cells: int = MAX_CELLS,
+    memory_limit: int | None = None,
+) -> ScoreTable:  # fmt: skip
+    """The scores of a user's function."""
+    most = min(whole_number("max_parents", max_parents, 0), len(coded.names) - 1)
+    scores = function_scores(coded, function, most, max_cells, memory_limit)
+    return ScoreTable(coded.names, coded.states, ScoreRule(GIVEN), most, scores, coded.n_cases, coded.digest)
 
 
 def score_families(  # noqa: PLR0913
@@ -252,14 +292,8 @@ def score_families(  # noqa: PLR0913
         raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     n, card = len(coded.names), coded.cardinality
     max_parents = min(whole_number("max_parents", max_parents, 0), n - 1)
-    n_sets = n_parent_sets(n, max_parents)
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
-    if 8 * n * n_sets > limit:
-        raise TableTooLarge(
-            f"the scores of {n * n_sets:,} families need {format_bytes(8 * n * n_sets)}, more than the limit of "
-            f"{format_bytes(limit)}; lower max_parents",
-            n * n_sets, 8 * n * n_sets, limit,
-        )  # fmt: skip
+    scores = empty_scores(n, max_parents, limit)
     functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases, coded.has_gaps)
     if backend == "gpu":
         if coded.has_gaps:
@@ -277,7 +311,6 @@ def score_families(  # noqa: PLR0913
     else:
         values = set_values_on(cluster, coded, functions, max_parents, **options)
     binomials = binomial_table(n, max_parents + 2)
-    scores = np.empty((n, n_sets))
     penalty = rule.penalty(coded.n_cases)
 
     def fill(chunk: tuple[int, int]) -> None:
