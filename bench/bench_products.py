@@ -3,7 +3,7 @@
     python bench/bench_products.py [munin1 barley ... | paths] [--smoke]
 
 Rows of bench/results/cpu.jsonl, question `products`: every contraction of two tables of at least 3,000 terms of a case
-without evidence, structural zeros included, run both ways in turn on one core. `rows_us` and `packed_us` are the sums of
+without evidence, structural zeros included, run both ways in turn on one core. `rows_us` and `packed_us` are sums of
 the smallest times, `chosen_us` those of the way that `panels.is_packed` chooses, `best_us` of the faster one.
 """
 
@@ -90,7 +90,7 @@ def main() -> None:
     names = ["andes"] if options.smoke else options.networks or NETWORKS
     for name in names:
         made = measure(network(name), 1 if options.smoke else options.rounds)
-        print(f"{made['network']:24} {made['packed']:4} of {made['contractions']:4} packed: rows {made['rows_us']:9.0f} us, "
+        print(f"{made['network']:24} {made['packed']:4} of {made['contractions']:4} packed: {made['rows_us']:9.0f} us, "
               f"chosen {made['chosen_us']:9.0f}, best {made['best_us']:9.0f}, "
               f"{1e-3 * made['terms'] / made['chosen_us']:5.1f}e9 terms/s")  # fmt: skip
         if not options.smoke:
