@@ -37,6 +37,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),
+    "arviz": ("learn/dags/posterior/arviz_data.py",),
     "skcuda": ("device/*.py",),
     "cuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),
     "matplotlib": ("published/junction_trees/measure.py", "draw/plots.py"),
@@ -58,8 +59,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 # packages that are imported within functions only, in any file
 ON_USE = {
-    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "pyarrow", "pycuda",
-    "ray", "skcuda",
+    "arviz", "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "pyarrow",
+    "pycuda", "ray", "skcuda",
 }  # fmt: skip
 # files that may import modules of jtgpu by name, which hides the import from the layers contract
 BY_NAME = {

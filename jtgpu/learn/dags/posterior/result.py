@@ -20,6 +20,7 @@ from ...state_file import file_contents
 from ..graphs import fitted_network
 from ..scores.coded import cases_like
 from .arcs import ArcProbabilities, ArcTable
+from .arviz_data import arviz_data
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
 from .graph_files import write_graphs
 from .records import PosteriorRecord, Source
@@ -255,6 +256,10 @@ class StructurePosterior(ArcProbabilities):
             If a file cannot be written.
         """
         return write_graphs(Path(file_path("path", path)), self.sample_dags(n, seed=seed))
+
+    def to_arviz(self) -> Any:
+        """Return the chains for ArviZ: ``arc`` of the kept graphs, ``log_weight`` of all samples, burn-in included."""
+        return arviz_data(self.names, self._source.graphs(), self._record.parents, self.trace)
 
     def save(self, path: str | Path) -> None:
         """Write the posterior to a file, which `jtgpu.learn.load` reads: probabilities, sampled graphs and the data.
