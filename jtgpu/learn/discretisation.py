@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -204,7 +205,7 @@ def discretise(
     Raises
     ------
     DataError
-        If a column is not numeric, or has no number.
+        If a column is not numeric, or has no number; or if a column has dates, unless `columns` or `bins` name others.
     ArgumentError
         If an option is invalid.
 
@@ -258,6 +259,11 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
         if name == target:
             continue
         values = column_values(name, table.column(name), table.row_name)[1]
+        if len(values) > most and all(isinstance(v, (date, np.datetime64)) for v in values):
+            raise DataError(
+                f"column {name!r} has dates, which have no intervals: make a number of it, such as days since a date, "
+                "leave it out, or name the columns of numbers: columns=[...]"
+            )
         if len(values) > most and all(
             isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values
         ):
