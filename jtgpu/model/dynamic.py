@@ -320,4 +320,4 @@ class DynamicNetwork(DiscreteModel):
 
 def _is_lag(lag: Any) -> bool:
     """Whether a lag is an integer from 0."""
-    return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
+    return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and int(lag) >= 0
