@@ -44,7 +44,9 @@ class OptionsReply(Reply):
 
 
 @question(
-    "/options", OptionsReply, "The expected utility of each option of a decision.",
+    "/options",
+    OptionsReply,
+    "The expected utility of each option of a decision.",
     {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}},
 )
 class Options(Body, kw_only=True):
@@ -94,10 +96,55 @@ class Policy(Body, kw_only=True):
         if numbers > MAX_NUMBERS:
             raise ArgumentError(f"the policy has {numbers:,} numbers, more than {MAX_NUMBERS:,}")
         return {
-            "expected_utility": best.expected_utility, "method": best.method,
+            "expected_utility": best.expected_utility,
+            "method": best.method,
             "policy": {d: [{"known": row, "option": option} for row, option in best.rows(d)] for d in best},
         }
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         n = len(tree.model.decision_network.decisions) if isinstance(tree.model, PolicyNetwork) else 0
         return UPDATES * n * (max(self.restarts, 0) + 1) * rates.single
+
+
+class Gain(TypedDict):
+    """Rise of the expected utility if a variable is observed before the decision."""
+
+    variable: str
+    gain: float
+
+
+class GainsReply(Reply):
+    """Gains in units of utility, the largest first."""
+
+    decision: str
+    expected_utility: float
+    gains: list[Gain]
+
+
+@question(
+    "/decision-value",
+    GainsReply,
+    "The value of observing variables before a decision, in units of utility.",
+    {"decision": "test"},
+)
+class DecisionValue(Body, kw_only=True):
+    """By how much the expected utility rises if a variable is observed before a decision."""
+
+    decision: Variable
+    candidates: list[Variable] | None = None
+    evidence: Evidence | None = None
+
+    def answer(self, tree: JunctionTree, form: Form) -> GainsReply:
+        model = tree.model
+        names = None if self.candidates is None else [model.variables[model.index(v)] for v in self.candidates]
+        decision = model.variables[model.index(self.decision)]
+        value = _decisions(tree).value_of_information(decision, names, evidence=self.evidence)
+        return {
+            "decision": value.decision,
+            "expected_utility": value.expected_utility,
+            "gains": [{"variable": v, "gain": gain} for v, gain in value.items()],
+        }
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        n = len(tree.model) if self.candidates is None else len(self.candidates)
+        return UPDATES * n * rates.single

@@ -14,6 +14,7 @@ from ..draw.network import StackedDrawing, arrange_stacked
 from ..draw.svg import ARROW, clean, curve, text_width
 from ..errors import ArgumentError
 from ..formats.number_cursor import whole_numbers
+from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 
@@ -179,7 +180,8 @@ def map_layout(
     #     of each; ``style``, {line, row, rows, most_rows, bar, number}; ``arcs``, [parent, child, path data of the
     #     line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines between a
     #     parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``, [parents,
-    #     children] of each node that are not among the nodes; ``width``, ``height``. Integers in pixels.
+    #     children] of each node that are not among the nodes; ``utilities``, [name, x, y, width, height] of those that
+    #     depend on a node, in arcs the numbers from V on; ``width``, ``height``. Integers in pixels.
     # raises ArgumentError: If the model has no such variable, or there are more than 400.
     ids = sorted(set(range(len(model)) if nodes is None else nodes))
     if ids and not 0 <= ids[0] <= ids[-1] < len(model):
@@ -189,6 +191,9 @@ def map_layout(
     graph = graph_of(model)
     number = {v: i for i, v in enumerate(ids)}
     inside = [(number[a], number[b]) for a, b in graph.arcs if a in number and b in number]
+    utilities = _utilities(model, number)
+    inside += [(p, len(ids) + i) for i, (_, _, parents) in enumerate(utilities) for p in parents]
+    numbers = [*ids, *(len(model) + u for u, _, _ in utilities)]
     hidden = [[sum(u not in number for u in side[v]) for side in (graph.parents, graph.children)] for v in ids]
     names = [clean(model.variables[v]) for v in ids]
     best: dict[str, Any] = {}
@@ -196,23 +201,43 @@ def map_layout(
     for style, arrangement in ((FULL, _layered), (COMPACT, _layered), (FULL, _dense), (COMPACT, _dense)):
         titles = [title_lines(name, style, names) for name in names]
         sizes = [box_size(style, lines, model.states(v)) for lines, v in zip(titles, ids, strict=True)]
-        placed = placed_boxes(model, sizes) if len(ids) == len(model) else None
+        sizes += [_diamond(name) for _, name, _ in utilities]
+        placed = placed_boxes(model, sizes) if len(ids) == len(model) and not utilities else None
         if placed is not None:
             made = _placed(placed, inside, graph.is_directed)
         else:
-            made = _drawn(_largest(sizes, inside, canvas, arrangement), ids, graph.is_directed)
+            made = _drawn(_largest(sizes, inside, canvas, arrangement), numbers, graph.is_directed)
         scale = _scale(made["width"], made["height"], canvas)
         if best and scale <= largest:
             continue
         largest = scale
+        diamonds = [[name, *box] for (_, name, _), box in zip(utilities, made["boxes"][len(ids) :], strict=True)]
         best = {
-            **made, "nodes": ids, "titles": titles, "hidden": hidden,
+            **made, "nodes": ids, "titles": titles, "hidden": hidden, "boxes": made["boxes"][: len(ids)],
+            "utilities": diamonds,
             "style": {"line": LINE, "row": ROW, "rows": style.rows, "most_rows": style.most_rows, "bar": BAR,
                       "number": NUMBER, "pad": PAD},
         }  # fmt: skip
         if scale >= READABLE or (placed is not None and style is COMPACT):
             break
     return best
+
+
+def _utilities(model: DiscreteModel, number: dict[int, int]) -> list[tuple[int, str, list[int]]]:
+    """The utilities that depend on variables of a map: number, name, and places of these variables."""
+    if not isinstance(model, PolicyNetwork):
+        return []
+    net, listed = model.decision_network, []
+    for u, name in enumerate(net.utilities):
+        parents = [number[p] for p in map(net.index, net.parents(name)) if p in number]
+        if parents:
+            listed.append((u, name, parents))
+    return listed
+
+
+def _diamond(name: str) -> tuple[int, int]:
+    """Width and height of the diamond of a utility: its name fits between the sides."""
+    return min(max(96, 2 * (_bold_width(clean(name)) // 2) + 44), 220), 54
 
 
 def _scale(width: int, height: int, canvas: tuple[int, int]) -> float:

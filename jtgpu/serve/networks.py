@@ -21,6 +21,7 @@ from ..formats.bundled import networks
 from ..formats.conversion import carry
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
+from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .batching import Batcher, measure
@@ -65,6 +66,7 @@ def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, An
         "device": tree.device,
         "dtype": tree.dtype,
         "variables": _variables(model, graph),
+        **_decisions(model),
         "arcs": [[*arc] for arc in graph.arcs],
         "prior": [p.probabilities.tolist() for p in prior.values()],
         "log_evidence": prior.log_evidence,
@@ -86,6 +88,15 @@ def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
         }
         for name, label, parents, position in zip(model.variables, labels, graph.parents, places, strict=True)
     ]
+
+
+def _decisions(model: DiscreteModel) -> dict[str, Any]:
+    """Numbers of the decisions, and the utilities with the numbers of their parents, of a network with a policy."""
+    if not isinstance(model, PolicyNetwork):
+        return {}
+    net = model.decision_network
+    utilities = [{"name": u, "parents": [net.index(p) for p in net.parents(u)]} for u in net.utilities]
+    return {"decisions": [net.index(d) for d in net.decisions], "utilities": utilities}
 
 
 def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def test_options_and_policies(asia: JunctionTree) -> None:
     assert best["policy"]["test"] == [{"known": {}, "option": "yes"}]
     assert {"known": {"test": "yes", "seismic": "not done"}, "option": None} in best["policy"]["drill"]
     assert client.ask("oil", "policy", {"evidence": {"test": "no"}})["expected_utility"] == pytest.approx(20.0)
+    worth = client.ask("oil", "decision-value", {"decision": "test", "candidates": ["oil"]})
+    assert worth["gains"] == [{"variable": "oil", "gain": pytest.approx(solved.value_of_information("test")["oil"])}]
     assert client.ask("oil", "posteriors", {})["posteriors"]["test"] == pytest.approx([1.0, 0.0])
     for question, wrong, status in [
         ("options", {"decision": "oil"}, 422), ("options", {}, 422), ("policy", {"restarts": -1}, 422),
@@ -41,7 +43,7 @@ def test_options_and_policies(asia: JunctionTree) -> None:
     ]:  # fmt: skip
         client.ask("oil", question, wrong, status)
     assert "no decisions" in client.ask("asia", "policy", {}, 422)["detail"]
-    for question in ("options", "policy"):
+    for question in ("options", "policy", "decision-value"):
         msgspec.convert(answer(tree, question, QUESTIONS[question].example), QUESTIONS[question].reply, strict=True)
     app.close()
 

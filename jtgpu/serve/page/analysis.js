@@ -1,6 +1,7 @@
 // Panels about the evidence: its probability, what it changed, explanations, importance, value of information, sensitivity, joint tables.
 
 import { button, el, setText } from "./dom.js";
+import { DecisionPanel } from "./decisions.js";
 import { bodyOf, describeFinding, toggleState } from "./findings.js";
 import { cut, logText, percent, points, probabilityOf, significant } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
@@ -366,7 +367,7 @@ class JointPanel extends Panel {
 
 export function analysisPanels(store, actions) {
   return [
-    new EvidencePanel(store, actions), new ChangedPanel(store, actions), new ValuePanel(store, actions), new ExplanationPanel(store, actions),
+    new DecisionPanel(store, actions), new EvidencePanel(store, actions), new ChangedPanel(store, actions), new ValuePanel(store, actions), new ExplanationPanel(store, actions),
     new ImportancePanel(store, actions), new TornadoPanel(store, actions), new JointPanel(store, actions),
   ];
 }

@@ -104,7 +104,7 @@ export class App {
     this.store.on("network", () => {
       const { network } = this.store;
       this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || !network.isDirected;
+      this.editButton.hidden = this.openButton.hidden || !network.isDirected || network.decisions.size > 0; // the editor knows no decisions
     });
     return [this.fileInput, this.openButton, this.editButton];
   }

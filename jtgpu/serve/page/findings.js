@@ -34,6 +34,12 @@ export function toggleOneOf(findings, v, state, n) {
   return withFinding(findings, v, { kind: states.length === 1 ? "observed" : "one of", states });
 }
 
+/** An option that somebody chose is an intervention: the policy may never choose it. */
+export function decided(network, findings) {
+  const made = findingList(findings).filter(([v, { kind }]) => kind === "observed" && network.decisions.has(v));
+  return Object.assign({ ...findings }, Object.fromEntries(made.map(([v, { states }]) => [v, { kind: "do", states }])));
+}
+
 export function findingList(findings) {
   return Object.entries(findings).map(([v, finding]) => [Number(v), finding]);
 }

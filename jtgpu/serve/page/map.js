@@ -3,7 +3,7 @@
 import { el, iconButton, setAttribute, setText, svgEl } from "./dom.js";
 import { toggleOneOf, toggleState, withFinding } from "./findings.js";
 import { focusNodes, hubOf, MOST_WHOLE } from "./focus.js";
-import { percent, points } from "./format.js";
+import { clean, percent, points } from "./format.js";
 import { MARK_SHAPES } from "./marks.js";
 import { spokenState, spokenVariable } from "./speech.js";
 import { fitted } from "./text.js";
@@ -147,8 +147,21 @@ export class MapView {
     this.svg.classList.toggle("compact", layout.style.rows < 1);
     const boxes = layout.nodes.map((v, i) => this.drawBox(v, layout.boxes[i], layout.titles[i], layout.hidden[i]));
     this.canvas.replaceChildren(arcs, ...boxes);
+    this.canvas.append(...(layout.utilities || []).map((utility) => this.drawUtility(utility)));
     this.setTabStop(this.store.picked);
     this.update();
+  }
+
+  /** A diamond; it has no states, and cannot be selected. */
+  drawUtility([name, x, y, width, height]) {
+    const [w, h] = [width / 2, height / 2];
+    return svgEl(
+      "g",
+      { class: "utility", role: "img", "aria-label": `utility ${clean(name)}`, transform: `translate(${x},${y})` },
+      svgEl("path", { class: "frame", d: `M${w} 0L${width} ${h}L${w} ${height}L0 ${h}z` }),
+      svgEl("text", { class: "title", x: w, y: h + 4 }, fitted(clean(name), width - 36, "600 12px")),
+      svgEl("text", { class: "far-title", x: w, y: h + 7 }, fitted(clean(name), width - 30, "600 20px")),
+    );
   }
 
   drawBox(v, [x, y, width, height], lines, [parents, children]) {
@@ -169,7 +182,7 @@ export class MapView {
       { class: "box", role: "group", tabindex: -1, "data-v": v, transform: `translate(${x},${y})` },
       svgEl("title", {}, network.labels[v] ? `${network.texts[v]}: ${network.labels[v]}` : network.texts[v]),
       box.ring,
-      svgEl("rect", { class: "frame", width, height, rx: 5 }),
+      svgEl("rect", { class: "frame", width, height, rx: network.decisions.has(v) ? 0 : 5 }),
       svgEl("text", { class: "title" }, ...title),
       box.far,
       box.mark,
@@ -262,7 +275,8 @@ export class MapView {
     const { findings, targets, picked } = this.store;
     for (const [v, box] of this.boxes) {
       const finding = findings[v];
-      setAttribute(box.node, "class", `box${finding ? ` has-evidence ${finding.kind.replace(" ", "-")}` : ""}${v === picked ? " picked" : ""}${targets.includes(v) ? " target" : ""}`);
+      const isDecision = this.store.network.decisions.has(v);
+      setAttribute(box.node, "class", `box${isDecision ? " decision" : ""}${finding ? ` has-evidence ${finding.kind.replace(" ", "-")}` : ""}${v === picked ? " picked" : ""}${targets.includes(v) ? " target" : ""}`);
       setAttribute(box.mark, "d", finding ? MARK_SHAPES[finding.kind] : null);
       setAttribute(box.mark, "class", `mark${finding?.kind === "one of" ? " hollow" : ""}`);
       for (const row of box.rows) {

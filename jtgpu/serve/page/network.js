@@ -22,7 +22,7 @@ export class Network {
    * @param {string} id name in addresses
    * @param {object} description the answer of GET /v1/networks/{id}
    */
-  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend }) {
+  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities }) {
     this.id = id;
     this.title = clean(title || id);
     this.digest = digest || "";
@@ -45,6 +45,8 @@ export class Network {
       this.children[parent].push(child);
     }
     this.arcs = arcs.length;
+    this.decisions = new Set(decisions || []); // variables that somebody decides; their bars are the best policy
+    this.utilities = (utilities || []).map(({ name, parents }) => ({ name, parents, text: clean(name) }));
     this.prior = prior;
   }
 

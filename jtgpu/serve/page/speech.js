@@ -16,5 +16,6 @@ export function spokenVariable(store, v) {
   const { network, answer, findings } = store;
   const finding = findings[v];
   const kind = finding ? `, ${KIND_TEXT[finding.kind]}` : "";
-  return `${network.texts[v]}${kind}: ${spokenState(store, v, mode(answer.posteriors[v]))}`;
+  const decided = network.decisions.has(v) ? ", decision" : "";
+  return `${network.texts[v]}${decided}${kind}: ${spokenState(store, v, mode(answer.posteriors[v]))}`;
 }

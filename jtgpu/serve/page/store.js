@@ -1,7 +1,7 @@
 // The state of the page, and the one request that keeps its bars true to the evidence.
 
 import { Lost, Problem } from "./api.js";
-import { bodyOf, describeFinding, isSameEvidence } from "./findings.js";
+import { bodyOf, decided, describeFinding, isSameEvidence } from "./findings.js";
 import { drop, newHistory, record, redo, undo } from "./history.js";
 
 const LONGEST_WAIT = 8; // seconds between tries
@@ -62,7 +62,7 @@ export class Store {
   setNetwork(network, { findings = {}, targets = [], picked = null, scenarios = [] } = {}) {
     this.reset();
     this.network = network;
-    this.history = newHistory(findings);
+    this.history = newHistory(decided(network, findings));
     this.targets = targets;
     this.picked = picked;
     this.scenarios = scenarios.slice(0, MAX_SCENARIOS);
@@ -72,8 +72,9 @@ export class Store {
   }
 
   setFindings(findings) {
-    if (isSameEvidence(findings, this.findings)) return Promise.resolve();
-    return this.changeHistory(record(this.history, findings));
+    const set = decided(this.network, findings);
+    if (isSameEvidence(set, this.findings)) return Promise.resolve();
+    return this.changeHistory(record(this.history, set));
   }
 
   undo() {

@@ -1,0 +1,112 @@
+// The panel of decisions: the expected utility of each option, the best policy, and what would be worth knowing.
+
+import { button, el } from "./dom.js";
+import { bodyOf, toggleState } from "./findings.js";
+import { cut, significant } from "./format.js";
+import { Panel, panelTable, shareBar } from "./panels.js";
+
+const [MOST_CHOICES, MOST_GAINS] = [40, 8]; // rows of a policy and of the value of information
+
+export class DecisionPanel extends Panel {
+  constructor(store, actions) {
+    super(store, "Decisions", { isOpen: true, name: "decisions" });
+    this.actions = actions;
+    this.chosen = null;
+    store.on("network", () => {
+      this.root.hidden = !store.network.decisions.size;
+      this.chosen = null;
+    });
+    store.on("picked", () => {
+      if (store.network.decisions.has(store.picked)) this.chosen = store.picked;
+    });
+  }
+
+  /** The decision whose options are shown: the one selected last, or the first that is not made. */
+  decision() {
+    const { network, findings } = this.store;
+    const all = [...network.decisions];
+    return this.chosen ?? all.find((d) => !findings[d]) ?? all[0];
+  }
+
+  key() {
+    const { network, findings } = this.store;
+    const isKnown = Object.entries(findings).every(([v, { kind }]) => (network.decisions.has(Number(v)) ? kind === "do" : kind === "observed"));
+    return network.decisions.size && isKnown ? `${JSON.stringify(findings)}/${this.decision()}` : null;
+  }
+
+  idle() {
+    if (!this.store.network.decisions.size) return "";
+    return "Policies are computed for observed states, and not with likelihoods, soft evidence or interventions.";
+  }
+
+  async ask(signal) {
+    const { api, network, findings } = this.store;
+    const { evidence: seen, do: made } = bodyOf(network, findings);
+    const evidence = { ...seen, ...made };
+    const decision = network.names[this.decision()];
+    const others = Object.fromEntries(Object.entries(evidence).filter(([name]) => name !== decision));
+    const policy = await api.ask(network.id, "policy", { evidence }, signal);
+    const options = await api.ask(network.id, "options", { decision, evidence: others }, signal);
+    const gains = decision in evidence ? null : await api.ask(network.id, "decision-value", { decision, evidence: others }, signal);
+    return { policy, options: options.options, gains: gains?.gains ?? [] };
+  }
+
+  show({ policy, options, gains }) {
+    const { store } = this;
+    const { network } = store;
+    const d = this.decision();
+    const choose = (v) => {
+      this.chosen = v;
+      this.answered = null;
+      this.actions.rerun();
+    };
+    const choice = el("select", { "aria-label": "Decision", onchange: (event) => choose(Number(event.target.value)) }, ...[...network.decisions].map((v) => el("option", { value: v, selected: v === d }, cut(network.texts[v], 40))));
+    this.body.replaceChildren(
+      el("p", {}, "Expected utility ", el("b", { class: "expected-utility" }, significant(policy.expected_utility, 6)), ` (${policy.method}).`),
+      el("p", {}, "Options of ", choice),
+      this.options(d, options),
+      ...this.choices(d, policy.policy[network.names[d]] || []),
+      ...this.gains(d, gains),
+    );
+  }
+
+  options(d, options) {
+    const { store } = this;
+    const { network, findings } = store;
+    const values = options.map((o) => o.expected_utility);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const rounding = 1e-12 * Math.max(Math.abs(low), Math.abs(high));
+    const rows = options.map(({ option, expected_utility: exact }) => {
+      const value = Math.abs(exact) < rounding ? 0 : exact;
+      const state = network.states[d].indexOf(option);
+      const isBest = exact === high && options.length > 1;
+      const isMade = findings[d]?.states?.[0] === state;
+      const name = button(cut(network.stateTexts[d][state] ?? option, 40), () => store.setFindings(toggleState(findings, d, state)), { class: "link", "aria-pressed": isMade ? "true" : "false", title: isMade ? "Take the decision back" : "Decide so" });
+      return el("tr", { class: isBest ? "best-option" : null }, el("td", { class: "cut" }, name), el("td", {}, shareBar(high > low ? 0.04 + (0.96 * (value - low)) / (high - low) : 1, isBest ? "best" : "")), el("td", { class: "figure" }, significant(value, 6)), el("td", {}, isBest ? "best" : ""));
+    });
+    const table = panelTable(["option", "", "expected utility", ""], rows, 2);
+    table.classList.add("options");
+    return table;
+  }
+
+  /** The rows of the policy, if the decision knows something; none where the best policy never leads. */
+  choices(d, rows) {
+    const known = rows.filter(({ known: row, option }) => option !== null && Object.keys(row).length);
+    if (!known.length) return [];
+    const shown = known.slice(0, MOST_CHOICES).map(({ known: row, option }) => el("tr", {}, el("td", {}, cut(Object.entries(row).map(([name, state]) => `${name} = ${state}`).join(", "), 80)), el("td", {}, cut(option, 30))));
+    const rest = known.length > shown.length ? [el("p", { class: "muted" }, `${shown.length} of ${known.length.toLocaleString("en")} rows`)] : [];
+    return [el("div", { class: "scroll" }, panelTable(["best policy: if it is known that", this.store.network.texts[d]], shown)), ...rest];
+  }
+
+  gains(d, gains) {
+    const found = gains.filter(({ gain }) => gain > 1e-9).slice(0, MOST_GAINS);
+    if (!found.length) return [];
+    const { network } = this.store;
+    const largest = found[0].gain;
+    const rows = found.map(({ variable, gain }) => {
+      const v = network.number.get(variable);
+      return el("tr", {}, el("td", { class: "cut" }, button(network.texts[v], () => this.actions.open(v), { class: "link" })), el("td", { class: "figure" }, significant(gain, 4), shareBar(gain / largest)));
+    });
+    return [panelTable([`worth knowing before ${cut(network.texts[d], 24)}`, "gain in utility"], rows, 1)];
+  }
+}
