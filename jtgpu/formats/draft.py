@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ParseError, near
 from ..model.discrete import MAX_AXES
 from ..util.arrays import Floats
+from .linear import Linear
 from .text import Source
 
 MAX_NOTES = 20
@@ -37,6 +38,16 @@ class Family:
 
 
 @dataclass
+class Number:
+    """A continuous node, as read from a file; without densities it cannot be read."""
+
+    at: int  # offset of its declaration
+    parents: list[tuple[str, int]] = field(default_factory=list)  # as in `Family`
+    densities: list[Linear] = field(default_factory=list)  # of each configuration of discrete parents, first slowest
+    data_at: int = 0
+
+
+@dataclass
 class Draft:
     """Names, states, families and attributes, in the order of the file."""
 
@@ -52,6 +63,9 @@ class Draft:
     utilities: dict[str, int] = field(default_factory=dict)  # offset of each declaration; their numbers: in `families`
     combined: dict[str, Family] = field(default_factory=dict)  # weighted sums of utilities, with their weights
     refused: dict[str, tuple[int, str]] = field(default_factory=dict)  # nodes that cannot be read: offset, kind
+    numbers: dict[str, Number] = field(default_factory=dict)  # those of `refused` that are densities
+    order: tuple[str, ...] = ()  # order of all variables with numbers, if the file has it
+    is_mixed: bool = False  # the numbers are part of the network
     has_objects: bool = False  # parents may be declared in classes
     skipped: tuple[str, ...] = ()  # what `settle` left out
     # Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them
@@ -96,6 +110,9 @@ class Draft:
             return {new.get(v, v): x for v, x in table.items()}
 
         self.states, self.declared, self.families = named(self.states), named(self.declared), named(self.families)
+        self.order = tuple(new.get(v, v) for v in self.order)
+        for found in self.numbers.values():
+            found.parents = [(new.get(p, p), at) for p, at in found.parents]
         self.decisions, self.utilities = named(self.decisions), named(self.utilities)
         for family in (*self.families.values(), *self.combined.values()):
             family.child = new.get(family.child, family.child)

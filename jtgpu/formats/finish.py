@@ -15,6 +15,7 @@ from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
 from .draft import MAX_NOTES, Draft, Family, settle, utility_table
+from .numbers import accept, mixed_network
 from .text import shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
@@ -27,6 +28,7 @@ def shape_tables(draft: Draft, *, chance_only: bool = False) -> None:
     """Fill `tables`: check names and counts, create implied tables, reshape all tables."""
     # chance_only: see `jtgpu.formats.decision_nodes.settle`
     # raises ParseError: With the position of the wrong name or data.
+    draft.is_mixed = not chance_only and accept(draft)
     settle(draft, chance_only=chance_only)
     implied = 0
     for family in draft.families.values():
@@ -97,7 +99,8 @@ def finish(draft: Draft, zero_rows: ZeroRows = "error", decisions: Decisions = "
             "name": draft.name, "attributes": _all_attributes(draft), "row_report": _all_in_one(reports),
         }  # fmt: skip
         if decisions == "chance" or not (draft.decisions or utilities):
-            return BayesianNetwork(draft.states, draft.parents(), draft.tables, **more)
+            net = BayesianNetwork(draft.states, draft.parents(), draft.tables, **more)
+            return cast(BayesianNetwork, mixed_network(draft, net)) if draft.is_mixed else net
         made = DecisionNetwork(
             draft.states, draft.parents(), draft.tables, decisions=[*draft.decisions], utilities=utilities, **more
         )

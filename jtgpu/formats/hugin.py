@@ -14,7 +14,9 @@ The format, and the habits of real files:
 
 * ``decision`` nodes have states and information arcs, ``utility`` nodes numbers and no states; utilities add up.
 
-Refused, with their names: continuous and function nodes, instances and temporal clones, potentials with a model and no
+* ``continuous`` nodes with ``normal(...)`` densities, linear in their continuous parents, make a mixed network.
+
+Refused, with their names: other continuous and function nodes, instances and temporal clones, potentials with a model and no
 numbers, potentials of several children.
 """
 
@@ -25,9 +27,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import shown
-from .draft import Draft, Family
+from .draft import Draft, Family, Number
 from .finish import parsers_of
-from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, read_data, scalar
+from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, read_data, read_densities, scalar
+from .linear import NotLinear
 from .text import Source, Tokens, unquote
 
 # The most frequent attributes, matched in one step: a string, integers in parentheses, a list of strings.
@@ -79,6 +82,8 @@ class HuginReader:
         name = draft.attributes["net"].get("name")
         if isinstance(name, str) and not isinstance(name, Verbatim):
             draft.name = name
+        order = draft.attributes["net"].pop("jtgpu_order", "")
+        draft.order = tuple(order.split()) if isinstance(order, str) else ()
         return draft
 
     # Blocks ---------------------------------------------------------------------------------------------------
@@ -151,6 +156,8 @@ class HuginReader:
         if draft.has(name):
             raise self.source.error(start, f"the node {name!r} is declared a second time")
         draft.refused[name] = start, what
+        if kind == "continuous":
+            draft.numbers[name] = Number(start)
         draft.has_objects |= kind == "instance"
         self.skip()
 
@@ -205,6 +212,9 @@ class HuginReader:
                 start = tokens.start
                 family.parents.append((self.name("')' or the name of a parent"), start))
         tokens.advance()
+        if child in draft.numbers:
+            self.densities(family)
+            return
         if child in draft.refused:
             self.skip()
             return
@@ -218,6 +228,24 @@ class HuginReader:
         draft.families[child] = family
         if kept:
             draft.attributes["potential"][child] = kept
+
+    def densities(self, family: Family) -> None:
+        """The potential of a continuous node; another density than a linear one makes it a node that is not read."""
+        draft, name = self.draft, family.child
+        found = draft.numbers[name]
+        if found.densities:
+            raise self.source.error(family.at, f"found a second potential of {name!r}, expected one")
+        found.parents = family.parents
+
+        def read() -> None:
+            found.data_at = self.tokens.end
+            try:
+                found.densities = read_densities(self.tokens)
+            except NotLinear as error:
+                text = f"continuous node with {shown(str(error))}, which is no linear density,"
+                draft.refused[name] = draft.refused[name][0], text
+
+        self.attributes({}, f"the potential of {name!r}", {"data": read})
 
     # Attributes -----------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from ..errors import FormatError, ParseError, shown
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats
 from .draft import Family
+from .linear import Linear, parse_densities
 from .number_cursor import inexact, with_decisions
 from .text import Source, Tokens, floats, nth_word, number, quote, unquote
 
@@ -73,6 +74,14 @@ def read_data(tokens: Tokens, family: Family) -> None:
     family.numbers, family.n_open = numbers, n_open
     family.data_at = next((at for _, _, at in _data_tokens(text, begin, end)), begin)
     family.locate = lambda position: nth_word(source, _DATA_TOKEN, begin, end, position)
+
+
+def read_densities(tokens: Tokens) -> list[Linear]:
+    """Read the ``normal(mean, variance)`` of a continuous node; the `NotLinear` of others leaves the tokens behind."""
+    text, begin = tokens.source.text, tokens.end
+    end, body = _data_text(text, begin)
+    tokens.jump(end)
+    return parse_densities(text[begin:end] if body is None else body)
 
 
 def _data_text(text: str, begin: int) -> tuple[int, str | None]:
@@ -157,11 +166,7 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
     # comment: Lines for the top of the file
     attributes = attributes or {}
     for v in (*states, *utilities):
-        if not _is_token(v, "name", "number") or v[0] in "+-":
-            raise FormatError(
-                f"the variable {v!r} cannot be written to a Hugin .net file: a name there is made of letters, digits, "
-                "'_' and '.'"
-            )
+        check_name(v)
     lines = [f"% {line}".rstrip() for line in comment.splitlines()]
     about = dict(attributes.get("net", {}))
     if name:
@@ -192,6 +197,15 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
             lines += _data_lines(tables[v], [shown_states[p] for p in before])
         lines += [*_attribute_lines(rest, v), "}", ""]
     return "\n".join(lines)
+
+
+def check_name(v: str) -> None:
+    """Raise `FormatError` if a variable cannot have this name."""
+    if not _is_token(v, "name", "number") or v[0] in "+-":
+        raise FormatError(
+            f"the variable {v!r} cannot be written to a Hugin .net file: a name there is made of letters, digits, "
+            "'_' and '.'"
+        )
 
 
 def _data_lines(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str]:

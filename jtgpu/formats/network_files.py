@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..errors import FormatError, UnknownSuffix
+from ..errors import ArgumentError, FormatError, UnknownSuffix
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, flag
 from .files import declared_text, read_bytes, unpacked_name, write_bytes
@@ -48,7 +49,7 @@ def read(
     -------
     BayesianNetwork
         A `MarkovNetwork` for factor graphs and UAI files of type MARKOV, a `DecisionNetwork` for files with decisions
-        or utilities. The annotation names the class of all other files, so that type checkers know its methods;
+        or utilities, a `MixedNetwork` for files with numbers. The annotation names the class of all other files, so that type checkers know its methods;
         ``isinstance(net, jtgpu.MarkovNetwork)`` tells them apart.
 
     Raises
@@ -87,7 +88,7 @@ def open_text(path: str | os.PathLike[str]) -> Opened:
     return Opened(chosen, text, n_bytes)
 
 
-def write(net: DiscreteModel, path: str | os.PathLike[str], *, rename: bool = False) -> tuple[str, ...]:
+def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, rename: bool = False) -> tuple[str, ...]:
     """Write a network in the format of the file's suffix; append ``.gz`` or ``.xz`` to compress.
 
     The file is written completely or not at all. A file that exists is replaced, as by Python's own functions; the
@@ -95,7 +96,8 @@ def write(net: DiscreteModel, path: str | os.PathLike[str], *, rename: bool = Fa
 
     Parameters
     ----------
-    net : DiscreteModel
+    net : DiscreteModel or MixedNetwork
+        A `MixedNetwork` can be written to Hugin, XDSL (numbers with numeric parents only) and ``.mixed.json`` files.
     path : path-like
     rename : bool, default False
         Whether names that the format does not allow are changed, as ``jtgpu convert`` changes them: old names become
@@ -115,14 +117,21 @@ def write(net: DiscreteModel, path: str | os.PathLike[str], *, rename: bool = Fa
     """
     chosen = writer_of(path)
     assert chosen.dumps is not None  # checked by writer_of
+    if isinstance(net, MixedNetwork) and flag("rename", rename):
+        raise ArgumentError("rename is for networks without numbers; names of a MixedNetwork are written as they are")
     if flag("rename", rename):
         from .conversion import carry  # reading needs no conversion
 
         made = carry(net, chosen)
         save_text(made.text, path)
         return made.losses
+    if isinstance(net, MixedNetwork) and chosen.name != "JSON":
+        from .numbers import dumps_mixed  # reading needs no writer
+
+        save_text(dumps_mixed(net, chosen.name), path)
+        return ()
     try:
-        text = chosen.dumps(net)
+        text = chosen.dumps(net)  # type: ignore[arg-type]
     except FormatError as error:
         from .conversion import carry
 

@@ -9,7 +9,9 @@
 * pyAgrum writes the parents of its tables in reverse order (the first one fastest). Its files are recognised by its
   name in the file.
 
-Refused, with their names: equations and other nodes, sums with an expression, nodes of dynamic networks.
+* ``equation`` nodes that are linear in their parents, plus one ``Normal(mean, sd)``, make a mixed network.
+
+Refused, with their names: other equations and nodes, sums with an expression, nodes of dynamic networks.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from typing import Any
 
 from ..errors import shown
 from .canonical_nodes import REFUSED, Expander
-from .draft import Draft, Family
+from .draft import Draft, Family, Number
 from .finish import parsers_of
+from .linear import NotLinear, parse_equation
 from .xml_text import Element, Locator, XmlSource, root_name, scan
 
 MINE = "jtgpu"  # our element in the extensions, for what the format cannot represent
@@ -87,6 +90,8 @@ class XdslReader:
             raise self.source.error(element.at, f"the node {child!r} is declared a second time")
         if element.name in REFUSED:
             self.draft.refused[child] = element.at, REFUSED[element.name]
+            if element.name == "equation" and element.attributes.get("dynamic") in (None, "none"):
+                self.equation(element, child)
         elif element.attributes.get("dynamic") not in (None, "none"):
             self.draft.refused[child] = element.at, "node of a dynamic network"
         else:
@@ -130,6 +135,20 @@ class XdslReader:
             results = element.one("resultingstates")
             at = results.at if results else element.at
             self.expander.function(family, results.text.split() if results else [], lambda _: at, at)
+
+    def equation(self, element: Element, child: str) -> None:
+        """A number, if its equation is a linear density."""
+        definition, before = element.one("definition"), element.one("parents")
+        if definition is None:
+            return
+        try:
+            density = parse_equation(definition.text, child)
+        except NotLinear as error:
+            text = f"equation node with {shown(str(error))}, which is no linear density,"
+            self.draft.refused[child] = element.at, text
+            return
+        parents = [(p, before.at) for p in before.text.split()] if before else []
+        self.draft.numbers[child] = Number(element.at, parents, [density], definition.at)
 
     def utility(self, element: Element, family: Family, locator: Locator) -> None:
         """A utility, or a sum of utilities with weights."""
@@ -180,6 +199,8 @@ class XdslReader:
         extensions = root.one("extensions")
         if extensions is None:
             return
+        if numbers := extensions.one("jtgpu_numbers"):
+            self.draft.order = tuple(numbers.attributes.get("order", "").split())
         genie, mine = extensions.one("genie"), extensions.one(MINE)
         about = self.draft.attributes["net"]
         if genie and (label := genie.attributes.get("name")) and label != self.draft.name:

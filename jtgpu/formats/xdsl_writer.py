@@ -24,6 +24,11 @@ def dumps(net: DiscreteModel) -> str:
     return "\n".join([*XdslWriter(with_decisions(net, "an XDSL file")).lines(), ""])
 
 
+def ids_of(net: DiscreteModel) -> dict[str, str]:
+    """The identifiers of the variables in the file of a network."""
+    return XdslWriter(with_decisions(net, "an XDSL file")).ids
+
+
 class XdslWriter:
     """Ids, states and the order of the nodes of one file."""
 
