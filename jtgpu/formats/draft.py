@@ -111,8 +111,8 @@ class Draft:
 
         self.states, self.declared, self.families = named(self.states), named(self.declared), named(self.families)
         self.order = tuple(new.get(v, v) for v in self.order)
-        for found in self.numbers.values():
-            found.parents = [(new.get(p, p), at) for p, at in found.parents]
+        for number in self.numbers.values():
+            number.parents = [(new.get(p, p), at) for p, at in number.parents]
         self.decisions, self.utilities = named(self.decisions), named(self.utilities)
         for family in (*self.families.values(), *self.combined.values()):
             family.child = new.get(family.child, family.child)

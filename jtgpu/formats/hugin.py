@@ -16,8 +16,8 @@ The format, and the habits of real files:
 
 * ``continuous`` nodes with ``normal(...)`` densities, linear in their continuous parents, make a mixed network.
 
-Refused, with their names: other continuous and function nodes, instances and temporal clones, potentials with a model and no
-numbers, potentials of several children.
+Refused, with their names: other continuous and function nodes, instances and temporal clones, potentials with a
+model and no numbers, potentials of several children.
 """
 
 from __future__ import annotations
@@ -232,20 +232,25 @@ class HuginReader:
     def densities(self, family: Family) -> None:
         """The potential of a continuous node; another density than a linear one makes it a node that is not read."""
         draft, name = self.draft, family.child
-        found = draft.numbers[name]
-        if found.densities:
+        node = draft.numbers[name]
+        if node.densities:
             raise self.source.error(family.at, f"found a second potential of {name!r}, expected one")
-        found.parents = family.parents
+        node.parents = family.parents
 
         def read() -> None:
-            found.data_at = self.tokens.end
+            node.data_at = self.tokens.end
             try:
-                found.densities = read_densities(self.tokens)
+                node.densities = read_densities(self.tokens)
             except NotLinear as error:
                 text = f"continuous node with {shown(str(error))}, which is no linear density,"
                 draft.refused[name] = draft.refused[name][0], text
 
-        self.attributes({}, f"the potential of {name!r}", {"data": read})
+        kept: dict[str, Any] = {}
+        self.attributes(kept, f"the potential of {name!r}", {"data": read})
+        order = str(kept.get("jtgpu_parents", "")).split()
+        if sorted(order) == sorted(p for p, _ in node.parents):
+            at = dict(node.parents)
+            node.parents = [(p, at[p]) for p in order]
 
     # Attributes -----------------------------------------------------------------------------------------------
 

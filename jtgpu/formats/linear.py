@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .text import number
@@ -54,7 +55,8 @@ class _Reader:
 
     def advance(self) -> None:
         token = _TOKEN.match(self.text, self.end)
-        assert token is not None and token.lastgroup is not None  # the last alternatives match everything
+        assert token is not None  # the last alternatives match everything
+        assert token.lastgroup is not None
         self.kind, self.word = token.lastgroup, token[token.lastgroup]
         self.start, self.end = token.start(token.lastgroup), token.end()
 
@@ -125,11 +127,11 @@ class _Reader:
         mean.sd = math.sqrt(spread.constant) if self.by_variance else spread.constant
         return mean
 
-    def nested(self, read: object) -> Linear:
+    def nested(self, read: Callable[[], Linear]) -> Linear:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise NotLinear(f"more than {MAX_DEPTH} parentheses inside each other")
-        result: Linear = read()  # type: ignore[operator]
+        result = read()
         self.depth -= 1
         return result
 

@@ -49,7 +49,8 @@ def read(
     -------
     BayesianNetwork
         A `MarkovNetwork` for factor graphs and UAI files of type MARKOV, a `DecisionNetwork` for files with decisions
-        or utilities, a `MixedNetwork` for files with numbers. The annotation names the class of all other files, so that type checkers know its methods;
+        or utilities, a `MixedNetwork` for files with numbers (continuous nodes with linear normal densities). The
+        annotation names the class of all other files, so that type checkers know its methods;
         ``isinstance(net, jtgpu.MarkovNetwork)`` tells them apart.
 
     Raises
@@ -115,23 +116,24 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
     FileError
         If the operating system cannot write the file; also an `OSError`.
     """
+    if isinstance(net, MixedNetwork):
+        if flag("rename", rename):
+            raise ArgumentError("rename=True is for networks without numbers: rename the variables of a MixedNetwork")
+        from .mixed_writers import dumps_mixed  # other networks need no such writer
+
+        known = format_of_suffix(os.fspath(path))
+        save_text(dumps_mixed(net, (known or writer_of(path)).name), path)
+        return ()
     chosen = writer_of(path)
     assert chosen.dumps is not None  # checked by writer_of
-    if isinstance(net, MixedNetwork) and flag("rename", rename):
-        raise ArgumentError("rename is for networks without numbers; names of a MixedNetwork are written as they are")
     if flag("rename", rename):
         from .conversion import carry  # reading needs no conversion
 
         made = carry(net, chosen)
         save_text(made.text, path)
         return made.losses
-    if isinstance(net, MixedNetwork) and chosen.name != "JSON":
-        from .numbers import dumps_mixed  # reading needs no writer
-
-        save_text(dumps_mixed(net, chosen.name), path)
-        return ()
     try:
-        text = chosen.dumps(net)  # type: ignore[arg-type]
+        text = chosen.dumps(net)
     except FormatError as error:
         from .conversion import carry
 

@@ -16,6 +16,7 @@ from jtgpu.formats import hugin, read, write
 from jtgpu.formats.hugin import parse
 from jtgpu.formats.hugin_values import Verbatim, dumps
 from jtgpu.model.decisions import DecisionNetwork
+from jtgpu.model.mixed import MixedNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 
@@ -447,16 +448,10 @@ def test_nets_agree_with_retiesempio(name: str, shared_nets: Path) -> None:
 # Refused files of nets/variety: the line, what is found there, its name. All others read.
 REFUSED = {
     "amidst_CajamarDBN.oobn": (13, "temporal clone", "T_DEBT"),
-    "amidst_Example.net": (52, "continuous node", "E"),
-    "amidst_IS.net": (52, "continuous node", "E"),
-    "amidst_exampleDBN.net": (6, "continuous node", "Income"),
     "amidst_huginDBNFromAMIDST.oobn": (13, "temporal clone", "T_A"),
-    "amidst_huginNetworkFromAMIDST.net": (18, "continuous node", "C"),
-    "amidst_tut_exampleBN.net": (6, "continuous node", "Income"),
     "index_SpearGrazeCattle.oobn": (11, "class instance", "BACG"),
     "rhugin_test_oobn.oobn": (65, "continuous node", "fan_power"),
     "unbbayes_Chest_Clinic_Learned_Dirichlet.net": (76, "all zeros", "Tuberculose"),
-    "wmc_WasteIncinerator.net": (71, "continuous node", "E"),
     "wmc_heart_disease_regression.net": (50, "function node", "Risk"),
     "wmc_poker_subnet.net": (176, "second class", "poker_oh"),
     "wmc_sdlc93.net": (52, "continuous node", "C22"),
@@ -470,6 +465,10 @@ READ = (  # noqa: SIM905 - a list of names reads better as words
     "wmc_family_out.net wmc_hailfinder.net wmc_mainuk.net wmc_pathfinder.net wmc_r_choice.net wmc_socks.net "
     "wmc_year2000.net"
 ).split()
+WITH_NUMBERS = (  # noqa: SIM905
+    "amidst_Example.net amidst_IS.net amidst_exampleDBN.net amidst_huginNetworkFromAMIDST.net amidst_tut_exampleBN.net "
+    "wmc_WasteIncinerator.net"
+).split()
 WITH_DECISIONS = (  # noqa: SIM905
     "unbbayes_RegularID.net unbbayes_car_buyer.net unbbayes_fisherID.net unbbayes_mildew3.net wmc_OilWildcatter.net "
     "wmc_mildew4.net"
@@ -478,8 +477,8 @@ WITH_DECISIONS = (  # noqa: SIM905
 
 def test_the_lists_of_variety_are_complete(shared_nets: Path) -> None:
     there = {p.name for p in (shared_nets / "variety").iterdir()}
-    assert there == {*READ, *REFUSED, *WITH_DECISIONS}
-    assert len(there) == len(READ) + len(REFUSED) + len(WITH_DECISIONS)
+    assert there == {*READ, *REFUSED, *WITH_DECISIONS, *WITH_NUMBERS}
+    assert len(there) == len(READ) + len(REFUSED) + len(WITH_DECISIONS) + len(WITH_NUMBERS)
 
 
 @pytest.mark.parametrize("name", READ)
@@ -493,6 +492,17 @@ def test_variety_reads_and_round_trips(name: str, shared_nets: Path, tmp_path: P
     assert isinstance(again, BayesianNetwork)
     assert again.attributes["node"] == net.attributes["node"]
     assert again.attributes["potential"] == net.attributes["potential"]
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_variety_with_numbers_round_trips(name: str, shared_nets: Path, tmp_path: Path) -> None:
+    net = read(shared_nets / "variety" / name)
+    assert isinstance(net, MixedNetwork)
+    for file in (tmp_path / "again.net", tmp_path / "again.mixed.json"):
+        write(net, file)
+        assert read(file) == net
+    states = read(shared_nets / "variety" / name, decisions="chance")
+    assert states.variables == net.discrete.variables
 
 
 @pytest.mark.parametrize("name", WITH_DECISIONS)

@@ -145,7 +145,10 @@ def test_pyagrum_lists_parents_the_other_way_round(tmp_path: Path) -> None:
 
 WRONG = [
     ('<?xml version="1.0"?><smile/>', "found no <nodes> in <smile>"),
-    (file('<equation id="e"><definition>e=1</definition></equation>'), "found the equation node 'e'"),
+    (
+        file('<equation id="e"><definition>e=1</definition></equation>'),
+        "found the equation node with '1', which is no linear density, 'e'",
+    ),
     (file('<noisyadder id="e"/>'), "found the noisy-adder node 'e'"),
     (file('<whatever id="e"/>'), "found <whatever> in <nodes>, expected a node"),
     (file(A, "<dynamic numslices='3'/>"), "found a dynamic network"),
