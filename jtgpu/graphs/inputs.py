@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, EvidenceError, shown
-from ..inference.tables import column_values, is_frame, open_table
+from ..errors import ArgumentError, DataError, shown
+from ..inference.tables import cells_of, column_values, is_frame, open_data
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from ..util.arguments import described, flag, whole_number
@@ -176,10 +176,7 @@ def _read_arrays(n: Any, edges: Any, weight: Any) -> EdgeList:
 
 def _read_table(frame: Any, weight: Any) -> EdgeList:
     """A table with a row for each edge: its first two columns, or those called from and to."""
-    try:
-        table = open_table(None, frame)
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
+    table = open_data(frame)
     columns = ["from", "to"] if {"from", "to"} <= {*table.names} else [*table.names][:2]
     if len(columns) < 2:
         raise DataError(f"a table of edges has columns 'from' and 'to', not {shown(list(table.names))}")
@@ -195,6 +192,5 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
     if weight is not None:
         if weight not in table.names:
             raise DataError(f"there is no column {shown(weight)} of weights, only {shown(list(table.names))}")
-        column = table.column(weight)
-        edges.length = _weights(column.to_pylist() if hasattr(column, "to_pylist") else list(column), edges)
+        edges.length = _weights(cells_of(table.column(weight)), edges)
     return edges

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, EvidenceError, closest, shown
-from ..inference.results.printed import make_frame, unused_name
-from ..inference.tables import Table, as_numbers, column_values, is_codes, open_table, read_states, reject_infinite
+from ..errors import ArgumentError, DataError, closest, shown
+from ..inference.results.printed import table_like, unused_name
+from ..inference.tables import Table, as_numbers, column_values, is_codes, open_data, read_states, reject_infinite
 from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import evidence_columns
 from ..inference.tables.plain_cells import CategoricalColumn
@@ -35,27 +35,19 @@ def as_array_like(cases: Any) -> bool:
 
 def like_cases(cases: Any, table: Table, more: Mapping[str, Any]) -> Any:
     """All rows, with more columns."""
-    return _table(cases, table, {name: table.carried(name) for name in table.names}, more, None)
+    return table_like(cases, table, _joined({name: table.carried(name) for name in table.names}, more), table.index)
 
 
 def take_rows(cases: Any, table: Table, index: Ints, more: Mapping[str, Any]) -> Any:
     """Some rows, with more columns; of a pandas frame with their index."""
-    columns = {name: _take(table.carried(name), index) for name in table.names}
-    return _table(cases, table, columns, more, index)
+    columns = _joined({name: _take(table.carried(name), index) for name in table.names}, more)
+    return table_like(cases, table, columns, None if table.index is None else table.index[index])
 
 
-def _table(cases: Any, table: Table, columns: dict[str, Any], more: Mapping[str, Any], index: Ints | None) -> Any:
+def _joined(columns: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     for name, column in more.items():
         columns[unused_name(name, columns)] = column
-    if table.library is None and table.index is None:
-        if isinstance(cases, (list, tuple)) and not as_array_like(cases):
-            cells = [c.tolist() if isinstance(c, np.ndarray) else list(c) for c in columns.values()]
-            return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-        return columns
-    frame = make_frame(columns, table.library)
-    if table.index is not None:
-        frame.index = table.index if index is None else table.index[index]
-    return frame
+    return columns
 
 
 def _take(column: Any, index: Ints) -> Any:
@@ -85,10 +77,7 @@ def open_rows(cases: Any) -> Table:
     # raises DataError: If it is none.
     if is_codes(cases) and cases.flags.c_contiguous:
         cases = _by_columns(cases)
-    try:
-        return open_table(None, cases)
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
+    return open_data(cases)
 
 
 def _by_columns(cells: NDArray[Any]) -> NDArray[Any]:

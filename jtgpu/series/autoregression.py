@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,8 +9,7 @@ import numpy as np
 
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
-from ..inference.results.printed import make_frame
-from ..inference.tables import Table
+from ..inference.results.printed import table_like
 from ..util.arguments import choice, flag, having, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import log, logs
@@ -268,7 +266,7 @@ def whiten(
         return np.ma.MaskedArray(out, hidden).reshape(*data.shape, out.shape[1])
     columns: dict[str, Any] = {name: table.carried(name) for name in table.names}
     columns |= {n: np.ma.MaskedArray(e, h) if h.any() else e for n, e, h in zip(data.names, out, hidden, strict=True)}
-    return like_input(x, table, columns, same_rows=True)
+    return table_like(x, table, columns, table.index)
 
 
 def residuals(
@@ -292,13 +290,3 @@ def residuals(
             len(out), out.shape[1] * (1 + coef.shape[1]), threads,
         )  # fmt: skip
     return out
-
-
-def like_input(x: Any, table: Table, columns: Mapping[str, Any], *, same_rows: bool) -> Any:
-    """A table of the kind of `x`: a frame of its library, a mapping of columns, or a list of mappings."""
-    if table.library is None and table.index is None:
-        if isinstance(x, (list, tuple)):
-            cells = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
-            return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-        return dict(columns)
-    return make_frame(columns, table.library, cases=table if same_rows else None)

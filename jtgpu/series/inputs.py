@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device.arrays import DeviceArray
-from ..errors import ArgumentError, DataError, EvidenceError, shown
-from ..inference.tables import Table, as_numbers, is_frame, open_table
+from ..errors import ArgumentError, DataError, shown
+from ..inference.tables import Table, as_numbers, cells_of, is_frame, open_data
 from ..util.arrays import Floats
 from ..util.missing import is_missing
 from . import gpu_run as run
@@ -94,10 +94,7 @@ def series_table(x: Any) -> Table | None:
     is_column = hasattr(x, "to_frame")  # a series of pandas or Polars
     if not (is_rows or is_records or isinstance(x, Mapping) or (is_frame(x) and not is_column)):
         return None
-    try:
-        return open_table(None, x)
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
+    return open_data(x)
 
 
 def read_series(x: Any, time: str | None = None, columns: list[str] | None = None) -> SeriesData:
@@ -135,9 +132,7 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
 
 def _no_number(table: Table, name: str) -> str:
     """Message for a column with cells that are no numbers: the first of them, and what to try."""
-    column = table.column(name)
-    cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    for i, cell in enumerate(cells):
+    for i, cell in enumerate(cells_of(table.column(name))):
         if is_missing(cell) or (isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)):
             continue
         if isinstance(cell, str) and _is_number(cell):  # the first of a column of text, all of whose cells are text
@@ -167,8 +162,7 @@ def check_times(table: Table, time: str | None) -> None:
     elif time not in table.names:
         raise DataError(f"there is no column {time!r} of times; the columns are {shown(table.names)}")
     else:
-        column = table.column(time)
-        cells, name = (column.to_pylist() if hasattr(column, "to_pylist") else list(column)), f"column {time!r}"
+        cells, name = cells_of(table.column(time)), f"column {time!r}"
     for i in range(len(cells)):
         if is_missing(cells[i]) or (i and not cells[i] > cells[i - 1]):
             before = f" after {shown(str(cells[i - 1]))}" if i else ""

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, closest
+from ..inference.results.printed import table_like
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import having, number, several, whole_number
 from ..util.arrays import Floats
-from .autoregression import Autoregression, like_input
+from .autoregression import Autoregression
 from .inputs import check_times, series_table
 
 LEVELS = {1: ["all"], 2: ["low", "high"], 3: ["low", "middle", "high"]}  # names of states, by their number
@@ -109,7 +110,7 @@ def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = Non
             part = states[longest - k : table.n - k]
             is_plain = table.library is None and table.index is None
             columns[f"{name}[t-{k}]" if k else f"{name}[t]"] = _as_list(part) if is_plain else part
-    return like_input(x, table, columns, same_rows=False)
+    return table_like(x, table, columns)
 
 
 def _lags_of(names: list[str], lags: Lags) -> dict[str, list[int]]:

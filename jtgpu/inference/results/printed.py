@@ -156,6 +156,20 @@ def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases:
         ) from None
 
 
+def table_like(cases: Any, table: Table, columns: Mapping[str, Any], index: Any = None) -> Any:
+    """Columns as a table of the kind of some cases: a frame of their library, a list of mappings, or a mapping."""
+    # table: of the cases; index: of the pandas frame
+    if table.library is None and table.index is None:
+        if isinstance(cases, (list, tuple)) and any(isinstance(row, Mapping) for row in cases):
+            cells = [c.tolist() if isinstance(c, np.ndarray) else list(c) for c in columns.values()]
+            return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+        return dict(columns)
+    frame = make_frame(columns, table.library)
+    if index is not None:
+        frame.index = index
+    return frame
+
+
 def unused_name(name: str, taken: Collection[str]) -> str:
     """`name`, with underscores appended until it is not among the names that are taken."""
     while name in taken:

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from .arrow import as_array, is_on_device, is_tensor
-from .open_table import Table, as_numbers, at_row, is_codes, is_frame, open_table, read_states, reject_infinite
+from .open_table import (
+    Table, as_numbers, at_row, cells_of, is_codes, is_frame, open_data, open_table, read_states, reject_infinite,
+)  # fmt: skip
 from .plain_cells import column_values, distinct_values
 
 __all__ = [
-    "Table", "as_array", "as_numbers", "at_row", "column_values", "distinct_values", "is_codes", "is_frame",
-    "is_on_device", "is_tensor", "open_table", "read_states", "reject_infinite",
+    "Table", "as_array", "as_numbers", "at_row", "cells_of", "column_values", "distinct_values", "is_codes", "is_frame",
+    "is_on_device", "is_tensor", "open_data", "open_table", "read_states", "reject_infinite",
 ]  # fmt: skip

@@ -65,6 +65,19 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
     raise EvidenceError(f"{_EXPECTED}; got {type(cases).__name__}")
 
 
+def open_data(data: Any) -> Table:
+    """A table that is no table of cases of a model; raises `DataError` if it is none."""
+    try:
+        return open_table(None, data)
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+
+
+def cells_of(column: Any) -> list[Any]:
+    """The cells of a table's column as objects of Python."""
+    return [*column.to_pylist()] if hasattr(column, "to_pylist") else list(column)
+
+
 def _open_frame(model: DiscreteModel | None, frame: Any) -> Table:
     try:
         return NativeFrame(frame)

@@ -228,7 +228,7 @@ def order_cost(
     levels = _levels(later, parent, keep, taken)
     value = {"entries": entries, "largest": largest, "time": entries + LEVEL_ENTRIES * levels}[objective]
     return OrderCost(
-        _as_float(value), entries, largest, len(sizes), max((len(s) for s in later), default=-1), levels
+        as_float(value), entries, largest, len(sizes), max((len(s) for s in later), default=-1), levels
     )
 
 
@@ -283,7 +283,7 @@ def _breadth_first(joined: dict[int, set[int]], start: int) -> dict[int, int]:
     return distance
 
 
-def _as_float(value: int) -> float:
+def as_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -12,6 +12,7 @@ from . import files as store
 from .anneal import RULES, Rule, greedy_order
 from .elimination import (
     OrderCost,
+    as_float,
     as_order_array,
     atom_cost,
     fill_masks,
@@ -119,7 +120,7 @@ class Incumbents:
     def estimate(self) -> float:
         """The objective's value now, without building the whole order (levels are left out)."""
         parts = [c[0] for c in self.costs] + self.prefix_cliques
-        return _as_float(max(parts, default=0) if self.objective == "largest" else sum(parts))
+        return as_float(max(parts, default=0) if self.objective == "largest" else sum(parts))
 
     def greedy(self, rules: Sequence[Rule], seed: int | None, clean: bool = False) -> None:
         """Run rules on every atom, each rule on all atoms first."""
@@ -171,7 +172,7 @@ class Incumbents:
         return OrderResult(
             order=as_order_array(order), cost=cost.cost, entries=cost.entries, largest=cost.largest,
             n_cliques=cost.n_cliques, levels=cost.levels, method=self.options.method, objective=self.objective,
-            trace=tuple(trace), lower_bound=_as_float(bound), seed=self.options.seed, n_steps=self.n_steps,
+            trace=tuple(trace), lower_bound=as_float(bound), seed=self.options.seed, n_steps=self.n_steps,
             optimal=bound == (cost.largest if self.objective == "largest" else cost.entries)
             and self.objective != "time" and min(self.cards, default=2) > 1,
             seconds=self.elapsed(), from_cache=from_cache, interrupted=self.interrupted,
@@ -204,10 +205,3 @@ def _maximal_prefix(reduction: Reduction) -> list[tuple[int, ...]]:
             if members[p] == clique - {v}:
                 covered.add(p)
     return [c for c in reduction.prefix_cliques if c[0] not in covered]
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
