@@ -11,16 +11,15 @@ from ..errors import NetworkError, closest
 from ..util.arguments import whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
-from .directed import find_cycle
 from .discrete import DiscreteModel
 from .network import BayesianNetwork
 from .network_text import summary
+from .template_checks import Parent, check_cycle, checked_static, read_parents
+from .templates import from_slices, stationary
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats
     from .cpt import CptLike
-
-Parent = tuple[int, int]  # the number of a variable, and how many slices earlier it is
 
 
 class DynamicNetwork(DiscreteModel):
@@ -78,13 +77,13 @@ class DynamicNetwork(DiscreteModel):
         name: str = "",
     ):
         super().__init__(states, name=name)
-        self._static = self._checked_static(static)
+        self._static = checked_static(self, static)
         for what, given in (("parents", parents), ("a CPT", cpts), ("start", start or {})):
             for v in given:
                 if v not in self:
                     raise NetworkError(f"{what} given for {v!r}, which is not declared{closest(str(v), self._index)}")
-        self._parents = tuple(self._read_parents(v, parents.get(v, ())) for v in self._variables)
-        self._check_cycle()
+        self._parents = tuple(read_parents(self, self._static, v, parents.get(v, ())) for v in self._variables)
+        check_cycle(self._variables, self._parents)
         self._order = max((lag for above in self._parents for _, lag in above), default=0)
         if self._order == 0 and not self._static:
             raise NetworkError(
@@ -98,52 +97,6 @@ class DynamicNetwork(DiscreteModel):
         self._start = tuple(self._read_start(i, (start or {}).get(v)) for i, v in enumerate(self._variables))
 
     # Reading --------------------------------------------------------------------------------------------------
-
-    def _checked_static(self, given: Iterable[str]) -> frozenset[int]:
-        if isinstance(given, str):
-            raise NetworkError(f"static must be a sequence of names, not the string {given!r}")
-        for v in given:
-            if v not in self:
-                raise NetworkError(f"static has {v!r}, which is not declared{closest(str(v), self._index)}")
-        return frozenset(self.index(v) for v in given)
-
-    def _read_parents(self, name: str, given: Sequence[str | tuple[str, int]]) -> tuple[Parent, ...]:
-        if isinstance(given, str):
-            raise NetworkError(f"variable {name!r}: its parents must be a sequence, not the string {given!r}")
-        v, above = self._index[name], []
-        for item in given:
-            p, lag = item if isinstance(item, tuple) and len(item) == 2 else (item, 0)
-            if p not in self:
-                raise NetworkError(
-                    f"variable {name!r} has the parent {p!r}, which is not declared{closest(str(p), self._index)}; "
-                    "a parent is a name, or a name and a lag such as ('rain', 1)"
-                )
-            if not _is_lag(lag):
-                raise NetworkError(
-                    f"variable {name!r} has the parent {p!r} with the lag {lag!r}; a lag is 0, the same slice, or a "
-                    "number of slices back"
-                )
-            number, lag = self._index[p], int(lag)
-            if number == v and lag == 0:
-                raise NetworkError(f"variable {name!r} is its own parent; ({name!r}, 1) is {name!r} one slice earlier")
-            if v in self._static and number not in self._static:
-                raise NetworkError(f"variable {name!r} is static, and its parent {p!r} is not")
-            if number in self._static and lag:
-                raise NetworkError(f"variable {name!r} has the parent {p!r} with the lag {lag}, but {p!r} is static")
-            if (number, lag) in above:
-                raise NetworkError(f"variable {name!r} has the parent {self._label(number, lag)!r} twice")
-            above.append((number, lag))
-        return tuple(above)
-
-    def _check_cycle(self) -> None:
-        same = [[p for p, lag in above if lag == 0] for above in self._parents]
-        children: list[list[int]] = [[] for _ in same]
-        for child, above in enumerate(same):
-            for p in above:
-                children[p].append(child)
-        if cycle := find_cycle(same, children):
-            walk = " -> ".join(repr(self._variables[v]) for v in cycle)
-            raise NetworkError(f"the arcs inside a slice form a cycle: {walk}")
 
     def _label(self, v: int, lag: int) -> str:
         """``rain[t-1]``; a static variable has its name."""
@@ -232,6 +185,47 @@ class DynamicNetwork(DiscreteModel):
 
     # Derived networks -----------------------------------------------------------------------------------------
 
+    @classmethod
+    def from_slices(cls, net: BayesianNetwork, *, start: Mapping[str, Any] | None = None) -> DynamicNetwork:
+        """Make a template of a network over slices, whose variables are named as by `jtgpu.series.two_slices`.
+
+        Parameters
+        ----------
+        net : BayesianNetwork
+            ``x[t]`` is a variable of a slice, ``x[t-2]`` the same two slices earlier; variables of other names are
+            static. CPTs of earlier slices do not count.
+        start : mapping, optional
+            As for `DynamicNetwork`. Default: P(x[t] | the parents that exist) in `net`; rows that are impossible there
+            are uniform.
+
+        Raises
+        ------
+        NetworkError
+            If a variable of an earlier slice has no ``x[t]`` or other states than it, or a parent in a later one.
+        """
+        return cls(**from_slices(net, start))
+
+    def stationary(self, limit: int = 10_000) -> DynamicNetwork:
+        """Start from the distribution that the slices converge to.
+
+        Parameters
+        ----------
+        limit : int
+            Slices until which the distribution between slices must have converged, to 1e-13 in every entry.
+
+        Returns
+        -------
+        DynamicNetwork
+            Its CPTs of the first slices are P(x[t] | the parents that exist) in the limit. One variable between slices,
+            or several that are independent there, start exactly from it.
+
+        Raises
+        ------
+        NetworkError
+            If the distribution has not converged, as in a periodic chain.
+        """
+        return self.replace(start=stationary(self, limit))
+
     def unroll(self, n_slices: int) -> BayesianNetwork:
         """Return the Bayesian network of so many slices.
 
@@ -316,8 +310,3 @@ class DynamicNetwork(DiscreteModel):
         head = f"Dynamic network{named}: {counted(len(self), 'variable')} in a slice, order {self._order}"
         above = [tuple(self._label(*p) for p in self._parents[v]) for v in range(len(self))]
         return summary(head, [self._label(v, 0) for v in range(len(self))], self._states, above)
-
-
-def _is_lag(lag: Any) -> bool:
-    """Whether a lag is an integer from 0."""
-    return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and int(lag) >= 0

@@ -1,0 +1,133 @@
+"""Templates from networks over slices, and from the distribution that their slices converge to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import NetworkError
+from ..util.arguments import whole_number
+from .network import BayesianNetwork
+
+if TYPE_CHECKING:
+    from ..util.arrays import Floats
+
+CONVERGED = 1e-13  # largest change of an entry of the distribution between two slices
+MAX_ENTRIES = 1 << 24  # of the distribution of one slice and of what it depends on
+_LABEL = re.compile(r"(.+)\[t(?:-(\d+))?\]", re.DOTALL)
+Pair = tuple[str, int]
+
+
+def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of `DynamicNetwork` for a network over slices."""
+    if not isinstance(net, BayesianNetwork):
+        raise NetworkError(f"from_slices needs a BayesianNetwork, not a {type(net).__name__}")
+    pairs = {v: _pair(v) for v in net.variables}
+    now = {name: v for v, (name, lag) in pairs.items() if lag == 0}
+    for v, (name, lag) in pairs.items():
+        if name not in now:
+            raise NetworkError(f"the network has {v!r} and no variable {name + '[t]'!r}")
+        if net.states(v) != net.states(now[name]):
+            raise NetworkError(
+                f"{v!r} has the states {[*net.states(v)]}, and {now[name]!r} has {[*net.states(now[name])]}"
+            )
+        for p in net.parents(v):
+            if pairs[p][1] < lag and pairs[p][0] != p:
+                raise NetworkError(f"{v!r} has the parent {p!r}, which is later; reverse the arc, or learn with tiers=")
+    parents = {name: [pairs[p] for p in net.parents(v)] for name, v in now.items()}
+    tables = {name: net.cpt(v) for name, v in now.items()}
+    first: dict[str, Any] = dict(start or {})
+    static = [name for name, v in now.items() if v == name]
+    if static and any(_LABEL.fullmatch(p) for v in static for p in net.parents(v)):
+        bad = next(v for v in static if any(_LABEL.fullmatch(p) for p in net.parents(v)))
+        raise NetworkError(f"{bad!r} is static by its name, and has a parent in a slice; name it {bad + '[t]'!r}")
+    for name, v in now.items():
+        order = max((lag for _, lag in parents[name]), default=0)
+        if order and name not in first:
+            first[name] = _one_or_all([
+                _conditional(net.compile("cpu"), [p for p in net.parents(v) if pairs[p][1] <= t], v)
+                for t in range(order)
+            ])  # fmt: skip
+    states = {name: net.states(v) for name, v in now.items()}
+    return {"states": states, "parents": parents, "cpts": tables, "start": first, "static": static, "name": net.name}
+
+
+def _pair(name: str) -> Pair:
+    """The name and the lag of ``x[t-2]``; a static variable has lag 0."""
+    match = _LABEL.fullmatch(name)
+    return (match[1], int(match[2] or 0)) if match else (name, 0)
+
+
+def _one_or_all(tables: Sequence[Floats]) -> Any:
+    return tables[0] if len(tables) == 1 else tables
+
+
+def _conditional(tree: Any, parents: Iterable[str], child: str) -> Floats:
+    """P(child | parents) of a compiled network; rows of probability 0 are uniform."""
+    return _rows(np.asarray(tree.joint([*parents, child]), np.float64))
+
+
+def _rows(joint: Floats) -> Floats:
+    total = joint.sum(axis=-1, keepdims=True)
+    even = np.full_like(joint, 1.0 / joint.shape[-1])
+    rows: Floats = np.divide(joint, total, out=even, where=total > 0)
+    return rows
+
+
+def _sums(*operands: Any) -> Floats:
+    """`numpy.einsum` by lists of axes: tables, each with its axes, then the axes of the result."""
+    result: Floats = np.asarray(np.einsum(*operands))
+    return result
+
+
+def stationary(dyn: Any, limit: int) -> dict[str, Any]:
+    """The CPTs of the first slices in the limit: the CPTs of a slice are multiplied until nothing changes."""
+    # dyn: DynamicNetwork, which imports this module
+    limit = whole_number("limit", limit, 1)
+    before = list(dyn.interface)
+    axis = {p: i for i, p in enumerate(before)}
+    now: list[Pair] = [(v, 0) for v in dyn.variables if v not in dyn.static]
+    axis |= {p: len(before) + i for i, p in enumerate(now)}
+    entries = np.prod([float(len(dyn.states(v))) for v, _ in axis])
+    if entries > MAX_ENTRIES:
+        raise NetworkError(
+            f"stationary: a slice and the variables before it have {entries:.3g} configurations, at most "
+            f"{MAX_ENTRIES:.3g} are computed; give start= yourself"
+        )
+    slice_: list[Any] = []  # operands of einsum: the CPTs of a slice, and their axes
+    for v, _ in now:
+        slice_ += [np.asarray(dyn.cpt(v), np.float64), [axis[p] for p in (*dyn.parents(v), (v, 0))]]
+    after = [axis[v, lag if v in dyn.static else lag - 1] for v, lag in before]
+    own = [axis[p] for p in before]
+    slice_ += [np.ones([len(dyn.states(v)) for v, _ in before]), own]  # lags that no CPT of the slice has
+    joint: Floats = _sums(*slice_, [*range(len(axis))])
+    kept = sorted({*own, *after})
+    step = _sums(joint, [*range(len(axis))], kept)  # P(the variables that later slices need | those before)
+    first_net = dyn.unroll(max(dyn.order, 1))
+    names = [v if v in dyn.static else f"{v}[{dyn.order - lag}]" for v, lag in before]
+    alpha: Floats = np.asarray(first_net.compile("cpu").joint(names), np.float64)
+    change = np.inf
+    for _ in range(limit):
+        following = _sums(alpha, own, step, kept, after)
+        following /= following.sum()
+        change, alpha = float(np.abs(following - alpha).max(initial=0.0)), following
+        if change <= CONVERGED:
+            break
+    else:
+        raise NetworkError(
+            f"the distribution between slices still changes by {change:.2g} after {limit} slices; a periodic chain has "
+            "no limit, a slow one needs a larger limit="
+        )
+    first: dict[str, Any] = {}
+    for v, _ in now:
+        order = max((lag for _, lag in dyn.parents(v)), default=0)
+        tables = []
+        for t in range(order):
+            family = [axis[p] for p in (*dyn.parents(v), (v, 0)) if p[1] <= t]
+            tables.append(_rows(_sums(alpha, own, joint, [*range(len(axis))], family)))
+        if tables:
+            first[v] = _one_or_all(tables)
+    return first
