@@ -1,0 +1,21 @@
+"""Dynamic networks: exact answers about sequences of any length.
+
+`jtgpu.DynamicNetwork` makes one, and ``dyn.compile()`` a `DynamicTree`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..util.late_imports import public_names
+
+if TYPE_CHECKING:
+    from .results import SequenceExplanations, SequencePosteriors
+    from .stream import Stream
+    from .tree import DynamicTree
+
+__all__ = ["DynamicTree", "SequenceExplanations", "SequencePosteriors", "Stream"]
+
+__getattr__, __dir__ = public_names(__name__, {
+    "results": "SequenceExplanations SequencePosteriors", "stream": "Stream", "tree": "DynamicTree",
+})  # fmt: skip

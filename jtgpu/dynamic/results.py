@@ -1,0 +1,167 @@
+"""Answers about sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..inference.results.marginals import distinct_names
+from ..inference.results.printed import Printed, make_frame, to_frame_method, unused_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..model.discrete import DiscreteModel
+    from ..util.arrays import Bools, Floats, Ints
+    from .sequences import Sequences
+
+
+class _OfSlices(Printed):
+    """Answers for some slices of B sequences."""
+
+    def __init__(self, model: DiscreteModel, sequences: Sequences, slices: Ints | None, log_evidence: Floats):
+        # slices: (S,) those that are answered; None: the last one of each sequence
+        self._model, self._sequences, self._slices = model, sequences, slices
+        self.lengths = sequences.lengths
+        self.log_evidence = log_evidence
+        self.impossible: Bools = np.isneginf(log_evidence)
+
+    def _places(self) -> tuple[Ints, Ints, Ints]:
+        """Sequence, place among the answered slices, and slice of every answer, those beyond the end left out."""
+        n = len(self.lengths)
+        if self._slices is None:
+            return np.arange(n), np.zeros(n, np.int64), self.lengths - 1
+        sequence = np.repeat(np.arange(n), len(self._slices))
+        place = np.tile(np.arange(len(self._slices)), n)
+        exists = self._slices[place] < self.lengths[sequence]
+        return sequence[exists], place[exists], self._slices[place[exists]]
+
+    def _keys(self) -> dict[str, Any]:
+        """Columns that name the rows of a frame: those of the sequences' table, else number and slice."""
+        sequence, _, t = self._places()
+        if self._sequences.keys:
+            rows = self._sequences.ptr[:-1][sequence] + t
+            return {name: [column[r] for r in rows.tolist()] for name, column in self._sequences.keys.items()}
+        names = {v for v in self._model.variables}
+        return {unused_name("sequence", names): sequence, unused_name("slice", names): t}
+
+
+class SequencePosteriors(_OfSlices, Mapping[str, Any]):
+    """Posteriors of variables in slices of B sequences.
+
+    ``result["rain"]`` is an array of float64, (B, S, states), S the number of slices that were asked for: all T, or
+    those in ``at``. With ``at="last"`` it is (B, states). Slices behind the end of a sequence, and impossible ones, are
+    zeros.
+
+    Attributes
+    ----------
+    log_evidence : (B,) ndarray of float64
+        Natural logarithm of the probability of the evidence of each sequence; -inf if it is impossible.
+    lengths : (B,) ndarray of int64
+        Slices of each sequence.
+    impossible : (B,) ndarray of bool
+    joint : dict of tuple of str to ndarray
+        Joint posteriors of the sets in ``joints``, an axis for each variable behind those of sequence and slice.
+    """
+
+    def __init__(
+        self, model: DiscreteModel, sequences: Sequences, slices: Ints | None, log_evidence: Floats,
+        arrays: Mapping[str, Floats], joint: Mapping[tuple[str, ...], Floats],
+    ):  # fmt: skip
+        super().__init__(model, sequences, slices, log_evidence)
+        self._arrays, self.joint = dict(arrays), dict(joint)
+
+    def __getitem__(self, variable: str) -> Floats:
+        if variable not in self._arrays:
+            raise KeyError(f"{variable!r} is not among the targets of this query; add it to targets=")
+        return self._arrays[variable]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def modes(self) -> dict[str, NDArray[Any]]:
+        """Return the most probable state of each variable by name, (B, S) or (B,)."""
+        return {
+            v: np.array(self._model.states(v), object)[table.argmax(axis=-1)] for v, table in self._arrays.items()
+        }
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each slice: the keys, and a column ``rain=yes`` for each state."""
+        sequence, place, _ = self._places()
+        columns = self._keys()
+        for v, table in self._arrays.items():
+            picked = table[sequence] if self._slices is None else table[sequence, place]
+            for s, name in enumerate(distinct_names(self._model.states(v))):
+                columns[f"{v}={name}"] = picked[:, s]
+        return make_frame(columns, backend)
+
+    def _title(self) -> str:
+        return f"Posteriors of {len(self)} variables in {len(self.lengths)} sequences"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        sequence, place, t = self._places()
+        names, columns = ["sequence", "slice"], [sequence.tolist(), t.tolist()]
+        for v, table in self._arrays.items():
+            picked = table[sequence] if self._slices is None else table[sequence, place]
+            for s, name in enumerate(distinct_names(self._model.states(v))):
+                names.append(f"{v}={name}")
+                columns.append([f"{x:.6g}" for x in picked[:, s].tolist()])
+        return names, columns, 2
+
+
+class SequenceExplanations(_OfSlices, Sequence[Any]):
+    """States of all variables in all slices of B sequences.
+
+    ``result[i]`` is a dictionary from a variable to the names of its states in the slices of sequence i.
+
+    Attributes
+    ----------
+    codes : (B, T, V) ndarray of int32
+        State numbers; -1 behind the end of a sequence, and where it is impossible.
+    log_probability : (B,) ndarray of float64
+        Natural logarithm of the joint probability of these states and the evidence; -inf if impossible.
+    lengths : (B,) ndarray of int64
+    """
+
+    def __init__(self, model: DiscreteModel, sequences: Sequences, codes: NDArray[np.int32], log_probability: Floats):
+        super().__init__(model, sequences, np.arange(codes.shape[1]), log_probability)
+        self.codes, self.log_probability = codes, log_probability
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        states = self.codes[i, : self.lengths[i]]
+        return {
+            v: [self._model.states(v)[s] if s >= 0 else None for s in states[:, k].tolist()]
+            for k, v in enumerate(self._model.variables)
+        }
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each slice: the keys, and a column of states for each variable."""
+        sequence, place, _ = self._places()
+        columns = self._keys()
+        for k, v in enumerate(self._model.variables):
+            names = [*self._model.states(v), None]
+            columns[v] = [names[s] for s in self.codes[sequence, place, k].tolist()]
+        return make_frame(columns, backend)
+
+    def _title(self) -> str:
+        return f"States of {len(self._model.variables)} variables in {len(self)} sequences"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        sequence, place, t = self._places()
+        columns: list[Any] = [sequence.tolist(), t.tolist()]
+        for k, v in enumerate(self._model.variables):
+            names = [*self._model.states(v), ""]
+            columns.append([names[s] for s in self.codes[sequence, place, k].tolist()])
+        return ["sequence", "slice", *self._model.variables], columns, 2

@@ -1,0 +1,333 @@
+"""Read sequences: long frames, lists of frames, and arrays, as rows of codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, EvidenceError, shown
+from ..inference.evidence_table import weight_rows
+from ..inference.tables import as_array, as_numbers, column_values, is_frame, is_tensor, open_table, read_states
+from ..util.arguments import choice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..model.dynamic import DynamicNetwork
+    from ..util.arrays import Floats, Ints
+
+MOST_EMPTY = 10_000_000  # slices that gaps may add
+_LAGGED = re.compile(r".*\[t(-\d+)?\]$")
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Rows of evidence, sequence after sequence, in the order of time."""
+
+    codes: NDArray[np.int32]  # (R, V), -1: not observed
+    ptr: Ints  # (N + 1,) where each sequence begins
+    likelihood: Mapping[int, Floats] = field(default_factory=dict)  # variable -> (R, card)
+    keys: Mapping[str, list[Any]] = field(default_factory=dict)  # columns of the answers: (R,) id and time
+    source: Ints | None = None  # (R,) row of the table, -1 for slices that it lacks; None: as they stand
+    ids: list[Any] | None = None  # (N,)
+    cuts: Mapping[int, frozenset[int]] = field(default_factory=dict)  # slice -> variables that are set in it
+    cut_always: frozenset[int] = frozenset()
+
+    @property
+    def n(self) -> int:
+        """Number of sequences."""
+        return len(self.ptr) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """(N,) slices of each."""
+        return np.diff(self.ptr)
+
+    def cut(self, t: int) -> frozenset[int]:
+        """The variables that are set in slice t."""
+        return self.cuts.get(t, self.cut_always)
+
+    def name(self, i: int, t: int) -> str:
+        """A slice, for messages."""
+        label = f" ({self.ids[i]!r})" if self.ids is not None else ""
+        return f"sequence {i}{label}, slice {t}"
+
+    def continued(self, steps: int) -> Sequences:
+        """These sequences with so many slices more in which nothing is observed."""
+        lengths = self.lengths + steps
+        ptr = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(len(self.codes)) + np.repeat(np.arange(self.n) * steps, self.lengths)
+        codes = np.full((int(ptr[-1]), self.codes.shape[1]), -1, np.int32)
+        codes[at] = self.codes
+        weights = {}
+        for v, w in self.likelihood.items():
+            weights[v] = np.ones((len(codes), w.shape[1]))
+            weights[v][at] = w
+        return replace(self, codes=codes, ptr=ptr, likelihood=weights, keys={}, source=None)
+
+
+def read_sequences(
+    net: DynamicNetwork, given: Any, *, id: str | None = None, time: str | None = None,
+    likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
+) -> Sequences:  # fmt: skip
+    """Convert sequences of any kind to codes."""
+    # given: a long frame with columns `id` and `time`; a list of frames; a mapping of variables to (B, T) arrays; or
+    #     (B, T, V) state numbers, -1 where nothing is observed
+    # likelihood: variable -> weights: (states,), (rows, states) in the order of the frame's rows, or (B, T, states)
+    # do: variable -> state in all slices, or {slice: state}
+    choice("on_gap", on_gap, ("error", "empty"))
+    if is_tensor(given):
+        given = as_array(given, "sequences")
+    if isinstance(given, (list, tuple)) and given and _is_table(given[0]):
+        made = _of_list(net, given, id, time)
+    elif isinstance(given, np.ndarray) and given.ndim == 3:
+        made = _of_codes(net, given)
+    elif isinstance(given, Mapping) and any(np.ndim(x) == 2 for x in given.values()):
+        made = _of_arrays(net, given)
+    else:
+        made = _of_frame(net, given, id, time, on_gap)
+    if not made.n or (made.lengths == 0).any():
+        at = int(np.argmin(made.lengths)) if made.n else 0
+        raise DataError("there are no sequences" if not made.n else f"sequence {at} has no slices")
+    if likelihood:
+        made = replace(made, likelihood=_weights(net, made, likelihood))
+    return _with_do(net, made, do) if do else made
+
+
+def _is_table(x: Any) -> bool:
+    """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
+    if isinstance(x, Mapping):
+        return all(isinstance(c, (list, tuple, np.ndarray)) or hasattr(c, "__len__") and not isinstance(c, str)
+                   for c in x.values())
+    return is_frame(x) or (isinstance(x, np.ndarray) and x.ndim == 2)
+
+
+def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
+    b, t, v = given.shape
+    if v != len(net):
+        raise EvidenceError(f"sequences has shape {given.shape}, expected (B, T, {len(net)}): a number for each variable")
+    if t == 0:
+        raise DataError("the sequences have no slices")
+    codes, _ = read_states(net, given.reshape(b * t, v))
+    return Sequences(codes, np.arange(b + 1) * t)
+
+
+def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
+    arrays = {v: x if isinstance(x, np.ndarray) else np.array(x, object) for v, x in given.items()}
+    shapes = {v: x.shape for v, x in arrays.items()}
+    shape = next(iter(shapes.values()))
+    for v, other in shapes.items():
+        if other != shape or len(other) != 2:
+            raise EvidenceError(f"the array of {v!r} has shape {other}, expected {shape}: (sequences, slices) for each variable")
+    if shape[1] == 0:
+        raise DataError("the sequences have no slices")
+    codes, _ = read_states(net, {v: x.ravel() for v, x in arrays.items()})
+    return Sequences(codes, np.arange(shape[0] + 1) * shape[1])
+
+
+def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None) -> Sequences:
+    if id is not None:
+        raise DataError(f"id={id!r} names a column of a long frame; a list has one sequence in each frame")
+    parts = []
+    for i, frame in enumerate(given):
+        try:
+            parts.append(_of_frame(net, frame, None, time, "error"))
+        except (DataError, EvidenceError) as error:
+            raise type(error)(f"sequence {i}: {error}") from None
+    lengths = [len(p.codes) for p in parts]
+    keys: dict[str, list[Any]] = {}
+    if time is not None:
+        keys = {"sequence": np.repeat(np.arange(len(parts)), lengths).tolist()}
+        keys[time] = [x for p in parts for x in p.keys[time]]
+    return Sequences(np.concatenate([p.codes for p in parts]), np.concatenate([[0], np.cumsum(lengths)]), keys=keys)
+
+
+def _of_frame(net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
+    if isinstance(given, np.ndarray) and given.ndim == 2:
+        return Sequences(read_states(net, given)[0], np.array([0, len(given)]))
+    table = open_table(None, given)
+    for what, name in (("id", id), ("time", time)):
+        if name is not None and name not in table.names:
+            raise DataError(f"{what}={name!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+    lagged = [c for c in table.names if _LAGGED.match(c) and c not in net]
+    if lagged:
+        raise DataError(
+            f"the table has the column {lagged[0]!r}: these are rows of two_slices, and a sequence has a row for each "
+            "slice; pass the table that they were made of"
+        )
+    names = [c for c in table.names if c not in (id, time)]
+    codes, _ = read_states(net, {c: table.column(c) for c in names})
+    if not table.n:
+        return Sequences(codes, np.zeros(1, np.int64))
+    group, ids = np.zeros(table.n, np.int64), None
+    if id is not None:
+        group, ids = _groups(id, table)
+    order = np.argsort(group, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(group))])
+    keys: dict[str, list[Any]] = {} if id is None or ids is None else {id: [ids[g] for g in group[order].tolist()]}
+    source = order
+    if time is not None:
+        times = _times(time, table)[order]
+        _check_times(times, ptr, order, table, time, ids)
+        if (times == np.floor(times)).all() and not hasattr(table.column(time), "type") or _is_integer(table.column(time)):
+            codes_at, ptr, times = _with_gaps(times, ptr, on_gap, time, ids)
+            source = np.where(codes_at >= 0, order[np.maximum(codes_at, 0)], -1)
+            if id is not None and ids is not None:
+                keys[id] = [ids[g] for g in np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)).tolist()]
+            keys[time] = times.astype(np.int64).tolist()
+        else:
+            column = table.column(time)
+            cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+            keys[time] = [cells[i] for i in order.tolist()]
+    rows = np.where((source >= 0)[:, None], codes[np.maximum(source, 0)], np.int32(-1)).astype(np.int32)
+    return Sequences(rows, ptr, keys=keys, source=source, ids=ids)
+
+
+def _is_integer(column: Any) -> bool:
+    return str(getattr(column, "type", "")).startswith(("int", "uint"))
+
+
+def _groups(id: str, table: Any) -> tuple[Ints, list[Any]]:
+    """The sequence of each row, numbered in the order in which they come; and their names."""
+    codes, values = column_values(id, table.column(id), table.row_name)
+    if (codes < 0).any():
+        raise DataError(f"{table.row_name(int(np.argmax(codes < 0)))}, column {id!r}: the sequence's id is missing")
+    present, first = np.unique(codes, return_index=True)
+    ranked = np.argsort(first, kind="stable")
+    number = np.zeros(int(codes.max()) + 1, np.int64)
+    number[present[ranked]] = np.arange(len(present))
+    return number[codes], [values[c] for c in present[ranked].tolist()]
+
+
+def _times(name: str, table: Any) -> Floats:
+    """The times of the rows as numbers."""
+    column = table.column(name)
+    numbers = as_numbers(column)
+    if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date")):
+        import pyarrow as pa
+
+        kind = str(column.type)
+        whole = column.cast(pa.int32() if kind.startswith("date32") else pa.int64())
+        numbers = as_numbers(whole)
+    if numbers is None and isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+        numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))
+    if numbers is None:
+        cell = next(iter(column), None)
+        raise DataError(f"column {name!r} has the times and must hold numbers or dates, such as 0, 1, 2; got {shown(cell)}")
+    return numbers
+
+
+def _check_times(times: Floats, ptr: Ints, order: Ints, table: Any, name: str, ids: list[Any] | None) -> None:
+    """Raise unless the times of every sequence are given and increase."""
+    unknown = ~np.isfinite(times)
+    back = np.zeros(len(times), np.bool_)
+    back[1:] = times[1:] <= times[:-1]
+    back[ptr[:-1][np.diff(ptr) > 0]] = False
+    bad = np.flatnonzero(unknown | back)
+    if not len(bad):
+        return
+    i = int(bad[0])
+    s = int(np.searchsorted(ptr, i, side="right")) - 1
+    label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
+    where = f"{label}, {table.row_name(int(order[i]))}, column {name!r}"
+    if unknown[i]:
+        raise DataError(f"{where}: the time is missing or infinite")
+    what = "occurs twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
+    raise DataError(f"{where}: the time {times[i]:g} {what}; times must increase in each sequence, so sort the rows")
+
+
+def _with_gaps(
+    times: Floats, ptr: Ints, on_gap: str, name: str, ids: list[Any] | None
+) -> tuple[Ints, Ints, Floats]:
+    """Rows, or -1 for slices that are missing; where sequences begin; and times."""
+    steps = np.diff(times)
+    inside = np.ones(len(steps), np.bool_)
+    inside[ptr[1:-1] - 1] = False
+    gaps = np.flatnonzero(inside & (steps != 1))
+    if not len(gaps):
+        return np.arange(len(times)), ptr, times
+    if on_gap == "error":
+        i = int(gaps[0])
+        s = int(np.searchsorted(ptr, i, side="right")) - 1
+        label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
+        raise DataError(
+            f"{label}, column {name!r}: time {times[i] + 1:g} is missing, {times[i]:g} is followed by "
+            f"{times[i + 1]:g}; on_gap=\"empty\" takes missing times as slices without observations"
+        )
+    start = times[ptr[:-1]]
+    lengths = (times[ptr[1:] - 1] - start).astype(np.int64) + 1
+    if int(lengths.sum()) - len(times) > MOST_EMPTY:
+        raise DataError(f"column {name!r}: the gaps are {int(lengths.sum()) - len(times)} slices, more than {MOST_EMPTY}")
+    new = np.concatenate([[0], np.cumsum(lengths)])
+    of_row = np.repeat(np.arange(len(start)), np.diff(ptr))
+    at = new[:-1][of_row] + (times - start[of_row]).astype(np.int64)
+    rows = np.full(int(new[-1]), -1)
+    rows[at] = np.arange(len(times))
+    each = np.repeat(np.arange(len(start)), lengths)
+    return rows, new, start[each] + (np.arange(len(rows)) - new[:-1][each])
+
+
+def _weights(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]) -> dict[int, Floats]:
+    """Likelihoods by row."""
+    weights: dict[int, Floats] = {}
+    n = len(made.codes) if made.source is None else int((made.source >= 0).sum())
+    for variable, value in likelihood.items():
+        if isinstance(variable, tuple):
+            raise EvidenceError(f"sequences take likelihoods of single variables, not of {shown(variable)} together")
+        v = net.index(variable)
+        if np.ndim(value) == 3:
+            shape = np.shape(value)
+            if shape[0] * shape[1] != n or shape[0] != made.n:
+                raise EvidenceError(
+                    f"the likelihood of {net.variables[v]!r} has shape {shape}, expected ({made.n}, slices, "
+                    f"{len(net.states(v))}) for {n} slices"
+                )
+            value = np.asarray(value).reshape(n, shape[2])
+        table = weight_rows(net, v, value, n)
+        if made.source is not None:
+            rows = np.ones((len(made.codes), table.shape[1]))
+            rows[made.source >= 0] = table[made.source[made.source >= 0]]
+            table = rows
+        weights[v] = table
+    return weights
+
+
+def _with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequences:
+    """Enter interventions: the state that a variable is set to, in all slices or in some."""
+    codes, weights = made.codes.copy(), dict(made.likelihood)
+    at = np.arange(len(codes)) - np.repeat(made.ptr[:-1], made.lengths)
+    always: set[int] = set()
+    single: dict[int, set[int]] = {}
+    for variable, value in do.items():
+        v = net.index(variable)
+        name = net.variables[v]
+        if not isinstance(value, Mapping):
+            always.add(v)
+            parts = [(np.ones(len(codes), np.bool_), net.state_index(v, value))]
+        else:
+            if name in net.static:
+                raise EvidenceError(f"do sets the static variable {name!r} in some slices; give its state alone")
+            parts = []
+            for t, state in value.items():
+                if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or not 0 <= t < made.lengths.max():
+                    raise EvidenceError(
+                        f"do on {name!r} has the slice {shown(t)}; slices are 0 to {int(made.lengths.max()) - 1}"
+                    )
+                single.setdefault(int(t), set()).add(v)
+                parts.append((at == t, net.state_index(v, state)))
+        for rows, s in parts:
+            other = rows & (codes[:, v] >= 0) & (codes[:, v] != s)
+            codes[rows & (codes[:, v] < 0), v] = s
+            if other.any():  # observed in another state: impossible
+                table = weights.get(v, np.ones((len(codes), len(net.states(v))))).copy()
+                table[other] = 0.0
+                weights[v] = table
+    fixed = frozenset(always)
+    return replace(
+        made, codes=codes, likelihood=weights, cut_always=fixed,
+        cuts={t: fixed | vs for t, vs in single.items()},
+    )  # fmt: skip

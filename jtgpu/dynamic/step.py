@@ -1,0 +1,150 @@
+"""The step network: one slice, and what it needs of earlier ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import TableTooLarge
+from ..inference.planning import split_options
+from ..inference.sets import Sets
+from ..inference.tree import JunctionTree
+from ..model.markov import MarkovNetwork
+from ..util.lru import LRU
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+    from ..model.dynamic import DynamicNetwork
+    from ..util.arrays import Floats
+    from ..util.options import BackendName
+
+MOST_CELLS = 1 << 26  # of the interface
+MOST_VARIANTS = 16  # compiled slices: the first ones, later ones, and those with interventions
+
+
+class Step:
+    """A slice of a dynamic network with its interfaces, planned once (Murphy 2002, section 3.5).
+
+    Variables 0 .. V-1 are those of the slice, and the static ones; the others are ``p[t-j]``, the earlier copies of
+    variables with children in later slices. The interface before the slice is the ``p[t-1] .. p[t-L]`` and the static
+    variables; the one after it has ``p[t] .. p[t-L+1]`` in the same places, so its cells are those of the next slice's.
+    A copy that does not exist in one of the first slices is in state 0.
+    """
+
+    def __init__(
+        self, net: DynamicNetwork, backend: BackendName, options: dict[str, Any],
+        joints: tuple[tuple[int, ...], ...] = (),
+    ):  # fmt: skip
+        # joints: Sets of variables whose joint posteriors are wanted
+        self.net, self._backend, self._options = net, backend, options
+        self.n = len(net)
+        self.static = frozenset(net.index(v) for v in net.static)
+        self.parents = [[(net.index(p), lag) for p, lag in net.parents(v)] for v in net.variables]
+        most = [0] * self.n
+        for p, lag in itertools.chain.from_iterable(self.parents):
+            most[p] = max(most[p], lag)
+        copies = [(v, lag) for v in range(self.n) for lag in range(1, most[v] + 1)]
+        self.number = {(v, 0): v for v in range(self.n)} | {c: self.n + i for i, c in enumerate(copies)}
+        fixed = sorted(self.static)
+        self.before = (*(self.number[c] for c in copies), *fixed)
+        self.after = (*(self.number[v, lag - 1] for v, lag in copies), *fixed)
+        self.names = [*net.variables, *(f"{net.variables[v]}[t-{lag}]" for v, lag in copies)]
+        self.origin = [*range(self.n), *(v for v, _ in copies)]
+        self.shape = tuple(len(net.states(self.origin[v])) for v in self.before)
+        self.cells = math.prod(self.shape)
+        if self.cells > MOST_CELLS:
+            raise TableTooLarge(
+                f"the interface between slices, {', '.join(self.names[v] for v in self.before)}, has {self.cells} "
+                f"configurations; at most {MOST_CELLS} are possible"
+            )
+        self.order = max(net.order, 1 if fixed else 0)
+        sets = [tuple(self.names[v] for v in s) for s in (self.before, self.after) if len(s) > 1]
+        sets += [tuple(self.names[v] for v in s) for s in joints if len(s) > 1]
+        planning, running = split_options(backend, options)
+        self._run = {"replan": False, **running}  # plans for patterns would make last digits depend on earlier queries
+        self.plan = self._model(self.order, frozenset()).plan(together=sets, **planning)
+        self._sets = Sets(self.plan.model, self.plan.plan)
+        self.before_number, self.after_number = self._place(self.before), self._place(self.after)
+        self.joints = {s: self._place(s) for s in joints}
+        self._trees: LRU[Any, JunctionTree] = LRU(MOST_VARIANTS)
+        self.n_variables = len(self.names)
+        self.is_same = self.before_number == self.after_number
+        self.backend(0)
+
+    def _place(self, scope: tuple[int, ...]) -> int:
+        """The number for weights of an interface: of a variable, or of a set that the plan keeps together."""
+        return scope[0] if len(scope) == 1 else self._sets.number(scope, "interface")
+
+    def _model(self, kind: int, cut: frozenset[int]) -> MarkovNetwork:
+        """The step network of slice `kind`; of all later ones if it is `order`. Variables in `cut` are set."""
+        net = self.net
+        factors = []
+        for v in range(self.n):
+            scope = [*(self.number[p] for p in self.parents[v]), v]
+            factors.append((scope, self.table(v, kind, v in cut)))
+        return MarkovNetwork({self.names[v]: net.states(self.origin[v]) for v in range(len(self.names))}, factors)
+
+    def table(self, v: int, kind: int, is_cut: bool = False) -> Floats:
+        """The factor of a variable: its CPT; ones if it is set, or a static variable behind the first slice."""
+        net = self.net
+        shape = [len(net.states(p)) for p, _ in self.parents[v]] + [len(net.states(v))]
+        if is_cut or (v in self.static and kind > 0):
+            return np.ones(shape)
+        first = net.start(v)
+        if kind >= len(first):
+            return np.asarray(net.cpt(v), np.float64)
+        index = tuple(slice(None) if lag <= kind else None for _, lag in self.parents[v])
+        return np.array(np.broadcast_to(np.asarray(first[kind], np.float64)[(*index, slice(None))], shape))
+
+    def reload(self, net: DynamicNetwork) -> None:
+        """Replace the CPTs; the plan stays."""
+        self.net = net
+        for (kind, cut), tree in self._trees.items():
+            tree.reload(self._model(kind, cut))
+
+    def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
+        """The compiled step network of slice t."""
+        kind = min(t, self.order)
+
+        def make() -> JunctionTree:
+            return JunctionTree(self.plan.with_model(self._model(kind, cut)), self._backend, **self._run)
+
+        return self._trees.get_or_make((kind, cut), make)
+
+    def backend(self, t: int, cut: frozenset[int] = frozenset()) -> Backend:
+        """The backend that runs slice t."""
+        return self.tree(t, cut).intervened().backend
+
+    def first(self) -> Floats:
+        """Weights (K,) of the interface before slice 0: copies that do not exist are in state 0."""
+        table = np.zeros(self.shape)
+        n = len(self.before) - len(self.static)
+        table[(0,) * n] = 1.0
+        return table.ravel()
+
+    def cells_of(self, number: int, scope: tuple[int, ...], table: Floats) -> Floats:
+        """Weights (n, K) of an interface as the backend takes them."""
+        if len(scope) == 1:
+            return table
+        return self._sets.cells(number, scope, table.reshape(len(table), *self.shape))
+
+    def joint_of(self, number: int, scope: tuple[int, ...], cells: Floats) -> Floats:
+        """Cells of a backend's answer as (n, K) of an interface."""
+        if len(scope) == 1:
+            return cells
+        return self._sets.joint(number, scope, cells).reshape(len(cells), -1)
+
+    def width(self, number: int) -> int:
+        """Cells of a target."""
+        if number < self.n_variables:
+            return len(self.net.states(self.origin[number]))
+        return self._sets.size(number)
+
+    def joint(self, number: int, scope: tuple[int, ...], cells: Floats) -> Floats:
+        """Cells (..., K) of a set's answer as (..., extents of `scope`)."""
+        front = cells.shape[:-1]
+        table = self._sets.joint(number, scope, cells.reshape(-1, cells.shape[-1]))
+        return table.reshape(*front, *table.shape[1:])
