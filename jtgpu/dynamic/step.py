@@ -85,6 +85,8 @@ class Step:
         for v in range(self.n):
             scope = [*(self.number[p] for p in self.parents[v]), v]
             factors.append((scope, self.table(v, kind, v in cut)))
+        if len(self.before) == 1 and not self.static:  # no set has it
+            factors.append((self.before, np.ones(self.shape)))
         return MarkovNetwork({self.names[v]: net.states(self.origin[v]) for v in range(len(self.names))}, factors)
 
     def table(self, v: int, kind: int, is_cut: bool = False) -> Floats:

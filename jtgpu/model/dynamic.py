@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ..errors import NetworkError, closest
+from ..util import late_imports
 from ..util.arguments import whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
@@ -19,6 +20,8 @@ from .templates import from_slices, stationary
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats
+    from ..util.late_imports import DynamicTree
+    from ..util.options import BackendName
     from .cpt import CptLike
 
 
@@ -283,8 +286,30 @@ class DynamicNetwork(DiscreteModel):
     def plan(self, *_: Any, **__: Any) -> NoReturn:
         """A dynamic network has no plan: the number of slices is that of each sequence."""
         raise NetworkError(
-            "a dynamic network has no plan of its own: dyn.unroll(10) is the Bayesian network of ten slices"
+            "a dynamic network has no plan of its own: dyn.compile() answers sequences of any length, and "
+            "dyn.unroll(10) is the Bayesian network of ten slices"
         )
+
+    def compile(self, backend: BackendName = "auto", **options: Any) -> DynamicTree:  # type: ignore[override]
+        """Plan one slice, and prepare a backend that answers sequences of any length.
+
+        Parameters
+        ----------
+        backend : {"auto", "cpu", "gpu", "reference"}
+        **options
+            Options of plans and backends; see `BayesianNetwork.compile`.
+
+        Returns
+        -------
+        jtgpu.dynamic.DynamicTree
+
+        Raises
+        ------
+        TableTooLarge
+            If the interface between slices has too many configurations; the message names it.
+        """
+        made: DynamicTree = late_imports.dynamic().DynamicTree(self, backend, **options)
+        return made
 
     # Comparison and text --------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imports from the layers
     from ..decisions.tree import DecisionTree as DecisionTree
     from ..draw.drawing import Drawing as Drawing
+    from ..dynamic.tree import DynamicTree as DynamicTree
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
     from ..mixed.tree import MixedTree as MixedTree
@@ -28,6 +29,7 @@ PACKAGE = __name__.partition(".")[0]
 MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "decisions": "decisions.tree", "relevance": "decisions.relevance",
+    "dynamic": "dynamic.tree",
     "html": "draw.html", "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
     "validations": "draw.validation",
 }  # fmt: skip
@@ -59,6 +61,11 @@ def public_names(
 def planning() -> Any:
     """``net.plan()``: the module `jtgpu.inference.planning`."""
     return _open("planning")
+
+
+def dynamic() -> Any:
+    """``dyn.compile()`` of a dynamic network: the module `jtgpu.dynamic.tree`."""
+    return _open("dynamic")
 
 
 def compiling() -> Any:

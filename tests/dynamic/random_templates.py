@@ -1,0 +1,64 @@
+"""Random dynamic networks and sequences, and their answers by the unrolled network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import jtgpu
+
+
+def random_template(rng: np.random.Generator) -> jtgpu.DynamicNetwork:
+    """Two to four variables of two or three states, lags up to 3, sometimes static ones."""
+    n, order = int(rng.integers(2, 5)), int(rng.integers(1, 4))
+    names = [f"v{i}" for i in range(n)]
+    card = rng.integers(2, 4, n)
+    static = [names[0]] if n > 2 and rng.random() < 0.4 else []
+    states = {v: [f"s{k}" for k in range(card[i])] for i, v in enumerate(names)}
+    rank = rng.permutation(n)
+    parents, cpts, start = {}, {}, {}
+    for i, v in enumerate(names):
+        if v in static:
+            above = []
+        else:
+            above = [(names[j], 0) for j in range(n) if j != i and (names[j] in static or rank[j] < rank[i])]
+            above += [(names[j], lag) for j in range(n) for lag in range(1, order + 1) if names[j] not in static]
+            above = [above[j] for j in rng.permutation(len(above))[: int(rng.integers(0, 4))]]
+            if i == n - 1 and not any(lag for a in parents.values() for _, lag in a if _ ) and not any(lag for _, lag in above):
+                above.append((v, 1))
+        parents[v] = above
+
+        def table(given: list[tuple[str, int]], i: int = i) -> np.ndarray:
+            shape = [card[names.index(p)] for p, _ in given] + [card[i]]
+            made = rng.random(shape) * (rng.random(shape) < 0.85) + 1e-3
+            return made / made.sum(axis=-1, keepdims=True)
+
+        cpts[v] = table(above)
+        m = max((lag for _, lag in above), default=0)
+        if m:
+            first = [table([p for p in above if p[1] <= t]) for t in range(m)]
+            start[v] = first[0] if m == 1 else first
+    return jtgpu.DynamicNetwork(states, parents, cpts, start=start, static=static)
+
+
+def random_codes(rng: np.random.Generator, dyn: jtgpu.DynamicNetwork, n: int, length: int) -> np.ndarray:
+    """(n, length, V) states with holes; a static variable has the same state wherever it is observed."""
+    codes = np.stack([rng.integers(0, len(dyn.states(v)), (n, length)) for v in dyn.variables], axis=-1)
+    for v in dyn.static:
+        codes[:, :, dyn.index(v)] = codes[:, :1, dyn.index(v)]
+    codes[rng.random(codes.shape) < 0.6] = -1
+    return codes
+
+
+def label(dyn: jtgpu.DynamicNetwork, v: str, t: int) -> str:
+    """The name of a variable in the unrolled network."""
+    return v if v in dyn.static else f"{v}[{t}]"
+
+
+def unrolled_cases(dyn: jtgpu.DynamicNetwork, net: jtgpu.BayesianNetwork, codes: np.ndarray) -> np.ndarray:
+    """(n, length, V) states as cases of the unrolled network."""
+    cases = np.full((len(codes), len(net)), -1, np.int32)
+    for t in range(codes.shape[1]):
+        for i, v in enumerate(dyn.variables):
+            seen = codes[:, t, i] >= 0
+            cases[seen, net.index(label(dyn, v, t))] = codes[seen, t, i]
+    return cases
