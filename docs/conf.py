@@ -39,7 +39,7 @@ nitpick_ignore_regex = [
     ("py:class", r"jtgpu\.(backends\.base|cases\.(files|options|query|solver))\..*"),
     ("py:class", r"jtgpu\.inference\.(evidence|evidence_table|interventions|tables\.\w+)\..*"),
     ("py:class", r"jtgpu\.learn\.dags\.(scores\.(coded\.CodedTable|rules\.\w+)|posterior\.records\.\w+)"),
-    ("py:class", r"jtgpu\.(decisions\.\w+|inference\.sets|mixed\.\w+)\.\w+"),
+    ("py:class", r"jtgpu\.(decisions\.\w+|dynamic\.\w+|inference\.sets|mixed\.\w+)\.\w+"),
     ("py:class", r"jtgpu\.(backends\.wrappers\.slices|model\.(directed|state_values))\.\w+"),
     ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.configurations\.Ranking|screen\.table\.Screened)"),
 ]

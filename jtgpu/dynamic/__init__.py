@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .results import SequenceExplanations, SequencePosteriors
+    from .results import SequencePosteriors
     from .stream import Stream
     from .tree import DynamicTree
 
-__all__ = ["DynamicTree", "SequenceExplanations", "SequencePosteriors", "Stream"]
+__all__ = ["DynamicTree", "SequencePosteriors", "Stream"]
 
 __getattr__, __dir__ = public_names(__name__, {
-    "results": "SequenceExplanations SequencePosteriors", "stream": "Stream", "tree": "DynamicTree",
+    "results": "SequencePosteriors", "stream": "Stream", "tree": "DynamicTree",
 })  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class _OfSlices(Printed):
         if self._sequences.keys:
             rows = self._sequences.ptr[:-1][sequence] + t
             return {name: [column[r] for r in rows.tolist()] for name, column in self._sequences.keys.items()}
-        names = {v for v in self._model.variables}
+        names = set(self._model.variables)
         return {unused_name("sequence", names): sequence, unused_name("slice", names): t}
 
 
@@ -113,55 +113,3 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
                 names.append(f"{v}={name}")
                 columns.append([f"{x:.6g}" for x in picked[:, s].tolist()])
         return names, columns, 2
-
-
-class SequenceExplanations(_OfSlices, Sequence[Any]):
-    """States of all variables in all slices of B sequences.
-
-    ``result[i]`` is a dictionary from a variable to the names of its states in the slices of sequence i.
-
-    Attributes
-    ----------
-    codes : (B, T, V) ndarray of int32
-        State numbers; -1 behind the end of a sequence, and where it is impossible.
-    log_probability : (B,) ndarray of float64
-        Natural logarithm of the joint probability of these states and the evidence; -inf if impossible.
-    lengths : (B,) ndarray of int64
-    """
-
-    def __init__(self, model: DiscreteModel, sequences: Sequences, codes: NDArray[np.int32], log_probability: Floats):
-        super().__init__(model, sequences, np.arange(codes.shape[1]), log_probability)
-        self.codes, self.log_probability = codes, log_probability
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        states = self.codes[i, : self.lengths[i]]
-        return {
-            v: [self._model.states(v)[s] if s >= 0 else None for s in states[:, k].tolist()]
-            for k, v in enumerate(self._model.variables)
-        }
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each slice: the keys, and a column of states for each variable."""
-        sequence, place, _ = self._places()
-        columns = self._keys()
-        for k, v in enumerate(self._model.variables):
-            names = [*self._model.states(v), None]
-            columns[v] = [names[s] for s in self.codes[sequence, place, k].tolist()]
-        return make_frame(columns, backend)
-
-    def _title(self) -> str:
-        return f"States of {len(self._model.variables)} variables in {len(self)} sequences"
-
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        sequence, place, t = self._places()
-        columns: list[Any] = [sequence.tolist(), t.tolist()]
-        for k, v in enumerate(self._model.variables):
-            names = [*self._model.states(v), ""]
-            columns.append([names[s] for s in self.codes[sequence, place, k].tolist()])
-        return ["sequence", "slice", *self._model.variables], columns, 2

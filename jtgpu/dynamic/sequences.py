@@ -101,7 +101,7 @@ def read_sequences(
 def _is_table(x: Any) -> bool:
     """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
     if isinstance(x, Mapping):
-        return all(isinstance(c, (list, tuple, np.ndarray)) or hasattr(c, "__len__") and not isinstance(c, str)
+        return all(isinstance(c, (list, tuple, np.ndarray)) or (hasattr(c, "__len__") and not isinstance(c, str))
                    for c in x.values())
     return is_frame(x) or (isinstance(x, np.ndarray) and x.ndim == 2)
 
@@ -109,7 +109,9 @@ def _is_table(x: Any) -> bool:
 def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
     b, t, v = given.shape
     if v != len(net):
-        raise EvidenceError(f"sequences has shape {given.shape}, expected (B, T, {len(net)}): a number for each variable")
+        raise EvidenceError(
+            f"sequences has shape {given.shape}, expected (B, T, {len(net)}): a number for each variable"
+        )
     if t == 0:
         raise DataError("the sequences have no slices")
     codes, _ = read_states(net, given.reshape(b * t, v))
@@ -122,7 +124,9 @@ def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
     shape = next(iter(shapes.values()))
     for v, other in shapes.items():
         if other != shape or len(other) != 2:
-            raise EvidenceError(f"the array of {v!r} has shape {other}, expected {shape}: (sequences, slices) for each variable")
+            raise EvidenceError(
+                f"the array of {v!r} has shape {other}, expected {shape}: (sequences, slices) for each variable"
+            )
     if shape[1] == 0:
         raise DataError("the sequences have no slices")
     codes, _ = read_states(net, {v: x.ravel() for v, x in arrays.items()})
@@ -173,7 +177,8 @@ def _of_frame(net: DynamicNetwork, given: Any, id: str | None, time: str | None,
     if time is not None:
         times = _times(time, table)[order]
         _check_times(times, ptr, order, table, time, ids)
-        if (times == np.floor(times)).all() and not hasattr(table.column(time), "type") or _is_integer(table.column(time)):
+        is_whole = (times == np.floor(times)).all() and not hasattr(table.column(time), "type")
+        if is_whole or _is_integer(table.column(time)):
             codes_at, ptr, times = _with_gaps(times, ptr, on_gap, time, ids)
             source = np.where(codes_at >= 0, order[np.maximum(codes_at, 0)], -1)
             if id is not None and ids is not None:
@@ -217,7 +222,9 @@ def _times(name: str, table: Any) -> Floats:
         numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))
     if numbers is None:
         cell = next(iter(column), None)
-        raise DataError(f"column {name!r} has the times and must hold numbers or dates, such as 0, 1, 2; got {shown(cell)}")
+        raise DataError(
+            f"column {name!r} has the times and must hold numbers or dates, such as 0, 1, 2; got {shown(cell)}"
+        )
     return numbers
 
 
@@ -261,7 +268,9 @@ def _with_gaps(
     start = times[ptr[:-1]]
     lengths = (times[ptr[1:] - 1] - start).astype(np.int64) + 1
     if int(lengths.sum()) - len(times) > MOST_EMPTY:
-        raise DataError(f"column {name!r}: the gaps are {int(lengths.sum()) - len(times)} slices, more than {MOST_EMPTY}")
+        raise DataError(
+            f"column {name!r}: the gaps are {int(lengths.sum()) - len(times)} slices, more than {MOST_EMPTY}"
+        )
     new = np.concatenate([[0], np.cumsum(lengths)])
     of_row = np.repeat(np.arange(len(start)), np.diff(ptr))
     at = new[:-1][of_row] + (times - start[of_row]).astype(np.int64)

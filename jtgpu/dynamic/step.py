@@ -86,7 +86,7 @@ class Step:
             scope = [*(self.number[p] for p in self.parents[v]), v]
             factors.append((scope, self.table(v, kind, v in cut)))
         if len(self.before) == 1 and not self.static:  # no set has it
-            factors.append((self.before, np.ones(self.shape)))
+            factors.append(([*self.before], np.ones(self.shape)))
         return MarkovNetwork({self.names[v]: net.states(self.origin[v]) for v in range(len(self.names))}, factors)
 
     def table(self, v: int, kind: int, is_cut: bool = False) -> Floats:
@@ -100,12 +100,6 @@ class Step:
             return np.asarray(net.cpt(v), np.float64)
         index = tuple(slice(None) if lag <= kind else None for _, lag in self.parents[v])
         return np.array(np.broadcast_to(np.asarray(first[kind], np.float64)[(*index, slice(None))], shape))
-
-    def reload(self, net: DynamicNetwork) -> None:
-        """Replace the CPTs; the plan stays."""
-        self.net = net
-        for (kind, cut), tree in self._trees.items():
-            tree.reload(self._model(kind, cut))
 
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
         """The compiled step network of slice t."""

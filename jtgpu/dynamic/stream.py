@@ -89,7 +89,9 @@ class Stream:
         given = number_array(state, "state")
         k = self._step.cells
         if given.shape != (k + 2,):
-            raise ArgumentError(f"state has shape {given.shape}, expected ({k + 2},): the state of a stream of this network")
+            raise ArgumentError(
+                f"state has shape {given.shape}, expected ({k + 2},): the state of a stream of this network"
+            )
         t, alpha = given[0], given[2:]
         if not np.isfinite(given).all() or t < 0 or t != np.floor(t) or (alpha < 0).any() or not alpha.any():
             raise ArgumentError("state is not the state of a stream: expected the slice, ln P, and weights >= 0")

@@ -12,7 +12,7 @@ from ..inference.queries.posteriors import as_list
 from ..util.arguments import choice, several, whole_number
 from ..util.lru import LRU
 from .propagation import Propagation, chunks
-from .results import SequenceExplanations, SequencePosteriors
+from .results import SequencePosteriors
 from .sequences import read_sequences
 from .step import Step
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_ANSWERS = 1 << 31  # bytes of the posteriors of a call
 At = str | int | Iterable[int] | None
-Seed = int | np.random.Generator | None
 
 
 class DynamicTree:
@@ -51,7 +50,7 @@ class DynamicTree:
     def __init__(self, net: DynamicNetwork, backend: BackendName = "auto", **options: Any):
         self._net, self._backend_name, self._options = net, backend, options
         self._steps: LRU[Any, Step] = LRU(8)
-        self.step
+        self.step_of(())  # an interface that is too large is an error here
 
     def __getstate__(self) -> dict[str, Any]:
         return {"net": self._net, "backend": self._backend_name, "options": self._options}
@@ -78,15 +77,9 @@ class DynamicTree:
         """The compiled slice that keeps some sets together."""
         return self._steps.get_or_make(joints, lambda: Step(self._net, self._backend_name, self._options, joints))
 
-    def reload(self, net: DynamicNetwork) -> None:
-        """Replace the CPTs by those of a network of the same structure; the plan stays."""
-        for step in self._steps.values():
-            step.reload(net)
-        self._net = net
-
     # Posteriors -----------------------------------------------------------------------------------------------
 
-    def filter(
+    def filter(  # noqa: PLR0913
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
         at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
@@ -129,7 +122,7 @@ class DynamicTree:
         read = self._read(sequences, id, time, likelihood, do, on_gap)
         return self._posteriors(read, targets, at, joints, on_impossible, smooth=False)
 
-    def smooth(
+    def smooth(  # noqa: PLR0913
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
         at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
@@ -142,7 +135,7 @@ class DynamicTree:
         read = self._read(sequences, id, time, likelihood, do, on_gap)
         return self._posteriors(read, targets, at, joints, on_impossible, smooth=True)
 
-    def predict(
+    def predict(  # noqa: PLR0913
         self, sequences: Any, *, steps: int = 1, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
         on_gap: str = "error", on_impossible: OnProblem = "error",
@@ -196,28 +189,6 @@ class DynamicTree:
 
     # Other questions ------------------------------------------------------------------------------------------
 
-    def mpe(
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
-        on_impossible: OnProblem = "error",
-    ) -> SequenceExplanations:  # fmt: skip
-        """Find the most probable states of all variables in all slices (Viterbi); parameters as of `filter`."""
-        from .viterbi import explain
-
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
-        codes, log_probability = explain(self.step, read, on_impossible)
-        return SequenceExplanations(self._net, read, codes, log_probability)
-
-    def sample(self, n: int, length: int, *, seed: Seed = None) -> SequenceExplanations:
-        """Draw n sequences of `length` slices; ``.codes`` is (n, length, V), ``.to_frame()`` a long frame."""
-        from .sampling import draw
-
-        n, length = whole_number("n", n, 1), whole_number("length", length, 1)
-        codes, log_probability = draw(self.step, n, length, np.random.default_rng(seed))
-        read = read_sequences(self._net, codes)
-        return SequenceExplanations(self._net, read, codes, log_probability)
-
     def stream(self) -> Stream:
         """Start a sequence whose slices come one by one."""
         from .stream import Stream
@@ -242,7 +213,9 @@ class DynamicTree:
         for one in several(joints) or ():
             names = several(one)
             if names is None or len(names) < 2:
-                raise EvidenceError(f"joints must be a list of tuples such as [('rain[t]', 'rain[t-1]')], not {shown(joints)}")
+                raise EvidenceError(
+                    f"joints must be a list of tuples such as [('rain[t]', 'rain[t-1]')], not {shown(joints)}"
+                )
             for v in names:
                 if v not in known:
                     raise EvidenceError(f"joints has {v!r}; a slice has {', '.join(known)}")
@@ -314,8 +287,8 @@ def _fits(shape: Sequence[int], cells: int) -> bool:
     if size > MOST_ANSWERS:
         last = 8 * shape[0] * cells
         raise TableTooLarge(
-            f"the posteriors of all slices take {size / 2**30:.3g} GiB, at most {MOST_ANSWERS / 2**30:.3g} GiB fit into one "
-            f'answer; ask for fewer targets= or slices: at="last" takes {last / 2**20:.3g} MiB'
+            f"the posteriors of all slices take {size / 2**30:.3g} GiB, at most {MOST_ANSWERS / 2**30:.3g} GiB fit "
+            f'into one answer; ask for fewer targets= or slices: at="last" takes {last / 2**20:.3g} MiB'
         )
     return True
 

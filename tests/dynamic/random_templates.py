@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import jtgpu
@@ -15,7 +17,9 @@ def random_template(rng: np.random.Generator) -> jtgpu.DynamicNetwork:
     static = [names[0]] if n > 2 and rng.random() < 0.4 else []
     states = {v: [f"s{k}" for k in range(card[i])] for i, v in enumerate(names)}
     rank = rng.permutation(n)
-    parents, cpts, start = {}, {}, {}
+    parents: dict[str, list[tuple[str, int]]] = {}
+    cpts: dict[str, Any] = {}
+    start: dict[str, Any] = {}
     for i, v in enumerate(names):
         if v in static:
             above = []
@@ -23,11 +27,12 @@ def random_template(rng: np.random.Generator) -> jtgpu.DynamicNetwork:
             above = [(names[j], 0) for j in range(n) if j != i and (names[j] in static or rank[j] < rank[i])]
             above += [(names[j], lag) for j in range(n) for lag in range(1, order + 1) if names[j] not in static]
             above = [above[j] for j in rng.permutation(len(above))[: int(rng.integers(0, 4))]]
-            if i == n - 1 and not any(lag for a in parents.values() for _, lag in a if _ ) and not any(lag for _, lag in above):
+            lags = [lag for a in (*parents.values(), above) for _, lag in a]
+            if i == n - 1 and not any(lags):
                 above.append((v, 1))
         parents[v] = above
 
-        def table(given: list[tuple[str, int]], i: int = i) -> np.ndarray:
+        def table(given: list[tuple[str, int]], i: int = i) -> Any:
             shape = [card[names.index(p)] for p, _ in given] + [card[i]]
             made = rng.random(shape) * (rng.random(shape) < 0.85) + 1e-3
             return made / made.sum(axis=-1, keepdims=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from tests.dynamic.random_templates import label, random_codes, random_template, unrolled_cases
 
 import jtgpu
+from tests.dynamic.random_templates import label, random_codes, random_template, unrolled_cases
 
-CLOSE = {"rtol": 0, "atol": 1e-10}
+CLOSE: Any = {"rtol": 0, "atol": 1e-10}
 
 
 def umbrella() -> jtgpu.DynamicNetwork:
@@ -22,7 +24,7 @@ def umbrella() -> jtgpu.DynamicNetwork:
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_umbrella_world(backend: str) -> None:
+def test_umbrella_world(backend: Any) -> None:
     tree = umbrella().compile(backend)
     days = {"umbrella": [["yes", "yes"]]}
     assert np.allclose(tree.filter(days)["rain"][0, :, 1], [0.818, 0.883], atol=5e-4)
@@ -58,7 +60,7 @@ def test_random_templates_equal_the_unrolled_network(seed: int) -> None:
         do[v] = state if v in dyn.static else {t: state}
         unrolled_do[label(dyn, v, t)] = state
     tree = dyn.compile("cpu" if seed % 2 else "reference")
-    options = {"likelihood": likelihood or None, "do": do or None}
+    options: Any = {"likelihood": likelihood or None, "do": do or None}
     answer = tree.smooth(codes, on_impossible="flag", **options)
     whole = net.compile("reference").posteriors_batch(
         unrolled_cases(dyn, net, codes), likelihood=given or None, do=unrolled_do or None, on_impossible="flag"

@@ -496,7 +496,7 @@ def test_variety_reads_and_round_trips(name: str, shared_nets: Path, tmp_path: P
 
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 def test_variety_with_numbers_round_trips(name: str, shared_nets: Path, tmp_path: Path) -> None:
-    net = read(shared_nets / "variety" / name)
+    net: Any = read(shared_nets / "variety" / name)
     assert isinstance(net, MixedNetwork)
     for file in (tmp_path / "again.net", tmp_path / "again.mixed.json"):
         write(net, file)

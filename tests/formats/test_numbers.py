@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def test_random_networks_come_back_equal(seed: int, tmp_path: Path) -> None:
         files.append("a.xdsl")
     for file in files:
         jtgpu.write(net, tmp_path / file)
-        again = jtgpu.read(tmp_path / file)
+        again: Any = jtgpu.read(tmp_path / file)
         assert isinstance(again, MixedNetwork)
         assert again == net, (seed, file)
 
@@ -48,7 +49,7 @@ def test_numbers_of_any_size(scale: float, tmp_path: Path) -> None:
 
 def test_the_incinerator_of_hugin(shared_nets: Path) -> None:
     """Lauritzen (1992), p. 1107, from HUGIN's own file."""
-    net = jtgpu.load(shared_nets / "variety" / "wmc_WasteIncinerator.net")
+    net: Any = jtgpu.load(shared_nets / "variety" / "wmc_WasteIncinerator.net")
     assert isinstance(net, MixedNetwork)
     post = net.compile("reference").posteriors({"W": "industrial", "L": 1.1, "C": -0.9})
     assert (round(post["B"]["stable"], 4), round(post["E"].mean, 2)) == (0.0123, -3.9)
@@ -170,12 +171,12 @@ def test_damaged_files_are_networks_or_errors(file: str, tmp_path: Path) -> None
     rng = np.random.default_rng(5)
     jtgpu.write(random_network(rng, n_discrete=0 if file == "a.xdsl" else 3), tmp_path / file)
     text = (tmp_path / file).read_text("utf-8")
-    words = [*'( ) " [ ] { } , ; * 0 -1 1e999 NaN normal x0 x9 é'.split(), "1" * 400]
+    words = [*'( ) " [ ] { } , ; * 0 -1 1e999 NaN normal x0 x9 é'.split(), "1" * 400]  # noqa: SIM905
     for _ in range(400):
         at, n = int(rng.integers(len(text))), int(rng.integers(0, 6))
         (tmp_path / file).write_text(text[:at] + str(rng.choice(words)) + text[at + n :], "utf-8")
         try:
-            net = jtgpu.read(tmp_path / file)
+            net: Any = jtgpu.read(tmp_path / file)
         except jtgpu.JtgpuError as error:
             place = str(error)
         else:

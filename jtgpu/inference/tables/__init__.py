@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from .arrow import as_array, is_on_device, is_tensor
 from .open_table import (
-    Table, as_numbers, at_row, cells_of, is_codes, is_frame, open_data, open_table, read_states, reject_infinite,
+    Table,
+    as_numbers,
+    at_row,
+    cells_of,
+    is_codes,
+    is_frame,
+    open_data,
+    open_table,
+    read_states,
+    reject_infinite,
 )  # fmt: skip
 from .plain_cells import column_values, distinct_values
 
