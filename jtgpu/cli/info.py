@@ -25,6 +25,7 @@ from ..formats.number_cursor import parts_of, tables_of
 from ..model.cpts import RowReport
 from ..model.discrete import DiscreteModel
 from ..model.markov import MarkovNetwork
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.loops import extension
@@ -33,6 +34,7 @@ from ..util.text_table import printable as shown
 from ..util.version import __version__
 from .console import command, print_json
 from .networks import warn_of_repairs
+from .numbers import mixed_facts
 from .options import FILE_HELP, ChanceOnly, Json
 from .tables import print_report
 
@@ -228,6 +230,14 @@ def info(
             print("\n".join(shown(node) for node in error.nodes))
         raise
     comments = find_comments(opened.text, opened.format.name)
+    if isinstance(net, MixedNetwork):
+        contents = {"format": opened.format.name, **mixed_facts(net)}
+        if json:
+            print_json({"file": file, **contents})
+        else:
+            shown_facts = {k: ", ".join(x) if isinstance(x, list) else f"{x}" for k, x in contents.items()}
+            print_report(("", ""), [("file", file), *shown_facts.items()], "ll", named=False)
+        return
     warn_of_repairs(net, file)
     about = {
         "format": opened.format.name, "file_bytes": opened.n_bytes, **facts(net),

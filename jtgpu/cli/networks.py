@@ -9,12 +9,13 @@ from typing import Any
 
 import typer
 
-from ..errors import EvidenceError, OutputExists, UnknownVariable, closest
+from ..errors import ArgumentError, EvidenceError, OutputExists, UnknownVariable, closest
 from ..formats import load
 from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..model.quick import parse_findings
 from ..util.text_table import printable as shown
@@ -25,8 +26,20 @@ def read_network(file: str) -> DiscreteModel:
     """Read a file or a bundled network, and warn about rows that had to be repaired."""
     if file.endswith(".plan"):
         raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
-    net = load(file)
-    warn_of_repairs(net, file)
+    net = load_any(file)
+    if isinstance(net, MixedNetwork):
+        raise ArgumentError(
+            f"{file} has numbers ({', '.join(net.numbers[:3])}{', ...' if len(net.numbers) > 3 else ''}): this command "
+            "needs variables with states only; jtgpu query, info and convert take numbers, and so does Python's "
+            "net.compile()"
+        )
+    return net
+
+
+def load_any(file: str) -> DiscreteModel | MixedNetwork:
+    """Read a network with or without numbers."""
+    net: DiscreteModel | MixedNetwork = load(file)
+    warn_of_repairs(net.discrete if isinstance(net, MixedNetwork) else net, file)
     return net
 
 

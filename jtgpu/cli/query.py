@@ -16,10 +16,12 @@ from ..inference.queries.text import UNITS, Question
 from ..inference.results.marginals import Posterior, Posteriors
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
+from ..model.mixed import MixedNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json
-from .networks import case_of, findings_as_json, read_network, target_names
+from .networks import case_of, findings_as_json, load_any, read_network, split_names, target_names
+from .numbers import mixed_findings, print_mixed
 from .options import Digits, Evidence, EvidenceFile, File, Json, Targets
 from .planning import RunOptions, SlicedPlanOptions, compiled
 from .tables import bold, on_terminal, print_rows, show_number
@@ -119,7 +121,18 @@ def query(  # noqa: PLR0913 (a Typer command)
     Names and states may contain "=" and ",": the longest variable name that matches is used, and a state with exactly
     that name takes precedence over a list of states.
     """
-    net = read_network(file)
+    mixed = None if file.endswith(".plan") else load_any(file)
+    if isinstance(mixed, MixedNetwork):
+        if question or evidence_file or run.compile_options():
+            raise typer.BadParameter(
+                f"{file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
+            )
+        findings = mixed_findings(mixed, evidence or [])
+        names = list(dict.fromkeys(split_names(target or [], mixed.variables, "variable"))) or None
+        mixed_tree = mixed.compile(run.backend, **run.threads_option())  # type: ignore[arg-type]
+        print_mixed(mixed, file, findings, mixed_tree.posteriors(findings, targets=names), json)
+        return
+    net = read_network(file) if mixed is None else mixed
     # validate everything before the computation starts
     findings = case_of(net, evidence, evidence_file)
     if question and target:

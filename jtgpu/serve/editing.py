@@ -22,6 +22,7 @@ from ..formats import read as read_network
 from ..formats.registry import file_suffixes
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from .networks import Hosted
 from .requests import JSON, Refusal, json_response, read, trace_of
@@ -96,7 +97,10 @@ def network_of_file(data: bytes, suffix: str) -> DiscreteModel:
         path = Path(folder) / f"network.{suffix}"
         path.write_bytes(data)
         try:
-            return read_network(path)
+            net = read_network(path)
+            if isinstance(net, MixedNetwork):
+                raise JtgpuError("the network has numbers; the server takes variables with states only")
+            return net
         except JtgpuError as error:  # without the name of our folder
             raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None
 

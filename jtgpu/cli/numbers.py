@@ -1,0 +1,88 @@
+"""Commands on networks with numbers: evidence such as ``age=41.5`` and ``age=30..40``, posteriors, contents of files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import EvidenceError
+from ..model.mixed import MixedNetwork
+from ..model.quick import parse_finding
+from .console import print_json
+from .tables import print_rows
+
+QUANTILES = (0.05, 0.95)
+
+
+def mixed_findings(net: MixedNetwork, texts: Sequence[str]) -> dict[str, Any]:
+    """The evidence of ``--evidence``: states by number, values of numbers, and pairs of bounds."""
+    # raises EvidenceError, UnknownVariable, UnknownState: See `jtgpu.model.quick.parse_finding`.
+    findings: dict[str, Any] = {}
+    for text in texts:
+        name, value = _number_finding(net, text) or parse_finding(net.discrete, text)
+        if name in findings:
+            raise EvidenceError(f"evidence on {name!r} is given twice")
+        findings[name] = value
+    return findings
+
+
+def _number_finding(net: MixedNetwork, text: str) -> tuple[str, Any] | None:
+    """A finding of a number; None if the text begins with no number's name."""
+    cuts = [i for i, c in enumerate(text) if c == "="]
+    at = next((i for i in reversed(cuts) if text[:i].strip() in net.numbers), None)
+    if at is None:
+        return None
+    name, value = text[:at].strip(), text[at + 1 :]
+    low, dots, high = value.partition("..")
+    try:
+        bounds = (float(low) if low.strip() else -math.inf, float(high) if high.strip() else math.inf)
+        return name, bounds if dots else float(value)
+    except ValueError:
+        raise EvidenceError(
+            f"{name!r} is a number: expected a value such as {name}=41.5, or an interval such as {name}=30..40 or "
+            f"{name}=30.., got {value.strip()!r}"
+        ) from None
+
+
+def print_mixed(net: MixedNetwork, file: str, findings: dict[str, Any], posteriors: Any, json: bool) -> None:
+    """Print posteriors: probabilities of states, then mean, sd and two quantiles of each number."""
+    numbers = [v for v in posteriors if net.is_number(v)]
+    quantiles = {v: posteriors[v].quantiles(QUANTILES).tolist() for v in numbers}
+    if json:
+        answers = {
+            v: {"mean": p.mean, "sd": p.sd, "quantiles": dict(zip(map(str, QUANTILES), quantiles[v], strict=True))}
+            if v in quantiles
+            else {"states": list(p.states), "probabilities": p.probabilities.tolist()}
+            for v, p in posteriors.items()
+        }
+        shown = {v: sorted(x) if isinstance(x, frozenset) else _finite(x) for v, x in findings.items()}
+        print_json({
+            "file": file, "evidence": shown, "log_evidence": posteriors.log_evidence, "posteriors": answers,
+        })  # fmt: skip
+        return
+    rows = [
+        (v, state, p)
+        for v, post in posteriors.items()
+        if v not in quantiles
+        for state, p in zip(post.states, post.probabilities.tolist(), strict=True)
+    ]
+    if rows:
+        print_rows(("variable", "state", "P"), rows)
+    if numbers:
+        header = ("number", "mean", "sd", *(f"{100 * q:g} %" for q in QUANTILES))
+        print_rows(header, [(v, posteriors[v].mean, posteriors[v].sd, *quantiles[v]) for v in numbers])
+
+
+def _finite(value: Any) -> Any:
+    """A finding as JSON, whose numbers are finite: null where an interval has no bound."""
+    return [x if math.isfinite(x) else None for x in value] if isinstance(value, tuple) else value
+
+
+def mixed_facts(net: MixedNetwork) -> dict[str, Any]:
+    """Properties of a network with numbers, for ``jtgpu info``."""
+    return {
+        "name": net.name, "kind": "mixed network", "variables": len(net), "numbers": list(net.numbers),
+        "arcs": len(net.arcs), "most_parents": max((len(net.parents(v)) for v in net), default=0),
+        "densities": sum(net.gaussian(v).mean.size for v in net.numbers),
+    }  # fmt: skip
