@@ -43,9 +43,10 @@ def test_interval_and_targets(file: str) -> None:
     expected = incinerator().compile("reference").posteriors({"C": (-2.0, float("inf"))})
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     assert lines[0] == ["variable", "state", "P"]
-    assert float(lines[1][2]) == expected["B"]["stable"]
+    assert float(lines[1][2]) == pytest.approx(expected["B"]["stable"], rel=1e-12)
     assert lines[3][:2] == ["number", "mean"]
-    assert (lines[4][0], float(lines[4][1])) == ("C", expected["C"].mean)
+    assert lines[4][0] == "C"
+    assert float(lines[4][1]) == pytest.approx(expected["C"].mean, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_interval_and_targets(file: str) -> None:
         (["query", "FILE", "-e", "C=1", "-e", "C=2"], "evidence on 'C' is given twice"),
         (["query", "FILE", "MPE()"], "for which query takes --evidence and --target only"),
         (["plan", "FILE"], "this command needs variables with states only"),
-        (["sample", "FILE"], "this command needs variables with states only"),
+        (["sample", "FILE", "2"], "this command needs variables with states only"),
     ],
 )
 def test_errors(args: list[str], message: str, file: str) -> None:
