@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,7 +72,7 @@ def convert(  # noqa: PLR0913 (a Typer command)
     check_output(target, force)
     opened = open_text(network_path(source))
     decisions = "chance" if chance_only else "network"
-    model = opened.format.parse(opened.text, source, zero_rows=zero_rows, decisions=decisions)
+    model: Any = opened.format.parse(opened.text, source, zero_rows=zero_rows, decisions=decisions)
     warn_of_repairs(model.discrete if isinstance(model, MixedNetwork) else model, source)
     if isinstance(model, MixedNetwork):
         made = Conversion(dumps_mixed(model, wanted.name), ())

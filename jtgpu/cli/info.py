@@ -222,7 +222,7 @@ def info(
         return
     opened = open_text(network_path(file))
     try:
-        net = opened.format.parse(opened.text, file, decisions="chance" if chance_only else "network")
+        net: Any = opened.format.parse(opened.text, file, decisions="chance" if chance_only else "network")
     except ParseError as error:
         if error.nodes and json:
             print_json({"file": file, "format": opened.format.name, "unreadable": list(error.nodes)})

@@ -1,4 +1,4 @@
-"""Commands on networks with numbers: evidence such as ``age=41.5`` and ``age=30..40``, posteriors, contents of files."""
+"""Commands on networks with numbers: evidence as ``age=41.5`` and ``age=30..40``, posteriors, contents of files."""
 
 from __future__ import annotations
 

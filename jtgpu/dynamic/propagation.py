@@ -24,7 +24,7 @@ MOST_BYTES = 256 << 20  # of messages and of answers of a chunk of sequences, ab
 
 
 class Forward(NamedTuple):
-    """What a forward pass leaves."""
+    """Messages of a forward pass that are kept, and ln P(evidence)."""
 
     log_evidence: Floats  # (B,) -inf if impossible
     failed: Ints  # (B,) the first impossible slice; -1: none

@@ -51,7 +51,7 @@ class _OfSlices(Printed):
 class SequencePosteriors(_OfSlices, Mapping[str, Any]):
     """Posteriors of variables in slices of B sequences.
 
-    ``result["rain"]`` is an array of float64, (B, S, states), S the number of slices that were asked for: all T, or
+    ``result["rain"]`` is an array of float64, (B, S, states), S the number of slices that were requested: all T, or
     those in ``at``. With ``at="last"`` it is (B, states). Slices behind the end of a sequence, and impossible ones, are
     zeros.
 

@@ -266,7 +266,7 @@ class DynamicTree:
 
 
 def _slices(at: At, length: int) -> Ints | None:
-    """The slices that are asked for; None: the last one of each sequence."""
+    """The slices that are requested; None: the last one of each sequence."""
     if at is None:
         return np.arange(length)
     if isinstance(at, str):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -97,10 +98,10 @@ def network_of_file(data: bytes, suffix: str) -> DiscreteModel:
         path = Path(folder) / f"network.{suffix}"
         path.write_bytes(data)
         try:
-            net = read_network(path)
+            net: Any = read_network(path)
             if isinstance(net, MixedNetwork):
                 raise JtgpuError("the network has numbers; the server takes variables with states only")
-            return net
+            return cast(DiscreteModel, net)
         except JtgpuError as error:  # without the name of our folder
             raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None
 
