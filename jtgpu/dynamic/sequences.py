@@ -213,11 +213,7 @@ def _times(name: str, table: Any) -> Floats:
     column = table.column(name)
     numbers = as_numbers(column)
     if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date")):
-        import pyarrow as pa
-
-        kind = str(column.type)
-        whole = column.cast(pa.int32() if kind.startswith("date32") else pa.int64())
-        numbers = as_numbers(whole)
+        numbers = as_numbers(column.cast("int32" if str(column.type).startswith("date32") else "int64"))
     if numbers is None and isinstance(column, np.ndarray) and column.dtype.kind in "mM":
         numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))
     if numbers is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..inference.evidence import Findings
     from ..util.arrays import Floats
-    from .tree import DynamicTree
+    from .step import Step
 
 
 class Stream:
@@ -44,9 +44,9 @@ class Stream:
         Natural logarithm of the probability of all evidence so far.
     """
 
-    def __init__(self, tree: DynamicTree):
-        self._step, self._t = tree.step, 0
-        self._alpha: Floats = tree.step.first()[None]
+    def __init__(self, step: Step):
+        self._step, self._t = step, 0
+        self._alpha: Floats = step.first()[None]
         self.log_evidence = 0.0
 
     def step(self, evidence: Findings | None = None, *, likelihood: Findings | None = None) -> Mapping[str, Posterior]:

@@ -15,13 +15,13 @@ from .propagation import Propagation, chunks
 from .results import SequencePosteriors
 from .sequences import read_sequences
 from .step import Step
+from .stream import Stream
 
 if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .sequences import Sequences
-    from .stream import Stream
 
 MOST_ANSWERS = 1 << 31  # bytes of the posteriors of a call
 At = str | int | Iterable[int] | None
@@ -191,9 +191,7 @@ class DynamicTree:
 
     def stream(self) -> Stream:
         """Start a sequence whose slices come one by one."""
-        from .stream import Stream
-
-        return Stream(self)
+        return Stream(self.step)
 
     # Helpers --------------------------------------------------------------------------------------------------
 
