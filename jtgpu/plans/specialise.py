@@ -113,7 +113,18 @@ def conditional_heads(
     the product of any ancestral set of them is a density.
     """
     heads = [_head(table, scope) for table, scope in zip(factors, scopes, strict=True)]
-    return _acyclic(heads, scopes, n_variables)
+    return _anchored(_acyclic(heads, scopes, n_variables), scopes)
+
+
+def _anchored(heads: list[int], scopes: Sequence[Sequence[int]]) -> list[int]:
+    """The heads, less those whose factor is the only one of another variable: without it, nothing would be left."""
+    kept = {v for v in heads if v >= 0}
+    kept.update(u for v, scope in zip(heads, scopes, strict=True) if v < 0 for u in scope)
+    for f, scope in enumerate(scopes):
+        if heads[f] >= 0 and not kept.issuperset(scope):
+            heads[f] = -1
+            kept.update(scope)
+    return heads
 
 
 def _head(table: NDArray[np.float64], scope: Sequence[int]) -> int:

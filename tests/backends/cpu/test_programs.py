@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
+import jtgpu
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, programs
 from jtgpu.backends.cpu.queries import CpuSweep
@@ -121,3 +122,13 @@ def test_a_pattern_has_the_same_bits_whatever_was_answered_before(name: str) -> 
             assert np.array_equal(again.run(case).posterior, everything.posterior)
         np.testing.assert_allclose(one.posterior[part], everything.posterior[part], rtol=1e-11, atol=1e-15)
         fresh.close()
+
+
+def test_a_variable_whose_only_factor_is_a_density_of_another_keeps_it() -> None:
+    """The factor was left out as a conditional density, and the posterior was what the memory held."""
+    table = np.array([[0.9, 0.1], [0.2, 0.8]])
+    net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), table)])
+    tree = net.compile("cpu")
+    assert tree.posterior("a").probabilities.tolist() == [0.5, 0.5]
+    batch = tree.posteriors_batch({"b": [None, "1"]}, targets=["a"])["a"]
+    np.testing.assert_allclose(batch, [[0.5, 0.5], [1 / 9, 8 / 9]])
