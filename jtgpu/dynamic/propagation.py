@@ -24,11 +24,10 @@ MOST_BYTES = 256 << 20  # of messages and of answers of a chunk of sequences, ab
 
 
 class Forward(NamedTuple):
-    """Messages of a forward pass that are kept, and ln P(evidence)."""
+    """Results of a forward pass."""
 
     log_evidence: Floats  # (B,) -inf if impossible
     failed: Ints  # (B,) the first impossible slice; -1: none
-    last: Floats  # (B, K) the interface after the last slice of each sequence
 
 
 class Propagation:
@@ -81,14 +80,14 @@ class Propagation:
 
     def forward(
         self, targets: Sequence[int] = (), visit: Callable[[int, Ints, Floats], None] | None = None,
-        keep: bool = False, start: Floats | None = None,
+        keep: bool = False,
     ) -> Forward:  # fmt: skip
         """Filter: the messages of every slice, and answers given the evidence so far.
 
         `visit` gets the slice, the sequences and the cells of their targets; `keep`: for a backward pass.
         """
         step = self.step
-        alpha = np.tile(step.first(), (self.n, 1)) if start is None else start.copy()
+        alpha = np.tile(step.first(), (self.n, 1))
         total, rest = np.zeros(self.n), np.zeros(self.n)
         failed = np.full(self.n, -1)
         for t in range(self.length):
@@ -106,10 +105,10 @@ class Propagation:
             if visit is not None:
                 visit(t, which, cells)
         log_evidence = np.where(failed >= 0, -np.inf, total + rest)
-        return Forward(log_evidence, failed, alpha)
+        return Forward(log_evidence, failed)
 
     def _filter(self, t: int, which: Ints, alpha: Floats, targets: Sequence[int]) -> tuple[Floats, Floats, Bools]:
-        """Run slice t and replace the messages of its sequences."""
+        """Run slice t and replace the messages of its sequences; the targets' cells, ln c, and which are impossible."""
         step = self.step
         answer = self.run(t, which, alpha[which], None, [*targets, step.after_number])
         at = answer.posterior.shape[1] - step.width(step.after_number)

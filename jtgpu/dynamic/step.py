@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +42,7 @@ class Step:
         self.n = len(net)
         self.static = frozenset(net.index(v) for v in net.static)
         self.parents = [[(net.index(p), lag) for p, lag in net.parents(v)] for v in net.variables]
-        most = [0] * self.n
-        for p, lag in itertools.chain.from_iterable(self.parents):
-            most[p] = max(most[p], lag)
-        copies = [(v, lag) for v in range(self.n) for lag in range(1, most[v] + 1)]
+        copies = [(v, lag) for v, lag in net.interface_numbers if v not in self.static]
         self.number = {(v, 0): v for v in range(self.n)} | {c: self.n + i for i, c in enumerate(copies)}
         fixed = sorted(self.static)
         self.before = (*(self.number[c] for c in copies), *fixed)
@@ -71,7 +67,6 @@ class Step:
         self.joints = {s: self._place(s) for s in joints}
         self._trees: LRU[Any, JunctionTree] = LRU(MOST_VARIANTS)
         self.n_variables = len(self.names)
-        self.is_same = self.before_number == self.after_number
         self.backend(0)
 
     def _place(self, scope: tuple[int, ...]) -> int:
@@ -85,8 +80,6 @@ class Step:
         for v in range(self.n):
             scope = [*(self.number[p] for p in self.parents[v]), v]
             factors.append((scope, self.table(v, kind, v in cut)))
-        if len(self.before) == 1 and not self.static:  # no set has it
-            factors.append(([*self.before], np.ones(self.shape)))
         return MarkovNetwork({self.names[v]: net.states(self.origin[v]) for v in range(len(self.names))}, factors)
 
     def table(self, v: int, kind: int, is_cut: bool = False) -> Floats:
@@ -100,6 +93,11 @@ class Step:
             return np.asarray(net.cpt(v), np.float64)
         index = tuple(slice(None) if lag <= kind else None for _, lag in self.parents[v])
         return np.array(np.broadcast_to(np.asarray(first[kind], np.float64)[(*index, slice(None))], shape))
+
+    def reload(self, net: DynamicNetwork) -> None:
+        """Replace the CPTs; the plan stays."""
+        self.net = net
+        self._trees.clear()
 
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
         """The compiled step network of slice t."""

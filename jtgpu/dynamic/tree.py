@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, TableTooLarge, shown
+from ..errors import ArgumentError, EvidenceError, PlanError, TableTooLarge, format_bytes, shown
 from ..inference.queries.posteriors import as_list
+from ..model.dynamic import DynamicNetwork
 from ..util.arguments import choice, several, whole_number
 from ..util.lru import LRU
 from .propagation import Propagation, chunks
@@ -18,7 +19,6 @@ from .step import Step
 from .stream import Stream
 
 if TYPE_CHECKING:
-    from ..model.dynamic import DynamicNetwork
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .sequences import Sequences
@@ -33,7 +33,7 @@ class DynamicTree:
     One slice is planned, whatever the length of the sequences: its junction tree keeps the interfaces to the slices
     before and after it together (Murphy, Dynamic Bayesian Networks, 2002, section 3.5). Sequences are a long frame with
     columns ``id`` and ``time``, a list of frames, a mapping of variables to (B, T) arrays, or (B, T, V) state numbers.
-    None, NaN and -1 are cells that were not observed.
+    None, NaN and -1 mean "not observed".
 
     Parameters
     ----------
@@ -77,6 +77,23 @@ class DynamicTree:
         """The compiled slice that keeps some sets together."""
         return self._steps.get_or_make(joints, lambda: Step(self._net, self._backend_name, self._options, joints))
 
+    def reload(self, net: DynamicNetwork) -> None:
+        """Replace the CPTs by those of a network with the same variables, states and arcs; the plan stays.
+
+        Raises
+        ------
+        PlanError
+            If the network has other variables, states or arcs.
+        """
+        if not isinstance(net, DynamicNetwork) or not net.has_structure_of(self._net):
+            raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
+        for step in self._steps.values():
+            step.reload(net)
+        self._net = net
+
+    def __repr__(self) -> str:
+        return f"DynamicTree({self._net.name!r}, backend={self.backend!r})"
+
     # Posteriors -----------------------------------------------------------------------------------------------
 
     def filter(  # noqa: PLR0913
@@ -90,8 +107,8 @@ class DynamicTree:
         ----------
         sequences : data frame, list of data frames, mapping of (B, T) arrays, or (B, T, V) array of int
         id, time : str, optional
-            Columns of a long frame: whose row it is, and when. Times must increase in each sequence. Without `id` it is
-            one sequence.
+            Columns of a long frame: the sequence of each row, and its time. Times must increase in each sequence.
+            Without `id` the frame is one sequence.
         likelihood : mapping, optional
             Variable to P(observation | state): (states,), (rows, states), or (B, T, states).
         do : mapping, optional
@@ -99,13 +116,13 @@ class DynamicTree:
         targets : str or iterable of str, optional
             Default: all variables.
         at : "last", int, or iterable of int, optional
-            Slices that are answered, counted from 0. Default: all.
+            Slices of the result, counted from 0. Default: all.
         joints : list of tuples, optional
             Sets whose joint posteriors are computed as well, such as ``[("rain[t]", "rain[t-1]")]``.
         on_gap : {"error", "empty"}
             Whether a missing integer time is an error or a slice without observations.
         on_impossible : {"error", "flag"}
-            Whether an impossible sequence raises, or is zeros from its first impossible slice on.
+            Whether an impossible sequence raises an error, or has zeros from its first impossible slice on.
 
         Returns
         -------
@@ -129,7 +146,7 @@ class DynamicTree:
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence of the whole sequence; parameters as of `filter`.
 
-        Messages are kept for about the square root of the number of slices, and the others made again.
+        Messages of about sqrt(T) slices are stored; the others are recomputed.
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
         read = self._read(sequences, id, time, likelihood, do, on_gap)
@@ -158,10 +175,10 @@ class DynamicTree:
         steps = whole_number("steps", steps, 1)
         read = self._read(sequences, id, time, likelihood, do, on_gap)
         step, names, numbers = self.step, *self._targets(targets)
+        _check_size((read.n, steps), sum(map(step.width, numbers)), "fewer steps")
         arrays = {v: np.zeros((read.n, steps, len(self._net.states(v)))) for v in names}
         longer, lengths = read.continued(steps), read.lengths
         log_evidence = np.zeros(read.n)
-        _check_size(arrays, "steps")
         for chosen in chunks(step, longer, sum(step.width(v) for v in numbers)):
             run = Propagation(step, longer, chosen)
 
@@ -208,9 +225,9 @@ class DynamicTree:
         known = {name: i for i, name in enumerate(self.step.names)}
         known |= {f"{v}[t]": i for i, v in enumerate(self._net.variables)}
         sets = []
-        for one in several(joints) or ():
+        for one in several(joints) or (joints,):
             names = several(one)
-            if names is None or len(names) < 2:
+            if names is None or len(names) < 2 or len({*names}) < len(names):
                 raise EvidenceError(
                     f"joints must be a list of tuples such as [('rain[t]', 'rain[t-1]')], not {shown(joints)}"
                 )
@@ -229,8 +246,8 @@ class DynamicTree:
         slices = _slices(at, int(read.lengths.max()))
         shape = (read.n,) if slices is None else (read.n, len(slices))
         keys: list[Any] = [*names, *dict.fromkeys(step.joints.values())]
-        arrays = {k: np.zeros((*shape, step.width(v))) for k, v in zip(keys, wanted, strict=True) if
-                  _fits(shape, sum(map(step.width, wanted)))}
+        _check_size(shape, sum(map(step.width, wanted)), 'at="last", or fewer slices')
+        arrays = {k: np.zeros((*shape, step.width(v))) for k, v in zip(keys, wanted, strict=True)}
         log_evidence = np.zeros(read.n)
         place = None if slices is None else {int(t): i for i, t in enumerate(slices)}
         for chosen in chunks(step, read, sum(step.width(v) for v in wanted)):
@@ -279,21 +296,15 @@ def _slices(at: At, length: int) -> Ints | None:
     return np.array(slices)
 
 
-def _fits(shape: Sequence[int], cells: int) -> bool:
-    """True; raises `TableTooLarge` if the answers would not fit into memory."""
+def _check_size(shape: Sequence[int], cells: int, instead: str) -> None:
+    """Raise `TableTooLarge` if the answers would not fit into memory."""
+    # cells: of the targets of a slice; instead: what the caller may ask for
     size = 8 * int(np.prod(shape)) * cells
     if size > MOST_ANSWERS:
-        last = 8 * shape[0] * cells
         raise TableTooLarge(
-            f"the posteriors of all slices take {size / 2**30:.3g} GiB, at most {MOST_ANSWERS / 2**30:.3g} GiB fit "
-            f'into one answer; ask for fewer targets= or slices: at="last" takes {last / 2**20:.3g} MiB'
+            f"the posteriors would need {format_bytes(size)}, more than {format_bytes(MOST_ANSWERS)}; "
+            f"use {instead}, or fewer targets="
         )
-    return True
-
-
-def _check_size(arrays: Mapping[Any, Floats], what: str) -> None:
-    if sum(a.nbytes for a in arrays.values()) > MOST_ANSWERS:
-        raise TableTooLarge(f"the posteriors take more than {MOST_ANSWERS >> 30} GiB; ask for fewer {what} or targets")
 
 
 def _write(arrays: Mapping[Any, Floats], keys: Sequence[Any], where: tuple[Ints, ...], cells: Floats) -> None:

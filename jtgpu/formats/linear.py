@@ -46,7 +46,7 @@ class Linear:
         return Linear(self.constant + other.constant, coefficients, self.sd if other.sd is None else other.sd)
 
 
-class _Reader:
+class _Expression:
     """Recursive descent over the tokens of an expression."""
 
     def __init__(self, text: str, by_variance: bool):
@@ -142,7 +142,7 @@ def parse_equation(text: str, name: str) -> Linear:
     left, equals, right = text.partition("=")
     if not equals or left.strip() != name:
         raise NotLinear(text.strip())
-    reader = _Reader(right, by_variance=False)
+    reader = _Expression(right, by_variance=False)
     result = reader.sum()
     if reader.kind != "end" or result.sd is None:
         raise NotLinear(right[reader.start :].strip() if reader.kind != "end" else right.strip())
@@ -152,7 +152,7 @@ def parse_equation(text: str, name: str) -> Linear:
 def parse_densities(text: str) -> list[Linear]:
     """The densities ``normal(mean, variance)`` of a HUGIN potential; parentheses around them are redundant."""
     # raises NotLinear: With the part that is something else.
-    reader, result = _Reader(text, by_variance=True), []
+    reader, result = _Expression(text, by_variance=True), []
     while reader.kind != "end":
         if reader.at("(", ")"):
             reader.advance()

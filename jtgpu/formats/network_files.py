@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import ArgumentError, FormatError, UnknownSuffix
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, flag
@@ -116,6 +117,8 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
     FileError
         If the operating system cannot write the file; also an `OSError`.
     """
+    if isinstance(net, DynamicNetwork):
+        raise FormatError("files of dynamic networks are not written; dyn.unroll(10) is the network of ten slices")
     if isinstance(net, MixedNetwork):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without numbers: rename the variables of a MixedNetwork")

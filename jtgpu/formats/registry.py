@@ -57,7 +57,7 @@ FORMATS: tuple[Format, ...] = (
     Format("UAI", (".uai",), "uai", "uai"),
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),
-    Format("JSON", (".mixed.json",), "mixed_json"),  # written for networks with numbers only, by `numbers`
+    Format("JSON", (".mixed.json",), "mixed_json"),  # written by `mixed_writers`, for networks with numbers only
 )
 
 # Formats that are recognised but not supported, for a better message than "unknown format".

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..errors import NetworkError, closest
+from ..errors import NetworkError, TableTooLarge, closest
 from ..util import late_imports
 from ..util.arguments import whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
-from .discrete import DiscreteModel
+from .discrete import MAX_STATES, DiscreteModel
 from .network import BayesianNetwork
 from .network_text import summary
 from .template_checks import Parent, check_cycle, checked_static, read_parents
@@ -240,8 +240,17 @@ class DynamicNetwork(DiscreteModel):
         -------
         BayesianNetwork
             The static variables, then those of slice 0, named ``rain[0]``, of slice 1, and so on.
+
+        Raises
+        ------
+        TableTooLarge
+            If the network would have more states than a network can have.
         """
         n = whole_number("n_slices", n_slices, 1)
+        if n * int(self._cardinality.sum()) > MAX_STATES:
+            raise TableTooLarge(
+                f"{n:,} slices would have more than {MAX_STATES:,} states; compile() answers sequences of any length"
+            )
         copies = [(v, 0) for v in sorted(self._static)]
         copies += [(v, t) for t in range(n) for v in range(len(self)) if v not in self._static]
 
@@ -254,20 +263,6 @@ class DynamicNetwork(DiscreteModel):
             parents[label(v, t)] = [label(p, t - lag) for p, lag in family[:-1]]
             cpts[label(v, t)] = self._start[v][t] if t < len(self._start[v]) else self._cpts[v]
         return BayesianNetwork({label(v, t): self._states[v] for v, t in copies}, parents, cpts, name=self._name)
-
-    def step_network(self, cut: Iterable[int] = ()) -> BayesianNetwork:
-        """One slice and the interface before it, whose variables are uniform roots; `cut` variables are, too."""
-        before, roots = self.interface_numbers, frozenset(cut)
-        family: dict[Parent, tuple[Parent, ...]] = dict.fromkeys(before, ())
-        family |= {(v, 0): self._parents[v] for v in range(len(self)) if v not in self._static}
-        names = {p: self._label(*p) for p in family}
-        parents, cpts = {}, {}
-        for (v, lag), above in family.items():
-            is_root = (v, lag) in before or v in roots
-            parents[names[v, lag]] = [] if is_root else [names[p] for p in above]
-            n = len(self._states[v])
-            cpts[names[v, lag]] = np.full(n, 1.0 / n) if is_root else self._cpts[v]
-        return BayesianNetwork({names[p]: self._states[p[0]] for p in family}, parents, cpts, name=self._name)
 
     def replace(
         self, *, cpt: Mapping[str, CptLike] | None = None, start: Mapping[str, Any] | None = None,
@@ -318,10 +313,13 @@ class DynamicNetwork(DiscreteModel):
         if not isinstance(other, DynamicNetwork):
             return NotImplemented
         mine, theirs = ((*n._cpts, *(t for s in n._start for t in s)) for n in (self, other))
-        return (
-            (self._variables, self._states, self._parents, self._static)
-            == (other._variables, other._states, other._parents, other._static)
-        ) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+        return self.has_structure_of(other) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+    def has_structure_of(self, other: DynamicNetwork) -> bool:
+        """Whether names, states and parents are equal."""
+        return (self._variables, self._states, self._parents, self._static) == (
+            other._variables, other._states, other._parents, other._static
+        )  # fmt: skip
 
     def __hash__(self) -> int:
         return hash((self._variables, self._states, self._parents, self._static))

@@ -40,6 +40,7 @@ def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[s
     parents = {name: [pairs[p] for p in net.parents(v)] for name, v in now.items()}
     tables = {name: net.cpt(v) for name, v in now.items()}
     first: dict[str, Any] = dict(start or {})
+    tree = net.compile("cpu")
     static = [name for name, v in now.items() if v == name]
     if static and any(_LABEL.fullmatch(p) for v in static for p in net.parents(v)):
         bad = next(v for v in static if any(_LABEL.fullmatch(p) for p in net.parents(v)))
@@ -48,7 +49,7 @@ def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[s
         order = max((lag for _, lag in parents[name]), default=0)
         if order and name not in first:
             first[name] = _one_or_all([
-                _conditional(net.compile("cpu"), [p for p in net.parents(v) if pairs[p][1] <= t], v)
+                _conditional(tree, [p for p in net.parents(v) if pairs[p][1] <= t], v)
                 for t in range(order)
             ])  # fmt: skip
     states = {name: net.states(v) for name, v in now.items()}

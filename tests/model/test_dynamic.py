@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,6 @@ def test_lags_and_static_variables() -> None:
     assert dyn.cpt("x").variables == ("x[t-2]", "x[t-1]", "kind", "x[t]")
     assert dyn.cpt("x", 1).variables == ("x[t-1]", "kind", "x[t]")
     assert dyn.cpt("x", 7).ndim == 4
-    step = dyn.step_network()
-    assert step.variables == ("x[t-1]", "x[t-2]", "kind", "y[t-1]", "x[t]", "y[t]")
-    assert step.parents("x[t]") == ("x[t-2]", "x[t-1]", "kind")
-    assert step.parents("y[t-1]") == ()
     assert dyn.replace() == dyn
     assert hash(dyn) == hash(pickle.loads(pickle.dumps(dyn)))
     assert dyn.replace(start={"y": [[1, 0], [0, 1]]}) != dyn
@@ -119,3 +116,12 @@ def test_questions_of_a_template() -> None:
         dyn.plan()
     with pytest.raises(jtgpu.ArgumentError, match="n_slices"):
         dyn.unroll(0)
+    with pytest.raises(jtgpu.TableTooLarge, match=r"100,000,000 slices .* compile\(\)"):
+        dyn.unroll(10**8)
+
+
+@pytest.mark.parametrize("suffix", ["net", "xdsl", "bif", "uai", "mixed.json"])
+def test_no_file_format_has_templates_yet(suffix: str, tmp_path: Path) -> None:
+    with pytest.raises(jtgpu.FormatError, match="files of dynamic networks are not written"):
+        jtgpu.write(umbrella(), tmp_path / f"a.{suffix}")
+    assert not list(tmp_path.iterdir())

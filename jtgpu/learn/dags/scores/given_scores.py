@@ -99,7 +99,7 @@ class _Word(NamedTuple):
     column: int
 
 
-class _Reader:
+class _ScoreFile:
     def __init__(self, text: str, source: str):
         self.source, self.last = source, _Word("", 1, 1)
         self.words = self._words(text)
@@ -140,7 +140,7 @@ def read_scores(path: Path, limit: int | None = None) -> tuple[tuple[str, ...], 
     """Names, largest number of parents, and scores of a score file."""
     # raises ParseError: If the file is wrong, with line and column.
     try:
-        reader = _Reader(path.read_text("utf-8"), str(path))
+        reader = _ScoreFile(path.read_text("utf-8"), str(path))
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not a text: {error}") from None
     names: dict[str, int] = {}

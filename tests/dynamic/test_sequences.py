@@ -1,0 +1,146 @@
+"""Long frames, gaps, ragged lengths, long sequences, and what is wrong with a table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.dynamic import propagation
+from tests.dynamic.test_posteriors import umbrella
+
+FRAME = {
+    "id": ["a", "b", "a", "a", "b"],
+    "day": [3, 1, 4, 5, 2],
+    "umbrella": ["yes", "no", None, "yes", "no"],
+}
+
+
+def test_a_long_frame_is_answered_like_each_sequence_alone() -> None:
+    tree = umbrella().compile("cpu")
+    whole = tree.smooth(FRAME, id="id", time="day")
+    assert whole.lengths.tolist() == [3, 2]
+    for i, days in enumerate([["yes", None, "yes"], ["no", "no"]]):
+        alone = tree.smooth({"umbrella": [days]})
+        assert np.allclose(whole["rain"][i, : len(days)], alone["rain"][0], rtol=0, atol=1e-12)
+        assert whole.log_evidence[i] == pytest.approx(alone.log_evidence[0], rel=1e-12)
+    assert not whole["rain"][1, 2:].any()
+    frame = whole.to_frame()
+    assert frame["id"].tolist() == ["a", "a", "a", "b", "b"]
+    assert frame["day"].tolist() == [3, 4, 5, 1, 2]
+
+
+def test_gaps_are_errors_or_slices_without_observations() -> None:
+    tree = umbrella().compile("cpu")
+    rows = {"day": [1, 3], "umbrella": ["yes", "yes"]}
+    with pytest.raises(jtgpu.DataError, match="time 2 is missing"):
+        tree.filter(rows, time="day")
+    filled = tree.filter(rows, time="day", on_gap="empty")
+    assert np.array_equal(filled["rain"], tree.filter({"umbrella": [["yes", None, "yes"]]})["rain"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"day": [2, 1], "umbrella": ["yes", "yes"]}, "comes after 2"),
+        ({"day": [1, 1], "umbrella": ["yes", "yes"]}, "occurs twice"),
+        ({"day": [1.0, math.nan], "umbrella": ["yes", "yes"]}, "missing or infinite"),
+        ({"day": ["x", "y"], "umbrella": ["yes", "yes"]}, "must hold numbers or dates"),
+        ({"day": [1, 2], "umbrella[t-1]": ["yes", "yes"]}, "rows of two_slices"),
+    ],
+)
+def test_malformed_frames(rows: dict[str, Any], message: str) -> None:
+    with pytest.raises(jtgpu.DataError, match=message):
+        umbrella().compile("cpu").smooth(rows, time="day")
+
+
+@pytest.mark.parametrize("joints", ["rain", ["rain"], [("rain",)], [("rain", "rain")], [("rain[t]", "snow")]])
+def test_joints_are_sets_of_variables_of_a_slice(joints: Any) -> None:
+    with pytest.raises(jtgpu.EvidenceError, match="joints"):
+        umbrella().compile("cpu").smooth({"umbrella": [["yes", "no"]]}, joints=joints)
+
+
+def test_joints_of_neighbouring_slices_are_those_of_the_unrolled_network() -> None:
+    dyn, days = umbrella(), ["yes", "no", "yes"]
+    found = dyn.compile("cpu").smooth({"umbrella": [days]}, joints=[("rain[t-1]", "rain[t]")])
+    whole = dyn.unroll(3).compile("reference")
+    seen = {f"umbrella[{t}]": s for t, s in enumerate(days)}
+    for t in (1, 2):
+        expected = whole.joint([f"rain[{t - 1}]", f"rain[{t}]"], seen)
+        np.testing.assert_allclose(found.joint["rain[t-1]", "rain[t]"][0, t], np.asarray(expected), atol=1e-12)
+
+
+def test_dates_are_times_whose_gaps_do_not_count() -> None:
+    pandas = pytest.importorskip("pandas")
+    days = pandas.to_datetime(["2026-01-01", "2026-01-05"])
+    frame = pandas.DataFrame({"day": days, "umbrella": ["yes", "no"]})
+    tree = umbrella().compile("cpu")
+    answer = tree.filter(frame, time="day")
+    np.testing.assert_array_equal(answer["rain"], tree.filter({"umbrella": [["yes", "no"]]})["rain"])
+    assert answer.to_frame()["day"].tolist() == days.tolist()
+
+
+def test_answers_too_large_are_refused_before_memory_is_taken() -> None:
+    tree = umbrella().compile("cpu")
+    with pytest.raises(jtgpu.TableTooLarge, match="fewer steps"):
+        tree.predict({"umbrella": [["yes"]]}, steps=10**9)
+
+
+def test_an_impossible_slice_is_named_or_flagged() -> None:
+    dyn = umbrella().replace(cpt={"umbrella": [[1.0, 0.0], [1.0, 0.0]]})
+    tree = dyn.compile("cpu")
+    days = {"umbrella": [["no", "no"], ["no", "yes"]]}
+    with pytest.raises(jtgpu.ImpossibleEvidence, match="sequence 1, slice 1"):
+        tree.filter(days)
+    flagged = tree.filter(days, on_impossible="flag")
+    assert flagged.impossible.tolist() == [False, True]
+    assert flagged["rain"][1, 0].sum() == pytest.approx(1.0)
+    assert not flagged["rain"][1, 1].any()
+
+
+def test_predictions_are_powers_of_the_transitions() -> None:
+    tree = umbrella().compile("cpu")
+    ahead = tree.predict({"umbrella": [["yes", "yes"]]}, steps=3)["rain"][0]
+    now = tree.filter({"umbrella": [["yes", "yes"]]})["rain"][0, -1]
+    step = np.array([[0.7, 0.3], [0.3, 0.7]])
+    for h in range(3):
+        now = now @ step
+        assert np.allclose(ahead[h], now, rtol=0, atol=1e-12)
+
+
+def test_messages_made_again_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    codes = rng.integers(-1, 2, (5, 50, 2))
+    codes[:, :, 0] = -1
+    tree = umbrella().compile("cpu")
+    kept = tree.smooth(codes)
+    monkeypatch.setattr(propagation, "KEPT", 0)
+    again = tree.smooth(codes)
+    assert np.array_equal(kept["rain"], again["rain"])
+    assert np.array_equal(kept.log_evidence, again.log_evidence)
+
+
+def test_ln_p_of_a_long_chain() -> None:
+    rng = np.random.default_rng(4)
+    seen = rng.integers(0, 2, 3000)
+    step, emit = np.array([[0.7, 0.3], [0.3, 0.7]]), np.array([[0.8, 0.2], [0.1, 0.9]])
+    state, logs = np.array([0.5, 0.5]), []
+    for t, s in enumerate(seen.tolist()):
+        state = (state @ step if t else state) * emit[:, s]
+        logs.append(math.log(state.sum()))
+        state /= state.sum()
+    codes = np.stack([np.full(len(seen), -1), seen], axis=-1)[None]
+    assert umbrella().compile("cpu").log_likelihood(codes)[0] == pytest.approx(math.fsum(logs), rel=1e-12)
+
+
+def test_reload_replaces_the_cpts() -> None:
+    tree, days = umbrella().compile("cpu"), {"umbrella": [["yes", "no"]]}
+    tree.smooth(days)
+    other = umbrella().replace(cpt={"rain": [[0.9, 0.1], [0.2, 0.8]]})
+    with pytest.raises(jtgpu.PlanError, match="not only in numbers"):
+        tree.reload(jtgpu.DynamicNetwork({"x": ["a"]}, {"x": [("x", 1)]}, {"x": [[1.0]]}, start={"x": [1.0]}))
+    tree.reload(other)
+    assert np.array_equal(tree.smooth(days)["rain"], other.compile("cpu").smooth(days)["rain"])
