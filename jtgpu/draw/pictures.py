@@ -13,6 +13,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..util.arguments import check_keywords_of, described, flag, having, several, whole_number
 from .arrange import arrange
 from .drawing import Box, Drawing, box_size, graph_of, hub, neighbourhood
@@ -120,7 +121,8 @@ def show(  # noqa: PLR0913 (public API)
     ----------
     model : BayesianNetwork, MarkovNetwork, JunctionTree or NetworkPlan
         A network is drawn with names only, unless there is evidence. A compiled model (`jtgpu.JunctionTree`) is drawn
-        with a bar for each state; with evidence, priors are ticks. A plan is drawn as its junction tree.
+        with a bar for each state; with evidence, priors are ticks. A plan is drawn as its junction tree, a
+        `DynamicNetwork` as its first slices, in which every arc occurs.
     evidence, likelihood, soft, do : mapping, optional
         See `jtgpu.JunctionTree.posteriors`. Each kind of evidence has its own colour and shape.
     posteriors : Posteriors, optional
@@ -157,6 +159,8 @@ def show(  # noqa: PLR0913 (public API)
     >>> jtgpu.draw.show(net).title
     'Bayesian network, 4 variables'
     """
+    if isinstance(model, DynamicNetwork):
+        model = model.unroll(model.order + 1)
     if not isinstance(model, (DiscreteModel, CompiledModel, NetworkPlan)):
         raise ArgumentError(f"show draws a network, a compiled model or a plan, not {described(model)}")
     hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)

@@ -48,7 +48,7 @@ class DiscreteModel:
         self._name = str(name)
         self._variables = tuple(states)
         self._index = {v: i for i, v in enumerate(self._variables)}
-        self._states = tuple(_checked_states(v, states[v]) for v in self._variables)
+        self._states = tuple(checked_states(v, states[v]) for v in self._variables)
         self._cardinality = np.array([len(s) for s in self._states], np.int64)
         self._cardinality.flags.writeable = False
         if (total := int(self._cardinality.sum())) > MAX_STATES:
@@ -279,7 +279,7 @@ class DiscreteModel:
         return made
 
 
-def _checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:
+def checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:
     """The names of a variable's states."""
     if not isinstance(variable, str):
         raise NetworkError(f"a variable name must be a string, got {variable!r}")

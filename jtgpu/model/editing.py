@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NetworkError, shown
-from ..util.arguments import choice
+from ..util.arguments import choice, mapping
 from ..util.arrays import Floats
 from .cpts import average_rows, checked_shape, numbers_by_state, renamed_attributes
 from .directed import DirectedModel
+from .discrete import checked_states
 
 if TYPE_CHECKING:
     from typing import Literal, Self
@@ -67,8 +68,9 @@ class EditableModel(DirectedModel):
         if variable in self:
             raise NetworkError(f"there is already a variable {variable!r}; change it by replace(), or remove it first")
         if cpt is None:
-            shape = [len(self._states[p]) for p in self._checked_parents(variable, parents)] + [len(states)]
-            cpt = np.full(checked_shape(variable, shape), 1 / max(len(states), 1))
+            n = len(checked_states(variable, states))
+            shape = [*(len(self._states[p]) for p in self._checked_parents(variable, parents)), n]
+            cpt = np.full(checked_shape(variable, shape), 1 / n)
         more = _Parts(self)
         more.states[variable], more.parents[variable], more.cpts[variable] = states, parents, cpt
         return self._changed(more)
@@ -217,7 +219,7 @@ class EditableModel(DirectedModel):
         v = self.index(variable)
         name, changed = self._variables[v], _Parts(self)
         at: list[Any] = [slice(None)] * len(self._parents[v])
-        for parent, state in given.items():
+        for parent, state in mapping("given", given).items():
             p = self.index(parent)
             if p not in self._parents[v]:
                 raise NetworkError(f"{self._variables[p]!r} is no parent of {name!r}; its parents: {self.parents(v)}")

@@ -112,6 +112,8 @@ def test_questions_of_a_template() -> None:
     dyn = umbrella(name="weather")
     assert str(dyn).splitlines()[0] == "Dynamic network 'weather': 2 variables in a slice, order 1"
     assert repr(dyn) == "DynamicNetwork('weather', 2 variables, order 1)"
+    picture = dyn._repr_html_()
+    assert all(name in picture for name in ("Dynamic network", "rain[0]", "rain[1]", "umbrella[1]"))
     with pytest.raises(NetworkError, match="no plan of its own"):
         dyn.plan()
     with pytest.raises(jtgpu.ArgumentError, match="n_slices"):
