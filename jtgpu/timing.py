@@ -174,6 +174,8 @@ def time_network(  # noqa: PLR0913
     #     distribution.
     step("read")
     net, t_read = _timed(lambda: read(path))
+    if not isinstance(net, DiscreteModel):
+        raise JtgpuError(f"{path} has numbers: only networks of variables with states are timed")
     step("plan")
     how = order_file(path) if order == "num" else order
     plan, t_plan = _timed(lambda: net.plan(how, seed=order_seed, **options))

@@ -36,13 +36,20 @@ def _number_finding(net: MixedNetwork, text: str) -> tuple[str, Any] | None:
     name, value = text[:at].strip(), text[at + 1 :]
     low, dots, high = value.partition("..")
     try:
-        bounds = (float(low) if low.strip() else -math.inf, float(high) if high.strip() else math.inf)
-        return name, bounds if dots else float(value)
+        bounds = (_number(low) if low.strip() else -math.inf, _number(high) if high.strip() else math.inf)
+        return name, bounds if dots else _number(value)
     except ValueError:
         raise EvidenceError(
             f"{name!r} is a number: expected a value such as {name}=41.5, or an interval such as {name}=30..40 or "
             f"{name}=30.., got {value.strip()!r}"
         ) from None
+
+
+def _number(text: str) -> float:
+    """A finite number; "nan" would be read as a missing value, which is no evidence."""
+    if not math.isfinite(x := float(text)):
+        raise ValueError(text)
+    return x
 
 
 def print_mixed(net: MixedNetwork, file: str, findings: dict[str, Any], posteriors: Any, json: bool) -> None:

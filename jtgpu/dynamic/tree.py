@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, PlanError, TableTooLarge, format_bytes, shown
 from ..inference.queries.posteriors import as_list
-from ..model.dynamic import DynamicNetwork
 from ..util.arguments import choice, several, whole_number
 from ..util.lru import LRU
 from .propagation import Propagation, chunks
@@ -19,6 +18,7 @@ from .step import Step
 from .stream import Stream
 
 if TYPE_CHECKING:
+    from ..model.dynamic import DynamicNetwork
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .sequences import Sequences
@@ -85,7 +85,7 @@ class DynamicTree:
         PlanError
             If the network has other variables, states or arcs.
         """
-        if not isinstance(net, DynamicNetwork) or not net.has_structure_of(self._net):
+        if not self._net.has_structure_of(net):
             raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
         for step in self._steps.values():
             step.reload(net)

@@ -315,9 +315,9 @@ class DynamicNetwork(DiscreteModel):
         mine, theirs = ((*n._cpts, *(t for s in n._start for t in s)) for n in (self, other))
         return self.has_structure_of(other) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
-    def has_structure_of(self, other: DynamicNetwork) -> bool:
-        """Whether names, states and parents are equal."""
-        return (self._variables, self._states, self._parents, self._static) == (
+    def has_structure_of(self, other: object) -> bool:
+        """Whether this is a dynamic network with the same variables, states and arcs."""
+        return isinstance(other, DynamicNetwork) and (self._variables, self._states, self._parents, self._static) == (
             other._variables, other._states, other._parents, other._static
         )  # fmt: skip
 

@@ -110,21 +110,28 @@ def conditional_heads(
     """For each factor the variable over which it sums to one whatever the others are; -1 for none.
 
     No variable stands twice, and the arcs from the other variables of each such factor to its head form no cycle: so
-    the product of any ancestral set of them is a density.
+    the product of any ancestral set of them is a density. Every variable is a head or in a factor without one.
+    """
+    return without(*densities(factors, scopes, n_variables), scopes)
+
+
+def densities(
+    factors: Sequence[NDArray[np.float64]], scopes: Sequence[Sequence[int]], n_variables: int
+) -> tuple[list[int], frozenset[int]]:
+    """Heads for patterns that observe some variables, and these: only densities of others mention them.
+
+    Where one of them is not observed, its sum, and its posterior, would be lost with the densities: see `without`.
     """
     heads = [_head(table, scope) for table, scope in zip(factors, scopes, strict=True)]
-    return _anchored(_acyclic(heads, scopes, n_variables), scopes)
-
-
-def _anchored(heads: list[int], scopes: Sequence[Sequence[int]]) -> list[int]:
-    """The heads, less those whose factor is the only one of another variable: without it, nothing would be left."""
+    heads = _acyclic(heads, scopes, n_variables)
     kept = {v for v in heads if v >= 0}
     kept.update(u for v, scope in zip(heads, scopes, strict=True) if v < 0 for u in scope)
-    for f, scope in enumerate(scopes):
-        if heads[f] >= 0 and not kept.issuperset(scope):
-            heads[f] = -1
-            kept.update(scope)
-    return heads
+    return heads, frozenset(u for scope in scopes for u in scope) - kept
+
+
+def without(heads: Sequence[int], loose: frozenset[int], scopes: Sequence[Sequence[int]]) -> list[int]:
+    """The heads, less those of factors that mention a variable of `loose`: these factors are never left out."""
+    return [-1 if loose.intersection(scope) else v for v, scope in zip(heads, scopes, strict=True)]
 
 
 def _head(table: NDArray[np.float64], scope: Sequence[int]) -> int:

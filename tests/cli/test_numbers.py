@@ -53,6 +53,9 @@ def test_interval_and_targets(file: str) -> None:
     ("args", "message"),
     [
         (["query", "FILE", "-e", "C=warm"], "'C' is a number: expected a value such as C=41.5"),
+        (["query", "FILE", "-e", "C=nan"], "'C' is a number: expected a value such as C=41.5"),
+        (["query", "FILE", "-e", "C=inf..3"], "or an interval such as C=30..40"),
+        (["time", "FILE"], "has numbers: only networks of variables with states are timed"),
         (["query", "FILE", "-e", "C=1", "-e", "C=2"], "evidence on 'C' is given twice"),
         (["query", "FILE", "MPE()"], "for which query takes --evidence and --target only"),
         (["plan", "FILE"], "this command needs variables with states only"),

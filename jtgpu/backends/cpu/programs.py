@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...plans.program import Program
-from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten
+from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, densities, flatten, without
 from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import Steps, steps_of
@@ -71,8 +71,9 @@ class CachedProgram:
     # source: What derived it
     # key: Of the pattern in that cache; see `ProgramCache.get`
     # code: See `records.Records`
+    # flat: What it was lowered from
 
-    def __init__(self, source: ProgramCache, key: tuple[Any, ...], code: NDArray[np.int64]):
+    def __init__(self, source: ProgramCache, key: tuple[Any, ...], code: NDArray[np.int64], flat: FlatProgram):
         self.code = self._dense = code
         # as plain integers: every query reads them
         sizes: list[int] = code[CELLS:HEADER].tolist()
@@ -83,7 +84,7 @@ class CachedProgram:
         self.set_targets = [v for v in key[2] if v >= first] if key[2] and source.program.n_sets else []
         self.is_sparse = False  # whether the code leaves out zeros
         self.key = key
-        self._program, self._flat = source.program, source.flat
+        self._program, self._flat = source.program, flat
         # weak: with a reference cycle, the memory of a tree that is not closed would wait for the garbage collector
         self._source = weakref.ref(source)
         self._spent = 0  # terms of all queries so far
@@ -168,6 +169,14 @@ class CachedProgram:
         return steps
 
 
+class _Form:
+    """A program with the heads of its factors, as patterns are lowered from it."""
+
+    def __init__(self, program: Program, heads: Sequence[int]):
+        self.flat = flatten(program, heads)
+        self.lowering = Lowering(self.flat, program.axis_rank)
+
+
 class ProgramCache:
     """Programs by pattern, targets and lanes. Thread-safe."""
     # factors: sequence of arrays: The model's tables: which of them are conditional densities, and which entries are
@@ -177,13 +186,17 @@ class ProgramCache:
         self.program, self._layout = program, layout
         self._heads = self._find_heads(factors)
         self._support = [table > 0 for table in factors]
-        self.flat = flatten(program, self._heads)
-        self._lowering = Lowering(self.flat, program.axis_rank)
+        heads, loose = self._heads
+        self._loose = sorted(loose)  # observed in all patterns of a split model; free ones in few other models
+        self._observing = _Form(program, heads)
+        self._form = _Form(program, without(heads, loose, program.factor_scopes)) if loose else self._observing
         self._cached: LRU[Any, CachedProgram] = LRU(MOST_PROGRAMS, MOST_PROGRAM_BYTES, lambda cached: cached.bytes)
 
-    def _find_heads(self, factors: Sequence[NDArray[np.float64]]) -> list[int] | None:
+    def _find_heads(self, factors: Sequence[NDArray[np.float64]]) -> tuple[list[int], frozenset[int]]:
         program = self.program
-        return conditional_heads(factors, program.factor_scopes, program.n_variables) if program.may_prune else None
+        if not program.may_prune:
+            return [-1] * program.n_factors, frozenset()
+        return densities(factors, program.factor_scopes, program.n_variables)
 
     def get(
         self,
@@ -204,8 +217,9 @@ class ProgramCache:
         key = (seen.tobytes(), soft, None if targets is None else tuple(targets), lanes, layout is None)
         cached = self._cached.get(key)
         if cached is None:
-            code = self._lowering.lower(self._layout if layout is None else layout, seen, soft, targets, lanes)
-            cached = self._cached.add(key, CachedProgram(self, key, code))
+            form = self._observing if seen[self._loose].all() else self._form
+            code = form.lowering.lower(self._layout if layout is None else layout, seen, soft, targets, lanes)
+            cached = self._cached.add(key, CachedProgram(self, key, code, form.flat))
         return cached
 
     def recount(self, cached: CachedProgram) -> None:
@@ -230,4 +244,5 @@ class ProgramCache:
     def clear(self) -> None:
         """Drop all programs and scratch memory."""
         self._cached.clear()
-        self._lowering.clear()
+        self._observing.lowering.clear()
+        self._form.lowering.clear()

@@ -7,6 +7,8 @@ import weakref
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends.base import Evidence
@@ -124,11 +126,63 @@ def test_a_pattern_has_the_same_bits_whatever_was_answered_before(name: str) -> 
         fresh.close()
 
 
+def test_a_split_model_leaves_out_densities_of_observed_copies() -> None:
+    """Only densities of others mention these copies; no plan for this pattern of water pays if they are all kept."""
+    tree = bundled("water").compile("cpu", threads=1)
+    for _ in range(300):
+        tree.posteriors({"CNON_12_15": "4_MG_L", "CKNN_12_15": "1_MG_L", "C_NI_12_45": "5"})
+    assert "own plan" in repr(tree._backend)
+
+
+@given(st.integers(0, 10_000))
+def test_markov_networks_of_densities_are_those_of_the_reference(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 6))
+    card = rng.integers(1, 4, n)
+    factors = []
+    for _ in range(int(rng.integers(1, n + 2))):
+        scope = rng.permutation(n)[: int(rng.integers(1, min(n, 3) + 1))]
+        table = rng.random([card[v] for v in scope]) + 0.1
+        if rng.random() < 0.8:
+            table /= table.sum(axis=-1, keepdims=True)
+        factors.append(([f"v{v}" for v in scope], table))
+    net = jtgpu.MarkovNetwork({f"v{v}": [f"s{s}" for s in range(k)] for v, k in enumerate(card)}, factors)
+    cpu, reference = net.compile("cpu"), net.compile("reference")
+    for share in (0.0, 0.3, 0.6):
+        evidence = {v: 0 for v in net if rng.random() < share}
+        weights = {v: rng.random(len(net.states(v))) + 0.1 for v in net if v not in evidence and rng.random() < 0.3}
+        targets = [v for v in net if rng.random() < 0.7]
+        found = cpu.posteriors(evidence, likelihood=weights, targets=targets)
+        expected = reference.posteriors(evidence, likelihood=weights, targets=targets)
+        assert found.log_evidence == pytest.approx(expected.log_evidence, rel=1e-10, abs=1e-10)
+        for v in targets:
+            np.testing.assert_allclose(found[v].probabilities, expected[v].probabilities, atol=1e-12)
+        rows = {v: [evidence.get(v), 0] for v in net}
+        batch, wanted = (tree.posteriors_batch(rows, targets=targets) for tree in (cpu, reference))
+        np.testing.assert_allclose(batch.flat, wanted.flat, atol=1e-12)
+        np.testing.assert_allclose(batch.log_evidence, wanted.log_evidence, rtol=1e-10, atol=1e-10)
+        scope = [v for v in net if v not in evidence][:2]
+        if scope:
+            joint, table = (np.asarray(tree.joint(scope, evidence)) for tree in (cpu, reference))
+            np.testing.assert_allclose(joint, table, atol=1e-12)
+            best, other = (tree.map(scope, evidence).log_posterior for tree in (cpu, reference))
+            assert best == pytest.approx(other, rel=1e-10, abs=1e-10)
+        draws = cpu.sample(400, evidence, seed=1).to_frame("pandas")
+        for v in net:
+            p = reference.posterior(v, evidence).probabilities
+            share_of = draws[v].value_counts(normalize=True).reindex(net.states(v)).fillna(0.0).to_numpy()
+            assert np.abs(share_of - p).max() < 0.2
+
+
 def test_a_variable_whose_only_factor_is_a_density_of_another_keeps_it() -> None:
     """The factor was left out as a conditional density, and the posterior was what the memory held."""
     table = np.array([[0.9, 0.1], [0.2, 0.8]])
     net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), table)])
-    tree = net.compile("cpu")
+    tree, reference = net.compile("cpu"), net.compile("reference")
     assert tree.posterior("a").probabilities.tolist() == [0.5, 0.5]
+    for targets in (None, ["b"], []):
+        for weights in (None, {"a": [0.2, 0.3]}):
+            expected = reference.posteriors(likelihood=weights, targets=targets).log_evidence
+            assert tree.posteriors(likelihood=weights, targets=targets).log_evidence == pytest.approx(expected)
     batch = tree.posteriors_batch({"b": [None, "1"]}, targets=["a"])["a"]
     np.testing.assert_allclose(batch, [[0.5, 0.5], [1 / 9, 8 / 9]])
