@@ -23,7 +23,8 @@ def test_a_long_frame_is_answered_like_each_sequence_alone() -> None:
     tree = umbrella().compile("cpu")
     whole = tree.smooth(FRAME, id="id", time="day")
     assert whole.lengths.tolist() == [3, 2]
-    for i, days in enumerate([["yes", None, "yes"], ["no", "no"]]):
+    sequences: list[list[str | None]] = [["yes", None, "yes"], ["no", "no"]]
+    for i, days in enumerate(sequences):
         alone = tree.smooth({"umbrella": [days]})
         assert np.allclose(whole["rain"][i, : len(days)], alone["rain"][0], rtol=0, atol=1e-12)
         assert whole.log_evidence[i] == pytest.approx(alone.log_evidence[0], rel=1e-12)

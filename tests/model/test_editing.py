@@ -131,14 +131,19 @@ def test_what_a_file_says_is_kept() -> None:
     assert net.add("new", ["a"]).attributes == attributes
 
 
+def bad(value: Any) -> Any:
+    """A value of a type that the annotation rejects."""
+    return value
+
+
 @pytest.mark.parametrize(
     ("edit", "error", "message"),
     [
         (lambda: NET.add("rain", ["a"]), errors.NetworkError, "there is already a variable 'rain'"),
         (lambda: NET.add("new", ["a"], ["rian"]), errors.NetworkError, "'rian', which is not declared.*'rain'"),
         (lambda: NET.add("new", []), errors.NetworkError, "'new' has no states"),
-        (lambda: NET.add("new", 3), errors.NetworkError, "'new': its states must be a sequence of names, not 3"),
-        (lambda: NET.replace_row("wet", ["yes"], [0, 1]), errors.ArgumentError, "given must be a mapping"),
+        (lambda: NET.add("new", bad(3)), errors.NetworkError, "'new': its states must be a sequence of names, not 3"),
+        (lambda: NET.replace_row("wet", bad(["yes"]), [0, 1]), errors.ArgumentError, "given must be a mapping"),
         (lambda: NET.add("new", ["a", "b"], ["rain"], [1, 0]), errors.NetworkError, r"'new'.*shape \(2,\)"),
         (lambda: NET.remove("wte"), errors.UnknownVariable, "'wte'.*'wet'"),
         (lambda: NET.add_arc("slippery", "rain"), errors.NetworkError, "cycle: .*'slippery' -> 'rain'"),

@@ -161,11 +161,11 @@ def test_markov_networks_of_densities_are_those_of_the_reference(seed: int) -> N
         batch, wanted = (tree.posteriors_batch(rows, targets=targets) for tree in (cpu, reference))
         np.testing.assert_allclose(batch.flat, wanted.flat, atol=1e-12)
         np.testing.assert_allclose(batch.log_evidence, wanted.log_evidence, rtol=1e-10, atol=1e-10)
-        scope = [v for v in net if v not in evidence][:2]
-        if scope:
-            joint, table = (np.asarray(tree.joint(scope, evidence)) for tree in (cpu, reference))
+        asked = [v for v in net if v not in evidence][:2]
+        if asked:
+            joint, table = (np.asarray(tree.joint(asked, evidence)) for tree in (cpu, reference))
             np.testing.assert_allclose(joint, table, atol=1e-12)
-            best, other = (tree.map(scope, evidence).log_posterior for tree in (cpu, reference))
+            best, other = (tree.map(asked, evidence).log_posterior for tree in (cpu, reference))
             assert best == pytest.approx(other, rel=1e-10, abs=1e-10)
         draws = cpu.sample(400, evidence, seed=1).to_frame("pandas")
         for v in net:
