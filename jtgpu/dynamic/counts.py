@@ -1,0 +1,116 @@
+"""Expected counts of the families of a slice, added over slices and sequences: the E-step of learning over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .propagation import Propagation, chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..util.arrays import Floats, Ints
+    from .sequences import Sequences
+    from .step import Step
+
+# Given the messages into a slice and from what follows, a slice is a case of the step network of its own, whose expected
+# counts are those given the whole sequence. Slices of one kind are counted together.
+
+BLOCK_CELLS = 1 << 19  # of the messages of slices that are counted together
+
+
+class SliceCounts(NamedTuple):
+    """Expected counts, and which sequences they are of."""
+
+    cpts: list[Floats]  # of every CPT, over the slices in which it holds; of static variables once a sequence
+    start: list[list[Floats]]  # of the CPTs in the first slices
+    log_evidence: Floats  # (N,) -inf if impossible: such a sequence adds nothing
+    failed: Ints  # (N,) the first impossible slice; -1: none
+
+
+class _Sum:
+    """Counts of the step network, added up as counts of CPTs."""
+
+    def __init__(self, step: Step):
+        net = step.net
+        self._step = step
+        self.cpts = [np.zeros(np.shape(net.cpt(v))) for v in range(step.n)]
+        self.start = [[np.zeros(np.shape(t)) for t in net.start(v)] for v in range(step.n)]
+
+    def add(self, kind: int, families: Sequence[Floats], cut: frozenset[int] = frozenset()) -> None:
+        """Add counts of some slices of a kind; variables in `cut` are set, so their CPTs do not hold."""
+        for v, above in enumerate(self._step.parents):
+            if v in cut or (v in self._step.static and kind > 0):
+                continue
+            if kind < len(self.start[v]):
+                absent = tuple(i for i, (_, lag) in enumerate(above) if lag > kind)
+                self.start[v][kind] += families[v].sum(axis=absent)
+            else:
+                self.cpts[v] += families[v]
+
+
+def expected_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceCounts:
+    """Expected counts of sequences, each with a weight."""
+    # weights: (N,)
+    total = _Sum(step)
+    log_evidence, failed = np.zeros(sequences.n), np.full(sequences.n, -1)
+    for chosen in chunks(step, sequences, step.cells):
+        run = Propagation(step, sequences, chosen)
+        done = run.forward(keep=True)
+        log_evidence[chosen], failed[chosen] = done.log_evidence, done.failed
+        _count_slices(run, weights, total)
+    return SliceCounts(total.cpts, total.start, log_evidence, failed)
+
+
+def _count_slices(run: Propagation, weights: Floats, total: _Sum) -> None:
+    """Add the slices of some sequences, after their forward pass."""
+    step = run.step
+    waiting: list[tuple[int, Ints, Floats, Floats]] = []
+    cells, group = 0, (0, frozenset[int]())
+
+    def flush() -> None:
+        if not waiting:
+            return
+        cases = [run.case(*one) for one in waiting]
+        states = np.concatenate([s for s, _ in cases])
+        likelihood = {v: np.concatenate([w[v] for _, w in cases]) for v in cases[0][1]}
+        each = np.concatenate([weights[run.chosen[which]] for _, which, _, _ in waiting])
+        kind, cut = group
+        total.add(kind, step.backend(kind, cut).run_counts(states, each, likelihood).families, cut)
+        waiting.clear()
+
+    for t, which, alpha, beta in run.backward():
+        own = (min(t, step.order), run.sequences.cut(t))
+        if own != group or cells > BLOCK_CELLS:
+            flush()
+            cells, group = 0, own
+        waiting.append((t, which, alpha, beta))
+        cells += alpha.size + beta.size
+    flush()
+
+
+def complete_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceCounts:
+    """Counts of every family over the slices in which it is observed."""
+    codes = sequences.codes.copy()
+    at = np.arange(len(codes)) - np.repeat(sequences.ptr[:-1], sequences.lengths)
+    for v in step.static:  # observed in any slice
+        codes[:, v] = np.repeat(np.maximum.reduceat(codes[:, v], sequences.ptr[:-1]), sequences.lengths)
+    columns = np.full((step.n_variables, len(codes)), -1, np.int32)
+    for (v, lag), number in step.number.items():
+        columns[number, lag:] = codes[: len(codes) - lag, v]
+        columns[number, at < lag] = 0  # the state of copies that do not exist
+    total, each = _Sum(step), np.repeat(weights, sequences.lengths)
+    for kind in range(step.order + 1):
+        rows = at == kind if kind < step.order else at >= kind
+        families = []
+        for v, above in enumerate(step.parents):
+            scope = [*(step.number[p] for p in above), v]
+            shape = tuple(len(step.net.states(step.origin[u])) for u in scope)
+            used = rows & (columns[scope] >= 0).all(axis=0)
+            flat = np.ravel_multi_index(tuple(columns[u][used] for u in scope), shape)
+            counted = np.bincount(flat, each[used], minlength=int(np.prod(shape)))
+            families.append(np.asarray(counted, np.float64).reshape(shape))
+        total.add(kind, families)
+    return SliceCounts(total.cpts, total.start, np.zeros(sequences.n), np.full(sequences.n, -1))
