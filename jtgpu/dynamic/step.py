@@ -65,7 +65,7 @@ class Step:
         self._sets = Sets(self.plan.model, self.plan.plan)
         self.before_number, self.after_number = self._place(self.before), self._place(self.after)
         self.joints = {s: self._place(s) for s in joints}
-        self._trees: LRU[Any, JunctionTree] = LRU(MOST_VARIANTS)
+        self._trees: LRU[Any, tuple[JunctionTree, int, frozenset[int]]] = LRU(MOST_VARIANTS)
         self.n_variables = len(self.names)
         self.backend(0)
 
@@ -95,18 +95,19 @@ class Step:
         return np.array(np.broadcast_to(np.asarray(first[kind], np.float64)[(*index, slice(None))], shape))
 
     def reload(self, net: DynamicNetwork) -> None:
-        """Replace the CPTs; the plan stays."""
+        """Replace the CPTs; plans and programs stay."""
         self.net = net
-        self._trees.clear()
+        for tree, kind, cut in self._trees.values():
+            tree.reload(self._model(kind, cut))
 
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
         """The compiled step network of slice t."""
         kind = min(t, self.order)
 
-        def make() -> JunctionTree:
-            return JunctionTree(self.plan.with_model(self._model(kind, cut)), self._backend, **self._run)
+        def make() -> tuple[JunctionTree, int, frozenset[int]]:
+            return JunctionTree(self.plan.with_model(self._model(kind, cut)), self._backend, **self._run), kind, cut
 
-        return self._trees.get_or_make((kind, cut), make)
+        return self._trees.get_or_make((kind, cut), make)[0]
 
     def backend(self, t: int, cut: frozenset[int] = frozenset()) -> Backend:
         """The backend that runs slice t."""
