@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...util import late_imports
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats, Ints
 from .coded_cases import Block, CodedCases
-from .families import network_of
+from .families import available_counts, network_of
 from .likelihood_cells import FIRST
 
 if TYPE_CHECKING:
@@ -35,6 +35,25 @@ class Evaluation(NamedTuple):
     counts: Tables
     log_likelihood: float
     impossible: list[Bools]  # rows of probability zero, block by block
+
+
+class Steps(Protocol):
+    """The E-step of some cases, as EM runs it from several starts."""
+
+    def evaluate(self, tables: Tables) -> Evaluation:
+        """Expected counts of all cases under some CPTs."""
+
+    def complete_counts(self) -> Tables:
+        """Counts of each family over the cases in which it is complete."""
+
+    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+        """The error for the first case of probability 0; None without one."""
+
+    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+        """Leave out the cases of probability 0: how many different ones, and whether others are left."""
+
+    def close(self) -> None:
+        """Free the memory."""
 
 
 class Expectation:
@@ -143,8 +162,22 @@ class Expectation:
         self._reload(tables)
         return self._combined(block, [self._backend.run_counts(*piece) for piece in self._pieces(block)])
 
-    def rows_changed(self) -> None:
-        """Tell that rows were left out, so that devices and the workers of a cluster need them again."""
+    def complete_counts(self) -> Tables:
+        """Counts of each family over the rows in which it is complete."""
+        return available_counts(self._cases)
+
+    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+        """The error for the first row of probability 0."""
+        return impossible_row(self._cases, evaluation)
+
+    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+        """Leave out the rows of probability 0."""
+        n = self._cases.drop_rows(evaluation.impossible)
+        self._rows_changed()
+        return n, self._cases.total_weight > 0
+
+    def _rows_changed(self) -> None:
+        """Rows were left out, so devices and the workers of a cluster need them again."""
         self._release()
         if self._remote is not None:
             self._remote.close()
@@ -192,7 +225,7 @@ class Expectation:
 
     def close(self) -> None:
         """Free the memory."""
-        self.rows_changed()
+        self._rows_changed()
         self._backend.close()
 
 

@@ -14,7 +14,7 @@ from ...errors import ArgumentError
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from .checkpoint import Checkpoint, fingerprints
-from .coded_cases import read_cases, weighted_chunks
+from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .em import Iteration, Rule
 from .expectation import BACKENDS
 from .families import MAX_ENTRIES, read_structure
@@ -239,7 +239,7 @@ def fit(  # noqa: PLR0913
     listen = _listener(progress)
     if step is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
-        return fit_stepwise(setup, blocks, (rows, step), seed, running, listen)
+        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), seed, running, listen)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
     try:
         if missing == "available" or (table.is_complete and not setup.keeps_zeros):

@@ -13,7 +13,7 @@ from ...util.arrays import Floats
 from .checkpoint import Checkpoint
 from .coded_cases import Block, CodedCases
 from .em import EMState, Iteration, Problem, Rule, first_state, run_em, run_stepwise
-from .expectation import Evaluation, Expectation, impossible_row
+from .expectation import Evaluation, Expectation, Steps
 from .families import available_counts, family_shapes, log_score, maximise, network_of
 from .result import Fit, standard_errors
 from .setup import Setup
@@ -41,7 +41,7 @@ def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Runn
     """Count in one pass."""
     counts = available_counts(cases)
     if setup.start == "given":
-        current = setup.start_tables(cases, seed, 0)
+        current = setup.start_tables(partial(available_counts, cases), seed, 0)
     else:
         current = [np.full(shape, 1.0 / shape[-1]) for shape in family_shapes(setup.model)]
     tables = maximise(counts, setup.prior, setup.sharing, current)
@@ -99,46 +99,55 @@ def fit_em(
     """EM from every start; the best result."""
     # starts: (int, int): Number of starts, and the seed
     # listen: Called with every iteration
-    n_starts, seed = starts
-    objectives = list(saved.objectives) if saved is not None else []
-    best = saved.best if saved is not None else None
-    tables = setup.start_tables(cases, seed, min(len(objectives), n_starts - 1))
+    first = setup.start_tables(partial(available_counts, cases), starts[1], 0)
     engine = Expectation(
-        cases, tables, running.backend, running.order, running.threads, running.devices, running.cluster
+        cases, first, running.backend, running.order, running.threads, running.devices, running.cluster
     )
-    problem = Problem(engine.evaluate, setup.prior, setup.sharing)
-    n_left_out = 0
     try:
-        for n in range(len(objectives), n_starts):
-            resumed = saved.resumed() if saved is not None else None
-            tables = setup.start_tables(cases, seed, n) if resumed is None else resumed.tables
-            evaluation, left_out = _possible(cases, engine, tables, running.flag)
-            n_left_out += left_out
-            if resumed is None:
-                state = first_state(problem, tables, evaluation)
-                listen(state.history[-1])
-            else:
-                state = replace(resumed, evaluation=evaluation)
-            state = run_em(problem, state, rule, partial(_keep, listen, saved, objectives, best))
-            if saved is not None and state.interrupted:
-                saved.write(state, objectives, best, now=True)
-            if best is None or state.objective > best.objective:
-                best = state
-            if state.interrupted:
-                best = replace(best, interrupted=True, converged=False)
-                break
-            objectives.append(state.objective)
-        assert best is not None
-        if not best.evaluation.counts:  # read from a checkpoint
-            best = replace(best, evaluation=engine.evaluate(best.tables))
-        if saved is not None and not best.interrupted:
-            saved.finish()
-        more: dict[str, Any] = {"restarts": tuple(objectives) or (best.objective,), "n_impossible": n_left_out}
+        best, more = best_of_starts(setup, engine, rule, starts, running.flag, listen, saved)
         if running.errors:
             more["_errors"] = _named_errors(setup, cases, engine, best.tables)
     finally:
         engine.close()
     return _result(setup, cases, best, "em", **more)
+
+
+def best_of_starts(
+    setup: Setup, engine: Steps, rule: Rule, starts: tuple[int, int], flag: bool, listen: Listener,
+    saved: Checkpoint | None,
+) -> tuple[EMState, dict[str, Any]]:  # fmt: skip
+    """The best state that EM reaches from some starts, and entries of the result."""
+    # flag: Whether cases of probability 0 are left out
+    n_starts, seed = starts
+    objectives = list(saved.objectives) if saved is not None else []
+    best = saved.best if saved is not None else None
+    problem = Problem(engine.evaluate, setup.prior, setup.sharing)
+    n_left_out = 0
+    for n in range(len(objectives), n_starts):
+        resumed = saved.resumed() if saved is not None else None
+        tables = setup.start_tables(engine.complete_counts, seed, n) if resumed is None else resumed.tables
+        evaluation, left_out = _possible(engine, tables, flag)
+        n_left_out += left_out
+        if resumed is None:
+            state = first_state(problem, tables, evaluation)
+            listen(state.history[-1])
+        else:
+            state = replace(resumed, evaluation=evaluation)
+        state = run_em(problem, state, rule, partial(_keep, listen, saved, objectives, best))
+        if saved is not None and state.interrupted:
+            saved.write(state, objectives, best, now=True)
+        if best is None or state.objective > best.objective:
+            best = state
+        if state.interrupted:
+            best = replace(best, interrupted=True, converged=False)
+            break
+        objectives.append(state.objective)
+    assert best is not None
+    if not best.evaluation.counts:  # read from a checkpoint
+        best = replace(best, evaluation=engine.evaluate(best.tables))
+    if saved is not None and not best.interrupted:
+        saved.finish()
+    return best, {"restarts": tuple(objectives) or (best.objective,), "n_impossible": n_left_out}
 
 
 def _keep(
@@ -150,18 +159,17 @@ def _keep(
         saved.write(state, objectives, best)
 
 
-def _possible(cases: CodedCases, engine: Expectation, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
-    """A pass over the rows, without those of probability zero; how many of these were left out now."""
-    # raises ImpossibleEvidence: For the first such row, unless `leave_out`; also if no other row is left.
+def _possible(engine: Steps, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
+    """A pass over the cases, without those of probability zero; how many of these were left out now."""
+    # raises ImpossibleEvidence: For the first such case, unless `leave_out`; also if no other one is left.
     evaluation = engine.evaluate(tables)
-    error = impossible_row(cases, evaluation)
+    error = engine.error(evaluation)
     if error is None:
         return evaluation, 0
     if not leave_out:
         raise error
-    n = cases.drop_rows(evaluation.impossible)
-    engine.rows_changed()
-    if not cases.total_weight > 0:
+    n, are_left = engine.leave_out(evaluation)
+    if not are_left:
         raise error
     return engine.evaluate(tables), n
 
@@ -175,14 +183,15 @@ def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
 
 
 def fit_stepwise(
-    setup: Setup, blocks: Iterator[Block], chunk: tuple[int, float], seed: int, running: Running, listen: Listener
-) -> Fit:
+    setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], seed: int, running: Running,
+    listen: Listener,
+) -> Fit:  # fmt: skip
     """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
+    # cases: Without rows: those of the blocks are noted there
     # chunk: (int, float): Rows of a chunk, and the power of the shares
     # listen: Called with every chunk
     rows, power = chunk
-    cases = CodedCases(setup.model, setup.source)
-    tables = setup.start_tables(cases, seed, 0)
+    tables = setup.start_tables(partial(available_counts, cases), seed, 0)
     engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.devices)
 
     def noted() -> Iterator[Block]:

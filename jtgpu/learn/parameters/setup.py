@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
-from .coded_cases import CodedCases, table_columns
-from .families import Sharing, available_counts, check_sizes, expected_prior_counts, family_scopes, family_shapes
+from .coded_cases import table_columns
+from .families import Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .likelihood_cells import hidden_states, states_given
 from .sources import CaseSource
 
@@ -109,7 +109,8 @@ Tables = list[Floats]
 
 def make_start(
     kind: str,
-    cases: CodedCases,
+    model: DirectedModel,
+    complete_counts: Callable[[], Tables],
     network: BayesianNetwork | None,
     prior: Tables,
     hidden: Sequence[int],
@@ -122,11 +123,11 @@ def make_start(
     #     each family from the rows in which it is complete, plus the prior and one row of equal shares, so that no
     #     entry is 0; with ``"auto"``, families with a hidden variable are random. ``"random"``: every row is uniformly
     #     distributed over all distributions.
+    # complete_counts: Counts of each family over the rows in which it is complete
     # hidden: sequence of int: Hidden variables
     # fill_zeros: Whether zeros of `network` become small numbers
     # raises ArgumentError: For ``"given"`` without a network, and for ``"uniform"`` and ``"counts"`` with hidden
     #     variables: where all states of a hidden variable are alike, they stay alike.
-    model = cases.model
     shapes = family_shapes(model)
     if kind == "given":
         if network is None:
@@ -144,7 +145,7 @@ def make_start(
     random = [_random(shape, rng) for shape in shapes]  # of all families, so that each one depends on the seed alone
     if kind == "random":
         return random
-    counts = available_counts(cases)
+    counts = complete_counts()
     is_hidden = set(hidden)
     return [
         random[v] if is_hidden.intersection(scope) else _normalised(counts[v] + prior[v] + 1.0 / shapes[v][-1])
@@ -172,7 +173,6 @@ class Setup:
 
     model: DirectedModel
     network: BayesianNetwork | None  # with the numbers to start from
-    source: CaseSource
     columns: list[str]
     hidden: tuple[str, ...]
     states_from_data: tuple[str, ...]
@@ -198,13 +198,14 @@ class Setup:
             and any((network.cpt(v) == 0).any() for v in network)
         )
 
-    def start_tables(self, cases: CodedCases, seed: int, n: int) -> Tables:
+    def start_tables(self, complete_counts: Callable[[], Tables], seed: int, n: int) -> Tables:
         """The n-th start: the first by `start`, the others random where that alone would repeat it."""
         rng = np.random.default_rng([seed, n])
         kind = self.start if n == 0 or (self.start == "auto" and self.hidden) else "random"
         tables = make_start(
-            kind, cases, self.network, self.prior, self.hidden_numbers, rng, fill_zeros=not self.keep_zeros
-        )
+            kind, self.model, complete_counts, self.network, self.prior, self.hidden_numbers, rng,
+            fill_zeros=not self.keep_zeros,
+        )  # fmt: skip
         if self.sharing.fixed:
             assert self.network is not None
             for v in self.sharing.fixed:
@@ -246,16 +247,23 @@ def set_up(  # noqa: PLR0913
             v = next(v for v in variables if network.states(v) != model.states(v))
             raise ArgumentError(f"states: {v!r} has other states in the network, so its CPT cannot be used")
         network = None
-    sharing = _sharing(model, network, fixed, tied)
-    counts = tied_prior(read_prior(prior, model, network), prior, model, sharing.groups)
+    sharing = read_sharing(model, network, fixed, tied)
     keep = zeros == "keep"
-    if keep and start == "given" and network is not None:
+    counts = kept_prior(prior, model, network, sharing, keeps=keep and start == "given")
+    return Setup(model, network, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep)
+
+
+def kept_prior(
+    prior: Any, model: DirectedModel, network: BayesianNetwork | None, sharing: Sharing, *, keeps: bool
+) -> Tables:
+    """The prior of every CPT; `keeps`: none where the network has an entry of 0."""
+    counts = tied_prior(read_prior(prior, model, network), prior, model, sharing.groups)
+    if keeps and network is not None:
         counts = [c * (network.cpt(v) > 0) for v, c in zip(model, counts, strict=True)]
-    counts = [np.asarray(c, np.float64) for c in counts]
-    return Setup(model, network, source, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep)
+    return [np.asarray(c, np.float64) for c in counts]
 
 
-def _sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: Any, tied: Any) -> Sharing:
+def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: Any, tied: Any) -> Sharing:
     """Groups of tied variables, and fixed ones."""
     held = []
     for v in names("fixed", fixed):
