@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .sequences import Sequences
     from .step import Step
 
-# Given the messages into a slice and from what follows, a slice is a case of the step network of its own, whose expected
+# Given the messages into a slice and from what follows, a slice is a case of the step network, whose expected
 # counts are those given the whole sequence. Slices of one kind are counted together.
 
 BLOCK_CELLS = 1 << 19  # of the messages of slices that are counted together

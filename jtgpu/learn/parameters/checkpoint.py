@@ -7,10 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..state_file import DAMAGED, StateFile
-from .coded_cases import CodedCases
 from .em import EMState, Iteration
 from .expectation import Evaluation
 
@@ -24,20 +21,14 @@ INTERVAL = 2.0  # seconds between two writes
 NOTHING = Evaluation([], 0.0, [])
 
 
-def fingerprints(setup: Setup, cases: CodedCases, options: dict[str, Any]) -> dict[str, str]:
-    """Digests of all that decides the result of a run, by name; `options` are plain values."""
+def fingerprints(setup: Setup, data: str, options: dict[str, Any]) -> dict[str, str]:
+    """Digests of all that decides the result of a run, by name; `data` is that of the cases, `options` are values."""
     model, network = setup.model, setup.network
-    data = hashlib.sha256()
-    if cases.source.cells:
-        data.update(cases.source.cells.digest().encode())
-    for block in cases.blocks:
-        data.update(np.ascontiguousarray(block.states).tobytes())
-        data.update(block.weights.tobytes())
     # a network that only gives the structure does not decide the result
     uses_network = network is not None and (setup.start == "given" or bool(setup.sharing.fixed))
     cpts = [network.cpt(v) for v in network] if network is not None and uses_network else []
     return {
-        "data": data.hexdigest(),
+        "data": data,
         "structure": _digest(repr([(v, model.states(v), model.parents(v)) for v in model])),
         "CPTs of the given network": _digest(*cpts),
         "prior": _digest(*setup.prior),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -129,6 +130,16 @@ class CodedCases:
                 self.blocks[i] = Block(np.asarray(block.states)[~out], block.weights[~out], block.rows[~out])
         self.total_weight = float(sum(b.weights.sum() for b in self.blocks))
         return n
+
+    def digest(self) -> str:
+        """A hash of all rows."""
+        data = hashlib.sha256()
+        if self.source.cells:
+            data.update(self.source.cells.digest().encode())
+        for block in self.blocks:
+            data.update(np.ascontiguousarray(block.states).tobytes())
+            data.update(block.weights.tobytes())
+        return data.hexdigest()
 
     def close(self) -> None:
         """Free the memory and the temporary file."""

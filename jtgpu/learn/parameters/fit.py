@@ -248,7 +248,7 @@ def fit(  # noqa: PLR0913
         saved = None
         if checkpoint is not None:
             options = {"seed": seed, "accelerate": accelerate, "on_impossible": on_impossible}
-            saved = Checkpoint(checkpoint, fingerprints(setup, table, options), resume=resume)
+            saved = Checkpoint(checkpoint, fingerprints(setup, table.digest(), options), resume=resume)
         return fit_em(setup, table, rule, (restarts, seed), running, listen, saved)
     finally:
         table.close()

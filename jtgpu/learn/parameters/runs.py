@@ -39,24 +39,29 @@ class Running(NamedTuple):
 
 def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Running) -> Fit:
     """Count in one pass."""
-    counts = available_counts(cases)
+    state = counted(setup, partial(available_counts, cases), seed)
+    more: dict[str, Any] = {"restarts": (state.objective,)}
+    if running.errors:
+        engine = Expectation(cases, state.tables, running.backend, running.order, running.threads, running.devices)
+        try:
+            more["_errors"] = _named_errors(setup, cases, engine, state.tables)
+        finally:
+            engine.close()
+    return _result(setup, cases, state, method, **more)
+
+
+def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> EMState:
+    """The CPTs of the highest posterior given counts of complete cases."""
+    counts = complete_counts()
     if setup.start == "given":
-        current = setup.start_tables(partial(available_counts, cases), seed, 0)
+        current = setup.start_tables(complete_counts, seed, 0)
     else:
         current = [np.full(shape, 1.0 / shape[-1]) for shape in family_shapes(setup.model)]
     tables = maximise(counts, setup.prior, setup.sharing, current)
     log_likelihood = log_score(counts, tables, range(len(tables)))
     objective = log_likelihood + log_score(setup.prior, tables, [g[0] for g in setup.sharing.groups])
-    more: dict[str, Any] = {"restarts": (objective,)}
-    if running.errors:
-        engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.devices)
-        try:
-            more["_errors"] = _named_errors(setup, cases, engine, tables)
-        finally:
-            engine.close()
     history = (Iteration(0, objective, log_likelihood, 0.0, 0.0, False),)
-    state = EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
-    return _result(setup, cases, state, method, **more)
+    return EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
 
 
 def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: Any) -> Fit:

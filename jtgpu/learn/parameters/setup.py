@@ -107,7 +107,7 @@ SMALL = 1e-3  # share of a row that fills its zeros where they are free
 Tables = list[Floats]
 
 
-def make_start(
+def make_start(  # noqa: PLR0913
     kind: str,
     model: DirectedModel,
     complete_counts: Callable[[], Tables],
