@@ -21,6 +21,7 @@ import numpy as np
 from rows import ROOT, append, cpu_seconds, row
 
 sys.path.insert(0, str(ROOT))
+from jtgpu.decisions.held import PolicyCase
 from tests.decisions.test_policies import pigs
 
 RESULTS = ROOT / "bench" / "results" / "decide.jsonl"
@@ -86,12 +87,13 @@ def tables(runs: int) -> list[dict[str, Any]]:
     cases = {f"t{t}": rng.choice(net.states(f"t{t}"), 1000).tolist() for t in range(1, 7)}
     first = cpu_seconds(lambda: tree.options_batch("d1", cases), runs)
     evaluator = pigs(100).compile(threads=1)._solver.evaluator
-    policies, tables = evaluator.uniform(), (np.eye(2), np.eye(2)[::-1].copy())
-    d = min(policies)
+    case, tables = PolicyCase(evaluator, None), (np.eye(2), np.eye(2)[::-1].copy())
+    d = min(evaluator.scopes)
 
     def updates() -> None:
         for i in range(100):
-            evaluator.joints({**policies, d: tables[i % 2]}, None, True, [d])
+            case.worth(d)
+            case.set(d, tables[i % 2])
 
     second = cpu_seconds(updates, runs)
     print(f"options of 1,000 cases {first.minimum * 1e3:.2f} ms, 100 updates {second.minimum * 1e3:.2f} ms")

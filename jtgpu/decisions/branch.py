@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .evaluate import TIE, Evaluator, Policies
+from .evaluate import TIE, Evaluator
+from .held import PolicyCase
+from .place import Policies
 from .relevance import recalled_information
 
 if TYPE_CHECKING:
@@ -23,21 +25,26 @@ Rows = dict[int, "NDArray[np.int64]"]  # decision -> option of each configuratio
 class BranchAndBound:
     """Depth first; decisions in the order in which they are made, rows in order."""
 
-    def __init__(self, evaluator: Evaluator, state: NDArray[np.int32] | None, incumbent: Policies, value: float):
+    def __init__(
+        self, evaluator: Evaluator, case: PolicyCase, state: NDArray[np.int32] | None, incumbent: Policies,
+        value: float,
+    ):  # fmt: skip
         net, information = evaluator.net, evaluator.information
         rank = {net.index(v): i for i, v in enumerate(net.topological_order())}
-        self._evaluator, self._state = evaluator, state
+        self._evaluator, self._case = evaluator, case
         self._order = sorted(information, key=rank.__getitem__)
         remembered = recalled_information(net, [net.variables[d] for d in self._order])
         self._recall = Evaluator(net, {
             d: (*information[d], *(v for v in remembered[d] if v not in information[d])) for d in self._order
         }, {})  # fmt: skip
+        self._recalled = PolicyCase(self._recall, state)
         self._best, self._value = dict(incumbent), value
 
     def run(self) -> Policies:
         """The best policy."""
         free = {d: np.full(self._evaluator.shape(d)[:-1], -1, np.int64) for d in self._order}
         self._descend(free)
+        self._recalled.close()
         self._recall.close()
         return self._best
 
@@ -48,7 +55,7 @@ class BranchAndBound:
         place = self._first_free(rows, relaxed)
         if place is None:
             policies = {d: np.eye(self._recall.shape(d)[-1])[np.maximum(rows[d], 0)] for d in self._order}
-            value = self._evaluator.expected(policies, self._state)
+            value = self._case.expected(policies)
             if value > self._value:
                 self._best, self._value = policies, value
             return
@@ -71,12 +78,12 @@ class BranchAndBound:
     def _bound(self, rows: Rows) -> tuple[float, Policies]:
         """The optimum where everything is remembered and settled rows are forced."""
         policies = self._recall.uniform()
+        self._recalled.load(policies)
         for d in reversed(self._order):
-            free = {**policies, d: self._recall.free(d)}
-            joints, _ = self._recall.joints(free, self._state, True, [d])
-            joint = joints[d]
-            choice = joint.argmax(axis=-1)
+            worth = self._recalled.worth(d)
+            choice = worth.argmax(axis=-1)
             own = rows[d].reshape((*rows[d].shape, *[1] * (choice.ndim - rows[d].ndim)))
             choice = np.where(own >= 0, own, choice)
-            policies[d] = np.eye(joint.shape[-1])[choice]
-        return self._recall.expected(policies, self._state), policies
+            policies[d] = np.eye(worth.shape[-1])[choice]
+            self._recalled.set(d, policies[d])
+        return self._recalled.expected(policies), policies

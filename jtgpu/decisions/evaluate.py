@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,22 +12,23 @@ from ..backends.base import Evidence
 from ..errors import ImpossibleEvidence, TableTooLarge
 from ..plans.compiler import plan_tables
 from .goal import TRUE, goal_network
+from .place import Place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..backends.base import HeldCase
     from ..inference.network_plan import NetworkPlan
+    from ..inference.sets import Sets
     from ..model.decisions import DecisionNetwork
     from ..model.network import BayesianNetwork
+    from .place import Policies
     from .relevance import Information
 
     Floats = NDArray[np.float64]
 
 SEARCHED = 1 << 20  # entries from which a good order repays the time of the search
 TIE = 1e-11  # relative difference of expected utilities that rounding explains
-
-Policies = dict[int, "Floats"]  # decision -> (extents of its information, options), rows sum to 1
 
 
 def _plan(network: BayesianNetwork, together: list[tuple[int, ...]], options: Mapping[str, Any]) -> NetworkPlan:
@@ -57,20 +58,20 @@ class Evaluator:
         plan = _plan(self.goal.network, together, backend_options)
         factors = plan_tables(plan.plan, plan.model)
         more = {} if backend == "reference" or threads is None else {"threads": threads}
-        self._sets = plan.sets
         self._backend = plan.prepare(backend, factors, replan=False, **more)
         self._cell_ptr = self._backend.cell_ptr
         self.scopes = {d: (*known, d) for d, known in information.items()}
-        self._place = {d: d if len(s) == 1 else self._number(s) for d, s in self.scopes.items()}
-        self._targets = list(dict.fromkeys(self._place.values()))  # always all: one program serves every decision
+        self.places = {d: self._place(plan.sets, d) for d in self.scopes}
+        self._targets = [place.number for place in self.places.values()]  # always all: one program for every decision
         self._free = {d: np.ones(self.shape(d)) for d in self.scopes}
-        self._held: dict[bool, tuple[HeldCase, Policies]] = {}  # with and without the goal, of one state
-        self._held_state = b""
+        self._uniform = {d: np.full(self.shape(d), 1.0 / self.shape(d)[-1]) for d in self.scopes}
 
-    def _number(self, scope: tuple[int, ...]) -> int:
-        place = self._sets.find(scope)
-        assert place is not None
-        return place
+    def _place(self, sets: Sets, d: int) -> Place:
+        """Where a policy is among the weights of the backend."""
+        scope = self.scopes[d]
+        number = d if len(scope) == 1 else sets.find(scope)
+        assert number is not None
+        return Place.of(number, scope if number == d else sets.scope(number), scope, self.shape(d))
 
     def shape(self, d: int) -> tuple[int, ...]:
         """Extents of a policy: those of the information, then the options."""
@@ -78,7 +79,7 @@ class Evaluator:
 
     def uniform(self) -> Policies:
         """Every option with the same probability."""
-        return {d: np.full(self.shape(d), 1.0 / self.shape(d)[-1]) for d in self.scopes}
+        return dict(self._uniform)
 
     def random(self, rng: np.random.Generator) -> Policies:
         """A deterministic policy at random."""
@@ -87,11 +88,6 @@ class Evaluator:
             *rows, n = self.shape(d)
             policies[d] = np.eye(n)[rng.integers(0, n, rows)]
         return policies
-
-    def _cells(self, d: int, table: Floats) -> Floats:
-        """A policy as weights of the backend's variable or set."""
-        place = self._place[d]
-        return table if place == d else self._sets.cells(place, self.scopes[d], table)
 
     def evidence(
         self, policies: Policies, state: NDArray[np.int32] | None, goal: bool, likelihood: Mapping[int, Floats] | None
@@ -105,60 +101,17 @@ class Evaluator:
         weights: dict[int, Floats] = dict(likelihood or {})
         for d, table in policies.items():
             if full[d] < 0:  # a decision that is observed is fixed, whatever its policy
-                place, cells = self._place[d], self._cells(d, table)
-                weights[place] = weights[place] * cells if place in weights else cells
+                number, cells = self.places[d].number, self.places[d].cells(table)
+                weights[number] = weights[number] * cells if number in weights else cells
         return Evidence(full, weights)
 
-    def _held_case(self, policies: Policies, state: NDArray[np.int32] | None, goal: bool) -> HeldCase:
-        """The case of a state with these policies as its weights."""
-        key = b"" if state is None else state.tobytes()
-        if self._held_state != key:
-            self._drop_held()
-            self._held_state = key
-        if goal not in self._held:
-            case = self._backend.hold_case(self.evidence(policies, state, goal, None), self._targets)
-            self._held[goal] = case, dict(policies)
-        case, present = self._held[goal]
-        for d, table in policies.items():
-            if present[d] is not table:
-                if state is None or state[d] < 0:
-                    case.set(self._place[d], self._cells(d, table))
-                present[d] = table
-        return case
-
-    def _drop_held(self) -> None:
-        for case, _ in self._held.values():
-            case.close()
-        self._held.clear()
-
-    def joints(
-        self, policies: Policies, state: NDArray[np.int32] | None, goal: bool, wanted: Sequence[int]
-    ) -> tuple[dict[int, Floats], float]:
-        """P(information, option | evidence, and the goal) of some decisions, and ln P of the evidence."""
-        case = self._held_case(policies, state, goal)
-        log_p = case.run()
-        result = {}
-        for d in wanted:
-            place = self._place[d]
-            if log_p == -math.inf:
-                result[d] = np.zeros(self.shape(d))
-            else:
-                cells = case.cells(place)
-                result[d] = cells.copy() if place == d else self._sets.joint(place, self.scopes[d], cells)
-        return result, log_p
+    def hold(self, policies: Policies, state: NDArray[np.int32] | None, goal: bool) -> HeldCase:
+        """The case of a state in the backend's memory; the policies are its weights."""
+        return self._backend.hold_case(self.evidence(policies, state, goal, None), self._targets)
 
     def free(self, d: int) -> Floats:
         """Ones in place of a policy: all options with the same weight."""
         return self._free[d]
-
-    def log_evidence(
-        self, policies: Policies, state: NDArray[np.int32] | None, goal: bool,
-        likelihood: Mapping[int, Floats] | None = None,
-    ) -> float:  # fmt: skip
-        """ln P of evidence and goal."""
-        if not likelihood:
-            return self._held_case(policies, state, goal).run()
-        return self.posterior(self.evidence(policies, state, goal, likelihood), [])[1]
 
     def options(
         self, d: int, policies: Policies, states: NDArray[np.int32]
@@ -168,10 +121,10 @@ class Evaluator:
         places: dict[int, Floats] = {}
         for e, table in policies.items():
             if e != d:
-                cells = np.tile(self._cells(e, table).ravel(), (n, 1))
+                cells = np.tile(self.places[e].cells(table), (n, 1))
                 cells[states[:, e] >= 0] = 1.0  # a decision that is observed is fixed, whatever its policy
-                place = self._place[e]
-                places[place] = places[place] * cells if place in places else cells
+                number = self.places[e].number
+                places[number] = places[number] * cells if number in places else cells
         full = np.full((n, len(self.goal.network)), -1, np.int32)
         full[:, : states.shape[1]] = states
         chances = []
@@ -197,23 +150,10 @@ class Evaluator:
         cells = [result.posterior[self._cell_ptr[v] : self._cell_ptr[v + 1]] for v in targets]
         return cells, result.log_evidence
 
-    def expected(
-        self, policies: Policies, state: NDArray[np.int32] | None = None,
-        likelihood: Mapping[int, Floats] | None = None,
-    ) -> float:  # fmt: skip
-        """Expected utility given evidence."""
-        if not self.goal.nodes:
-            return self.goal.offset
-        base = self.log_evidence(policies, state, False, likelihood)
-        if base == -math.inf:
-            raise ImpossibleEvidence("the evidence has probability 0 under this policy")
-        return self.utility(self.log_evidence(policies, state, True, likelihood) - base)
-
     def utility(self, log_reached: float) -> float:
         """Expected utility where the goal is reached with this ln P."""
         return self.goal.offset + self.goal.scale * math.exp(log_reached)
 
     def close(self) -> None:
         """Free the backend's memory."""
-        self._drop_held()
         self._backend.close()

@@ -34,9 +34,10 @@ class Influence:
         """Utilities that descend from a decision."""
         return descendants(self.children, [d]) & set(self.utilities)
 
-    def is_requisite(self, d: int, x: int) -> bool:
-        """Whether the policy of d needs to know x (Nielsen and Jensen 1999; Lauritzen and Nilsson 2001, section 4)."""
-        known, wanted = {d, *self.parents[d]} - {x}, self.utilities_of(d)
+    def is_requisite(self, d: int, x: int, wanted: set[int]) -> bool:
+        """Whether the policy of d needs to know x, for its utilities (Nielsen and Jensen 1999; Lauritzen and Nilsson
+        2001, section 4)."""
+        known = {d, *self.parents[d]} - {x}
         return bool(reachable(self.parents, self.children, [x], known, wanted) & wanted)
 
     def relied_on(self, d: int, others: Sequence[int]) -> set[int]:
@@ -68,8 +69,9 @@ def requisite_information(net: DecisionNetwork) -> Information:
     while changed:
         changed = False
         for d in reversed(information):
+            wanted = graph.utilities_of(d)
             for x in graph.parents[d]:
-                if not graph.is_requisite(d, x):
+                if not graph.is_requisite(d, x, wanted):
                     graph.forget(d, x)
                     changed = True
     return {d: graph.parents[d] for d in information}

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..errors import ImpossibleEvidence, TableTooLarge
+from ..errors import TableTooLarge
 from ..util.system import new_lock
 from .branch import BranchAndBound
-from .evaluate import TIE, Evaluator, Policies
+from .evaluate import TIE, Evaluator
+from .held import PolicyCase
+from .place import Policies
 from .relevance import requisite_information, solution_order
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.decisions import DecisionNetwork
+
+    Floats = NDArray[np.float64]
 
 MOST_CYCLES = 100  # of single policy updating; every cycle improves the policy
 
@@ -42,68 +46,81 @@ class Solver:
         self.net = net
         self.information = requisite_information(net)
         self.order, self.is_soluble = solution_order(net, self.information)
-        self._ties: dict[int, NDArray[np.bool_]] = {}
+        self._near: dict[int, NDArray[np.bool_]] = {}  # decision -> where an option is as good as the best
         self.evaluator = Evaluator(net, self.information, options)
-        self._lock = new_lock()  # of the evaluator's cases, whose policies change while they are solved
+        self._case: PolicyCase | None = None  # of the evidence that was last
+        self._key = b""
+        self._lock = new_lock()  # of the cases, whose policies change while they are solved
 
     def solve(
         self, state: NDArray[np.int32] | None = None, *, method: str = "auto", restarts: int = 10, seed: int = 0
     ) -> Solution:
         """The best policy given evidence, which holds whatever is decided."""
         with self._lock:
-            return self._solve(state, method, restarts, seed)
+            key = b"" if state is None else state.tobytes()
+            if self._case is None or self._key != key:
+                if self._case is not None:
+                    self._case.close()
+                self._case, self._key = PolicyCase(self.evaluator, state), key
+            return self._solve(self._case, state, method, restarts, seed)
 
-    def _solve(self, state: NDArray[np.int32] | None, method: str, restarts: int, seed: int) -> Solution:
-        evaluator, self._ties = self.evaluator, {}
+    def _solve(
+        self, case: PolicyCase, state: NDArray[np.int32] | None, method: str, restarts: int, seed: int
+    ) -> Solution:
+        evaluator, self._near = self.evaluator, {}
         decided = [d for d in self.order if state is None or state[d] < 0]
         if self.is_soluble or len(decided) <= 1:
             policies = evaluator.uniform()
+            case.load(policies)
             for d in decided:
-                policies[d] = self._best(d, policies, state, None)
-            return self._finished(policies, state, "exact")
-        best, value = self._updated(evaluator.uniform(), state, decided)
+                policies[d] = self._best(case, d, None)
+            return self._finished(case, policies, state, "exact")
+        best, value = self._updated(case, evaluator.uniform(), decided)
         if method == "branch":
-            return self._finished(BranchAndBound(evaluator, state, best, value).run(), state, "exact")
+            best = BranchAndBound(evaluator, case, state, best, value).run()
+            return self._finished(case, best, state, "exact")
         rng = np.random.default_rng(seed)
         for _ in range(restarts):
-            policies, other = self._updated(evaluator.random(rng), state, decided)
+            policies, other = self._updated(case, evaluator.random(rng), decided)
             if other > value + TIE * (abs(value) + evaluator.goal.scale):
                 best, value = policies, other
-        return self._finished(best, state, "local optimum")
+        return self._finished(case, best, state, "local optimum")
 
-    def _best(
-        self, d: int, policies: Policies, state: NDArray[np.int32] | None, now: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """The best policy of a decision given the others; notes where options tie."""
-        # now: its policy, kept where it ties with the best
-        evaluator = self.evaluator
-        joint = evaluator.joints({**policies, d: evaluator.free(d)}, state, bool(evaluator.goal.nodes), [d])[0][d]
-        near = joint >= joint.max(axis=-1, keepdims=True) * (1.0 - TIE)
-        self._ties[d] = near.sum(axis=-1) > 1
-        choice = near.argmax(axis=-1)
+    def _best(self, case: PolicyCase, d: int, now: Floats | None) -> Floats:
+        """Give a decision its best policy given the others; notes where options tie."""
+        # now: its policy of zeros and ones, kept where it ties with the best
+        worth = case.worth(d)
+        near = worth >= worth.max(axis=-1, keepdims=True) * (1.0 - TIE)
+        self._near[d] = near
         if now is not None:
-            kept = now.argmax(axis=-1)
-            stays = np.take_along_axis(near, kept[..., None], axis=-1)[..., 0] & (now.max(axis=-1) == 1.0)
-            choice = np.where(stays, kept, choice)
-            if (now.max(axis=-1) == 1.0).all() and np.array_equal(choice, kept):
+            stays = near | (now == 0.0)
+            if stays.all():
+                case.set(d, now)
                 return now
-        return np.asarray(np.eye(joint.shape[-1])[choice])
+            choice = np.where(stays.all(axis=-1), now.argmax(axis=-1), near.argmax(axis=-1))
+        else:
+            choice = near.argmax(axis=-1)
+        policy: Floats = np.eye(near.shape[-1])[choice]
+        case.set(d, policy)
+        return policy
 
-    def _updated(
-        self, policies: Policies, state: NDArray[np.int32] | None, decided: list[int]
-    ) -> tuple[Policies, float]:
+    def _updated(self, case: PolicyCase, policies: Policies, decided: list[int]) -> tuple[Policies, float]:
         """Single policy updating: each decision in turn, until none changes."""
-        policies = dict(policies)
+        policies, settled = dict(policies), set[int]()
+        case.load(policies)
         since_change = 0
         for d in decided * MOST_CYCLES:
-            table = self._best(d, policies, state, policies[d])
+            table = self._best(case, d, policies[d] if d in settled else None)
             since_change = since_change + 1 if table is policies[d] else 0
             policies[d] = table
+            settled.add(d)
             if since_change >= len(decided):
                 break
-        return policies, self.evaluator.expected(policies, state)
+        return policies, case.expected(policies)
 
-    def _finished(self, policies: Policies, state: NDArray[np.int32] | None, method: str) -> Solution:
+    def _finished(
+        self, case: PolicyCase, policies: Policies, state: NDArray[np.int32] | None, method: str
+    ) -> Solution:
         """The solution, with ties and rows that are never reached."""
         evaluator = self.evaluator
         decided = [d for d in self.order if state is None or state[d] < 0]
@@ -113,20 +130,20 @@ class Solver:
                 policies = {**policies, d: np.broadcast_to(np.eye(shape[-1])[state[d]], shape).copy()}
         ties: dict[int, list[tuple[int, ...]]] = {}
         unreached: dict[int, list[tuple[int, ...]]] = {}
-        joints, log_p = evaluator.joints(evaluator.uniform(), state, False, decided)  # every option may be chosen
-        if log_p == -math.inf:
-            raise ImpossibleEvidence("the evidence has probability 0, whatever is decided")
-        expected = evaluator.expected(policies, state)
+        joints = case.reached(decided)
+        expected = case.expected(policies)
         for d in decided:
             never = joints[d].sum(axis=-1) <= 0.0
-            if d in self._ties:
-                ties[d] = [tuple(row) for row in np.argwhere(self._ties[d] & ~never).tolist()]
+            if d in self._near:
+                tied = self._near[d].sum(axis=-1) > 1
+                ties[d] = [tuple(row) for row in np.argwhere(tied & ~never).tolist()]
             if never.any():
                 unreached[d] = [tuple(row) for row in np.argwhere(never).tolist()]
                 table = policies[d].copy()
                 table[never] = 1.0 / table.shape[-1]
                 policies = {**policies, d: table}
         return Solution(policies, expected, method, ties, unreached)
+
 
 def check_network(net: DecisionNetwork, most: float | None) -> None:
     """Raise `TableTooLarge` for a policy of too many entries; warn if there is nothing to gain."""

@@ -80,10 +80,10 @@ def reachable(
         if v in until and v not in observed:
             break
         following: list[tuple[int, bool]] = []
-        if v not in observed:
-            following += [(c, False) for c in children[v]]
         if (from_child and v not in observed) or (not from_child and v in above_observed):
             following += [(p, True) for p in parents[v]]
+        if v not in observed:  # children last, so first from the stack: `until` often is below
+            following += [(c, False) for c in children[v]]
         for step in following:
             if step not in visited:
                 visited.add(step)

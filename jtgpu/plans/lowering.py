@@ -168,6 +168,8 @@ def contract_pair(forest: ContractionForest, a: int, b: int) -> int:
 def _best_splits(forest: ContractionForest, nodes: list[int]) -> dict[int, int]:
     """For each subset of the nodes (as a bit mask), one half of its cheapest split, by dynamic programming."""
     k = len(nodes)
+    if k == 2:
+        return {3: 2}
     bit: dict[int, int] = {}
     for n in nodes:
         for v in sorted(forest.scope[n]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class CpuHeldCase:
         self._cached = self._model.programs.get(evidence.state >= 0, soft_of(evidence), targets)
         self._space.fit_program(self._cached)
         self._evidence = evidence.state
+        self._slices: dict[int, tuple[tuple[int, ...], Any] | None] = {}  # see `_slice`
         self._state = with_sets(evidence.state, program.n_sets)
         self._weights, self._ptr, total = scaled_weights(evidence, program)
         self._log_scale = dict.fromkeys(evidence.likelihood, 0.0)
@@ -55,11 +56,20 @@ class CpuHeldCase:
         np.ldexp(vector, -shift, out=self._weights[at : at + len(vector)])
 
     def _sliced(self, v: int, weights: Floats) -> Floats:
-        program = self._runner.program
-        if v < program.n_plain or (self._evidence < 0).all():
+        part = self._slice(v)
+        if part is None:
             return weights.ravel()
-        scope = program.weighed_scope(v)
-        return np.ravel(weights.reshape(program.shape(scope))[slice_of(scope, self._evidence)])
+        shape, agreeing = part
+        return np.ravel(weights.reshape(shape)[agreeing])
+
+    def _slice(self, v: int) -> tuple[tuple[int, ...], Any] | None:
+        """Extents of a set variable and its cells that agree with the evidence; None if these are all."""
+        if v not in self._slices:
+            program = self._runner.program
+            scope = program.weighed_scope(v)
+            whole = v < program.n_plain or (self._evidence[list(scope)] < 0).all()
+            self._slices[v] = None if whole else (program.shape(scope), slice_of(scope, self._evidence))
+        return self._slices[v]
 
     def run(self) -> float:
         space, runner = self._space, self._runner
@@ -74,13 +84,13 @@ class CpuHeldCase:
     def cells(self, v: int) -> Floats:
         cell, size = self._cell[v]
         own = self._space.arena[cell : cell + size]
-        program = self._runner.program
-        if v < program.n_plain or (self._evidence < 0).all():
+        part = self._slice(v)
+        if part is None:
             return own
-        scope = program.weighed_scope(v)
-        table = np.zeros(program.shape(scope))
-        agreeing = table[slice_of(scope, self._evidence)]
-        table[slice_of(scope, self._evidence)] = own[: agreeing.size].reshape(agreeing.shape)
+        shape, inside = part
+        table = np.zeros(shape)
+        agreeing = table[inside]
+        table[inside] = own[: agreeing.size].reshape(agreeing.shape)
         return table.ravel()
 
     def close(self) -> None:

@@ -86,8 +86,8 @@ class Incumbents:
         self.reduction: Reduction = reduce_graph(cards, self.neighbours, largest=self.objective == "largest")
         self.atoms = self.reduction.atoms
         self.orders: list[list[int]] = [list(range(len(a.card))) for a in self.atoms]
-        self.costs = [self.measure(a, o) for a, o in zip(self.atoms, self.orders, strict=True)]
-        self.has_orders = False  # whether `orders` come from a rule; before, any order replaces them
+        self.costs = [(0, 0)] * len(self.atoms)
+        self.has_orders = False  # whether `orders` and `costs` come from a rule; before, any order replaces them
         self.proven = [False] * len(self.atoms)
         self.prefix_cliques = [math.prod(cards[v] for v in c) for c in _maximal_prefix(self.reduction)]
 

@@ -301,11 +301,12 @@ def _merge_twins(
         classes.setdefault(mask | 1 << v, []).append(v)
     groups = list(classes.values())
     vertices = tuple(tuple(names[v] for v in g) for g in groups)
+    group_of = {v: i for i, group in enumerate(vertices) for v in group}
     free = set()
     for clique in {c for v in names for c in held.get(v, ())}:
-        whole = [all(v in clique for v in g) for g in vertices]
-        if all(w or not any(v in clique for v in g) for w, g in zip(whole, vertices, strict=True)):
-            free.add(sum(1 << i for i, w in enumerate(whole) if w))
+        inside = [group_of[v] for v in clique if v in group_of]
+        if all(inside.count(i) == len(vertices[i]) for i in inside):
+            free.add(sum(1 << i for i in set(inside)))
     return Atom(
         vertices,
         tuple(math.prod(card[v] for v in g) for g in vertices),

@@ -1,0 +1,129 @@
+"""`PolicyCase`: evidence and policies in a backend's memory; a change of a policy and a propagation are two calls."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ImpossibleEvidence
+from ..model.directed import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from ..backends.base import HeldCase
+    from .evaluate import Evaluator
+    from .place import Policies
+
+    Floats = NDArray[np.float64]
+
+
+class _Held:
+    """One case of a backend, and the policies that it has."""
+
+    def __init__(self, evaluator: Evaluator, state: NDArray[np.int32] | None, goal: bool):
+        self._places, self._present = evaluator.places, evaluator.uniform()
+        self._case: HeldCase = evaluator.hold(self._present, state, goal)
+        self._fixed = set() if state is None else {d for d in self._present if state[d] >= 0}
+
+    def set(self, d: int, policy: Floats) -> None:
+        if self._present[d] is policy:
+            return
+        self._present[d] = policy
+        if d not in self._fixed:  # whatever its policy
+            place = self._places[d]
+            self._case.set(place.number, place.cells(policy))
+
+    def load(self, policies: Policies) -> None:
+        for d, policy in policies.items():
+            self.set(d, policy)
+
+    def run(self) -> float:
+        return self._case.run()
+
+    def table(self, d: int) -> Floats:
+        """P(information, option) as of the last run; valid until the next one."""
+        place = self._places[d]
+        return place.table(self._case.cells(place.number))
+
+    def close(self) -> None:
+        self._case.close()
+
+
+class PolicyCase:
+    """Evidence that holds whatever is decided, and policies; for one thread."""
+
+    def __init__(self, evaluator: Evaluator, state: NDArray[np.int32] | None):
+        self._evaluator, self._state = evaluator, state
+        self._reached: _Held | None = None  # where the goal is reached
+        self._plain: _Held | None = None
+        self._base: float | None = None  # ln P of the evidence, where no policy changes it
+        observed = set() if state is None else set(np.flatnonzero(state >= 0).tolist())
+        below = descendants(evaluator.net._children, [d for d in evaluator.scopes if d not in observed])
+        self._is_fixed = not observed & below
+
+    @property
+    def _goal(self) -> _Held:
+        if self._reached is None:
+            self._reached = _Held(self._evaluator, self._state, bool(self._evaluator.goal.nodes))
+        return self._reached
+
+    def load(self, policies: Policies) -> None:
+        """Let the decisions follow these policies."""
+        self._goal.load(policies)
+
+    def set(self, d: int, policy: Floats) -> None:
+        """Let one decision follow another policy."""
+        self._goal.set(d, policy)
+
+    def worth(self, d: int) -> Floats:
+        """(extents of the information, options) P(information, option, goal | evidence) up to a factor, if every option
+        has the same weight and the other policies are as they are; valid until the next call."""
+        held = self._goal
+        held.set(d, self._evaluator.free(d))
+        if held.run() == -math.inf:
+            return np.zeros(self._evaluator.shape(d))
+        return held.table(d)
+
+    def reached(self, wanted: Iterable[int]) -> dict[int, Floats]:
+        """P(information, option | evidence) of some decisions where every option may be chosen.
+
+        Raises `ImpossibleEvidence` if the evidence has probability 0.
+        """
+        log_p = self._log_evidence(self._evaluator.uniform())
+        if log_p == -math.inf:
+            raise ImpossibleEvidence("the evidence has probability 0, whatever is decided")
+        assert self._plain is not None
+        return {d: self._plain.table(d).copy() for d in wanted}
+
+    def _log_evidence(self, policies: Policies) -> float:
+        if self._plain is None:
+            self._plain = _Held(self._evaluator, self._state, False)
+        self._plain.load(policies)
+        return self._plain.run()
+
+    def expected(self, policies: Policies) -> float:
+        """Expected utility given the evidence."""
+        evaluator = self._evaluator
+        if not evaluator.goal.nodes:
+            return evaluator.goal.offset
+        base = self._base
+        if base is None:
+            base = self._log_evidence(evaluator.uniform() if self._is_fixed else policies)
+            if self._is_fixed:
+                self._base = base
+        if base == -math.inf:
+            raise ImpossibleEvidence("the evidence has probability 0 under this policy")
+        self._goal.load(policies)
+        return evaluator.utility(self._goal.run() - base)
+
+    def close(self) -> None:
+        """Free the backend's memory of the case."""
+        for held in (self._reached, self._plain):
+            if held is not None:
+                held.close()
+        self._reached = self._plain = None
