@@ -1,186 +1,313 @@
-"""Numeric columns as intervals; see `jtgpu.learn.discretise`."""
+"""Numeric columns as intervals: `Discretiser`, a transformer with scikit-learn's interface, and `discretise`.
+
+scikit-learn itself is not needed.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
 from ..inference.tables import Table, column_values, open_table
-from ..inference.tables.arrow import narwhals
-from ..inference.tables.plain_table import NativeFrame
-from ..util.arguments import choice, several, whole_number
+from ..util.arguments import choice, whole_number
 from ..util.arguments import names as given_names
-from ..util.arrays import Floats, Ints
-from ..util.elementary import log, logs
-from ..util.text_table import interval_labels
+from ..util.arrays import Ints
+from ..util.estimator import Estimator, check_table, check_width, feature_names_out
+from .cut_points import mdl_cuts, quantile_cuts, width_cuts
+from .scales import Scale, given_cuts, kind_of, read_column, replaced, whole_dates
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..util.options import TableLike
 
-# Cut points of a numeric column: by quantiles, by equal width, and by the information about a class.
+DEFAULT_BINS = 5
 
-LN2 = log(2.0)
-
-
-def quantile_cuts(values: Floats, bins: int, counts: Ints | None = None) -> Floats:
-    """Cut points between intervals of about equal numbers of values; fewer where values recur."""
-    # values: (n,) float64
-    # bins: Number of intervals
-    # counts: (n,) int64: How often each value occurs. Default: once.
-    distinct, kind = np.unique(values, return_inverse=True)
-    own = np.bincount(kind.reshape(-1), counts, len(distinct))
-    below = np.cumsum(own)
-    # the first value after each quantile: half of the cells that are between two values count to either side
-    at = np.searchsorted(below, below[-1] * np.arange(1, bins) / bins * (1 - 1e-12), side="left")
-    exact = np.isclose(below[at], below[-1] * np.arange(1, bins) / bins, rtol=1e-12)
-    following = np.minimum(at + 1, len(distinct) - 1)
-    cuts = np.unique(np.where(exact, (distinct[at] + distinct[following]) / 2, distinct[at]))
-    return np.asarray(cuts[cuts > distinct[0]], np.float64)
+How = Literal["quantile", "width", "edges", "mdl"]
+Bins = int | Sequence[Any] | Mapping[str, Any]
 
 
-def width_cuts(values: Floats, bins: int) -> Floats:
-    """Cut points between intervals of equal width."""
-    low, high = float(values.min()), float(values.max())
-    cuts = np.unique(low + (high - low) * np.arange(1, bins) / bins)
-    return np.asarray(cuts[(cuts > low) & (cuts <= high)], np.float64)
+class Discretiser(Estimator):
+    """Intervals of numeric columns: a transformer with scikit-learn's interface.
 
+    In a pipeline the intervals come from the training rows of each fold alone. Columns of numbers and of dates with
+    more distinct values than `bins` are cut; the categories of an ordinal scale (a categorical column) are joined with
+    their neighbours if `columns` or `bins` names the column. Other columns stay as they are.
 
-def mdl_cuts(values: Floats, classes: Ints) -> Floats:
-    """Cut points that pay for their description length (Fayyad and Irani, IJCAI 1993)."""
-    # values: (n,) float64
-    # classes: (n,) int64: Number of each value's class, >= 0
-    # returns (k,) ndarray of float64: Ascending; empty if no cut pays.
-    order = np.argsort(values, kind="stable")
-    x, y = values[order], classes[order]
-    counts = np.zeros((len(x) + 1, int(y.max(initial=0)) + 1))
-    np.add.at(counts, (np.arange(1, len(x) + 1), y), 1.0)
-    counts = counts.cumsum(axis=0)  # of each class among the first i values
-    cuts: list[float] = []
-    parts = [(0, len(x))]
-    while parts:
-        first, last = parts.pop()
-        at = _best_cut(x, counts, first, last)
-        if at is not None:
-            cuts.append(float((x[at - 1] + x[at]) / 2 if x[at - 1] < (x[at - 1] + x[at]) / 2 else x[at]))
-            parts += [(first, at), (at, last)]
-    return np.array(sorted(cuts))
-
-
-def _best_cut(x: Floats, counts: Floats, first: int, last: int) -> int | None:
-    """The place in values[first:last] that leaves the least entropy, if it pays."""
-    places = first + 1 + np.flatnonzero(x[first + 1 : last] > x[first : last - 1])
-    if not len(places):
-        return None
-    n = last - first
-    left, right = counts[places] - counts[first], counts[last] - counts[places]
-    whole = (counts[last] - counts[first])[None, :]
-    h, h_left, h_right = _entropy(whole)[0], _entropy(left), _entropy(right)
-    n_left = (places - first).astype(np.float64)
-    rest = (n_left * h_left + (n - n_left) * h_right) / n
-    best = int(np.argmin(rest))
-    k, k_left, k_right = ((part > 0).sum(axis=1) for part in (whole, left[best : best + 1], right[best : best + 1]))
-    delta = log(3 ** int(k[0]) - 2) / LN2 - (k[0] * h - k_left[0] * h_left[best] - k_right[0] * h_right[best])
-    gain = h - rest[best]
-    return int(places[best]) if gain > (log(n - 1) / LN2 + delta) / n else None
-
-
-def _entropy(counts: Floats) -> Floats:
-    """Entropy in bits of each row of counts."""
-    total = counts.sum(axis=1, keepdims=True)
-    share = counts / np.where(total > 0, total, 1.0)
-    return np.asarray(-(share * logs(np.where(share > 0, share, 1.0)) / LN2).sum(axis=1))
-
-
-# `discretise`: intervals for the numeric columns of a table.
-
-HOW = ("quantile", "width", "edges", "mdl")
-
-
-@dataclass(frozen=True, eq=False)
-class Discretiser:
-    """Intervals of numeric columns, made by `discretise`.
+    Parameters
+    ----------
+    how, bins, target, columns
+        See `jtgpu.learn.discretise`. For ``"mdl"``, the `y` of `fit` is used if there is no `target`.
+    encode : {"names", "numbers"}, default "names"
+        What `transform` replaces values by: names of intervals, for networks, or their numbers from 0, float64, NaN
+        where the value is missing, for other estimators.
 
     Attributes
     ----------
     edges : mapping of str to ndarray
-        Cut points of each column, ascending: k cut points make k + 1 intervals, each with its lower end.
+        Cut points of each column, ascending: k cut points make k + 1 intervals, each with its lower end. Those of dates
+        are datetime64.
+    states : mapping of str to tuple of str
+        Names of the intervals of each column, ascending: ``"(-inf, 2.5)"``, ``"[2.5, 4)"``, ``"[4, inf)"``.
+    ends : mapping of str to tuple of two numbers
+        Least and greatest value of each column of numbers or dates in the data.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Names of the columns; only defined if X in `fit` had column names.
+
+    Examples
+    --------
+    >>> from jtgpu.learn import Discretiser
+    >>> intervals = Discretiser(bins=2).fit({"age": [31, 47, 52, 68, 75, None]})
+    >>> intervals.transform({"age": [31, 90]})["age"], intervals.ends["age"]
+    (['(-inf, 52)', '[52, inf)'], (31.0, 75.0))
     """
 
-    edges: Mapping[str, Floats]
+    _fitted = "scales_"
 
-    @property
-    def states(self) -> dict[str, tuple[str, ...]]:
-        """Names of the intervals of each column, ascending: ``"(-inf, 2.5)"``, ``"[2.5, 4)"``, ``"[4, inf)"``."""
-        return {name: interval_labels(cuts.tolist()) for name, cuts in self.edges.items()}
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    scales_: dict[str, Scale]
 
-    def apply(self, frame: Any) -> Any:
-        """Replace the numbers of a table by the names of their intervals; other columns stay as they are.
+    def __init__(
+        self, how: How = "quantile", bins: Bins = DEFAULT_BINS, target: str | None = None, *,
+        columns: Iterable[str] | None = None, encode: Literal["names", "numbers"] = "names",
+    ):  # fmt: skip
+        self.how = how
+        self.bins = bins
+        self.target = target
+        self.columns = columns
+        self.encode = encode
+
+    def __sklearn_tags__(self) -> Any:
+        tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
+        return tags.Tags(
+            estimator_type="transformer",
+            target_tags=tags.TargetTags(required=False),
+            transformer_tags=tags.TransformerTags(preserves_dtype=[]),
+            input_tags=tags.InputTags(categorical=True, string=True, allow_nan=True),
+        )
+
+    # Fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: TableLike, y: Any = None) -> Discretiser:
+        """Find the intervals of a table.
 
         Parameters
         ----------
-        frame : data frame, mapping of columns, or list of mappings
+        X : data frame, mapping of columns, list of mappings, or array
+        y : (n,) array_like, optional
+            Classes, for ``how="mdl"`` without `target`; otherwise ignored.
+
+        Returns
+        -------
+        Discretiser
+            The estimator itself.
+
+        Raises
+        ------
+        DataError, ArgumentError
+            See `jtgpu.learn.discretise`.
+        """
+        choice("how", self.how, ("quantile", "width", "edges", "mdl"))
+        choice("encode", self.encode, ("names", "numbers"))
+        check_table(X)
+        table = open_table(None, X)
+        classes = self._classes(table, y)
+        self.scales_ = {name: self._scale(table, name, classes) for name in self._columns(table)}
+        self.n_features_in_ = len(table.names)
+        self.__dict__.pop("feature_names_in_", None)
+        if not table.by_index:
+            self.feature_names_in_ = np.array(table.names, object)
+        return self
+
+    def _classes(self, table: Table, y: Any) -> Ints | None:
+        """The class of each row (n,) for ``"mdl"``, -1: missing."""
+        if self.target is not None and self.target not in table.names:
+            known = closest(str(self.target), table.names)
+            raise UnknownVariable(f"target: there is no column {self.target!r}{known}")
+        if self.how != "mdl":
+            return None
+        if self.target is None and y is None:
+            raise ArgumentError("how='mdl' needs the column of classes: target=, or y of fit")
+        column = table.column(self.target) if self.target is not None else np.asarray(y).reshape(-1)
+        codes, _ = column_values(self.target or "y", column, table.row_name)
+        if len(codes) != table.n:
+            raise DataError(f"X has {table.n} rows and y {len(codes)}; expected equal numbers of rows")
+        return codes
+
+    def _columns(self, table: Table) -> list[str]:
+        """The columns to cut."""
+        given = self.columns if self.columns is not None else self.bins if isinstance(self.bins, Mapping) else None
+        if given is not None:
+            names = [str(c) for c in given_names("columns", given)]
+            for name in names:
+                if name not in table.names:
+                    raise UnknownVariable(f"there is no column {name!r}{closest(name, table.names)}")
+            return names
+        most = 0 if self.how in ("mdl", "edges") else whole_number("bins", self.bins, 2)
+        wanted = []
+        for name in table.names:
+            column = table.column(name)
+            codes, values = column_values(name, column, table.row_name)
+            distinct = len(np.unique(codes[codes >= 0])) if len(values) > most else 0
+            if name != self.target and distinct > most and kind_of(column, values) in ("numbers", "dates"):
+                wanted.append(name)
+        return wanted
+
+    def _scale(self, table: Table, name: str, classes: Ints | None) -> Scale:
+        """The intervals of one column."""
+        column = table.column(name)
+        values = column_values(name, column, table.row_name)[1]
+        kind = kind_of(column, values) or "numbers"
+        categories = tuple(values) if kind == "categories" else ()
+        numbers = read_column(table, name, kind, categories)
+        known = numbers[~np.isnan(numbers)]
+        if not len(known):
+            raise DataError(f"column {name!r} has no number")
+        own = self.bins.get(name, DEFAULT_BINS) if isinstance(self.bins, Mapping) else self.bins
+        if self.how == "edges":
+            cuts = given_cuts(name, own, kind, categories)
+        elif classes is not None:
+            both = ~np.isnan(numbers) & (classes >= 0)
+            cuts = mdl_cuts(numbers[both], np.unique(classes[both], return_inverse=True)[1].reshape(-1))
+        elif kind == "categories" and len(categories) <= whole_number("bins", own, 2):
+            cuts = np.arange(1.0, len(categories))
+        else:
+            cuts = (quantile_cuts if self.how == "quantile" else width_cuts)(known, whole_number("bins", own, 2))
+        if kind == "dates":
+            cuts = whole_dates(cuts, known)
+        if kind == "categories":
+            cuts = np.unique(np.ceil(cuts))
+        return Scale(kind, cuts, float(known.min()), float(known.max()), categories)
+
+    # What was learned ---------------------------------------------------------------------------------------------
+
+    @property
+    def edges(self) -> Mapping[str, NDArray[Any]]:
+        """Cut points of each column of numbers or dates."""
+        scales = self._scales("edges").items()
+        return MappingProxyType({v: s.cells(s.cuts) for v, s in scales if s.has_numbers})
+
+    @property
+    def states(self) -> dict[str, tuple[str, ...]]:
+        """Names of the intervals of each column, ascending."""
+        return {name: scale.labels for name, scale in self._scales("states").items()}
+
+    @property
+    def ends(self) -> dict[str, tuple[Any, Any]]:
+        """Least and greatest value of each column of numbers or dates."""
+        scales = self._scales("ends").items()
+        return {v: tuple(s.cells(np.array([s.least, s.greatest])).tolist()) for v, s in scales if s.has_numbers}
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the columns of the result, those of the table, as an array of str.
+
+        Raises
+        ------
+        ArgumentError
+            If `input_features` are not the columns of `fit`.
+        """
+        self._check_fitted("get_feature_names_out")
+        return feature_names_out(self, input_features)
+
+    def _scales(self, name: str) -> dict[str, Scale]:
+        self._check_fitted(name)
+        return self.scales_
+
+    # Using it -----------------------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """Replace values by their intervals; other columns stay as they are.
+
+        Parameters
+        ----------
+        X : data frame, mapping of columns, list of mappings, or array
 
         Returns
         -------
         table of the same kind
-            Missing cells stay missing.
+            Missing cells stay missing. Arrays have the dtype object, or float64 with ``encode="numbers"`` and no text.
 
         Raises
         ------
         DataError
-            If a column is missing, or a cell is not a number.
+            If a column is missing, or a cell is not a number, a date or a category as in `fit`.
         """
-        table = open_table(None, frame)
-        columns = {}
-        for name, cuts in self.edges.items():
-            if name not in table.names:
-                raise DataError(f"the table has no column {name!r}{closest(name, table.names)}")
-            columns[name] = self._names(cuts, numbers_of(table, name))
-        if isinstance(table, NativeFrame):
-            if table.is_pandas:
-                return table.native.assign(**columns)
-            nw, own = narwhals(), table.frame
-            made = (nw.new_series(n, cells, nw.String, backend=own.implementation) for n, cells in columns.items())
-            return own.with_columns(*made).to_native()
-        if isinstance(frame, Mapping):
-            return {**frame, **columns}
-        if isinstance(frame, (list, tuple)) and all(isinstance(row, Mapping) for row in frame):
-            return [
-                {**row, **{name: cells[i] for name, cells in columns.items() if name in row}}
-                for i, row in enumerate(frame)
-            ]
-        raise DataError("columns need names: pass a data frame, a mapping of columns, or a list of mappings")
+        table = self._open(X, "transform")
+        made: dict[str, Any] = {}
+        for name, scale in self.scales_.items():
+            at = scale.place(scale.read(table, name))
+            if self.encode == "numbers":
+                made[name] = np.where(at < 0, np.nan, at)
+            else:
+                labels = [*scale.labels, None]
+                made[name] = [labels[i] for i in at.tolist()]
+        return replaced(X, table, made)
+
+    def fit_transform(self, X: Any, y: Any = None, **_: Any) -> Any:
+        """Find the intervals of a table, and replace its values; see `fit` and `transform`."""
+        return self.fit(X, y).transform(X)
+
+    def inverse_transform(self, X: Any, *, seed: Any = None) -> Any:
+        """Replace intervals by numbers or dates inside them.
+
+        Parameters
+        ----------
+        X : table
+            Names of intervals, such as samples of a network, or their numbers with ``encode="numbers"``.
+        seed : optional
+            None gives the middle of each interval; otherwise values are drawn uniformly inside it
+            (`numpy.random.default_rng`). The outer intervals end at the least and the greatest value in the data.
+
+        Returns
+        -------
+        table of the same kind
+            The groups of an ordinal scale stay as they are.
+        """
+        table = self._open(X, "inverse_transform")
+        rng = None if seed is None else np.random.default_rng(seed)
+        made: dict[str, Any] = {}
+        for name, scale in self.scales_.items():
+            if scale.has_numbers:
+                made[name] = scale.cells(scale.middle(scale.read_names(table, name), rng))
+        return replaced(X, table, made)
+
+    def apply(self, frame: Any) -> Any:
+        """Replace values by their intervals, as `transform`."""
+        return self.transform(frame)
 
     def evidence(self, findings: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace the numbers of one case by the names of their intervals."""
-        return {
-            v: self._names(self.edges[v], np.array([float(x)]))[0]
-            if v in self.edges and isinstance(x, (int, float, np.number)) and not isinstance(x, bool)
-            else x
-            for v, x in findings.items()
-        }
+        """Replace the values of one case by the names of their intervals; other findings stay as they are."""
+        scales = self._scales("evidence")
+        return {v: scales[v].name_of(v, x) if v in scales else x for v, x in findings.items()}
 
-    @staticmethod
-    def _names(cuts: Floats, numbers: Floats) -> list[str | None]:
-        labels = [*interval_labels(cuts.tolist()), None]
-        at = np.searchsorted(cuts, numbers, side="right")
-        return [labels[i] for i in np.where(np.isnan(numbers), len(labels) - 1, at).tolist()]
+    def _open(self, X: Any, name: str) -> Table:
+        self._check_fitted(name)
+        check_table(X)
+        table = open_table(None, X)
+        if table.by_index:
+            check_width(self, len(table.names))
+        for column in self.scales_:
+            if column not in table.names:
+                raise DataError(f"the table has no column {column!r}{closest(column, table.names)}")
+        return table
 
 
 def discretise(
     frame: TableLike,
-    how: Literal["quantile", "width", "edges", "mdl"] = "quantile",
-    bins: int | Sequence[float] | Mapping[str, Any] = 5,
+    how: How = "quantile",
+    bins: Bins = DEFAULT_BINS,
     target: str | None = None,
     *,
     columns: Iterable[str] | None = None,
 ) -> Discretiser:
-    """Find intervals for the numeric columns of a table.
+    """Find intervals for the numeric columns of a table: a fitted `Discretiser`.
 
     Parameters
     ----------
@@ -189,23 +316,26 @@ def discretise(
         Intervals of about equal numbers of rows; of equal width; with the cut points in `bins`; or as many as tell
         something about `target` (Fayyad and Irani, IJCAI 1993).
     bins : int, sequence of float, or mapping
-        Number of intervals, or the cut points for ``"edges"``; a mapping gives them for each column.
+        Number of intervals, or the cut points for ``"edges"`` (numbers, dates, or the first categories of groups); a
+        mapping gives them for each column.
     target : str, optional
         The column of classes for ``"mdl"``; it is not discretised.
     columns : iterable of str, optional
-        Columns to discretise. Default: those of `bins` if it is a mapping, else all columns of numbers with more
-        distinct values than `bins`.
+        Columns to discretise. Default: those of `bins` if it is a mapping, else all columns of numbers or dates with
+        more distinct values than `bins`. Categorical columns that are named are ordinal scales: neighbouring categories
+        are joined.
 
     Returns
     -------
     Discretiser
-        ``.apply(frame)`` replaces numbers by names of intervals, ``.states`` has these names, and ``.edges`` the cut
-        points. A network whose states are these intervals takes the numbers themselves as evidence, too.
+        ``.transform(frame)`` replaces numbers by names of intervals, ``.states`` has these names, ``.edges`` the cut
+        points and ``.ends`` the least and greatest values. A network whose states are these intervals takes the numbers
+        themselves as evidence, too.
 
     Raises
     ------
     DataError
-        If a column is not numeric, or has no number; or if a column has dates, unless `columns` or `bins` name others.
+        If a column has text, no value, or dates with a time zone.
     ArgumentError
         If an option is invalid.
 
@@ -214,86 +344,7 @@ def discretise(
     >>> import jtgpu
     >>> table = {"age": [31, 47, 52, 68, 75, None]}
     >>> intervals = jtgpu.learn.discretise(table, bins=2)
-    >>> intervals.states["age"], intervals.apply(table)["age"][0]
+    >>> intervals.states["age"], intervals.transform(table)["age"][0]
     (('(-inf, 52)', '[52, inf)'), '(-inf, 52)')
     """
-    choice("how", how, HOW)
-    table = open_table(None, frame)
-    if how == "mdl" and target is None:
-        raise ArgumentError("how='mdl' needs the column of classes: target=")
-    if target is not None and target not in table.names:
-        raise UnknownVariable(f"target: there is no column {target!r}{closest(str(target), table.names)}")
-    wanted = _columns(table, bins, target, columns, how)
-    intervals = {}
-    for name in wanted:
-        numbers = numbers_of(table, name)
-        known = numbers[~np.isnan(numbers)]
-        if not len(known):
-            raise DataError(f"column {name!r} has no number")
-        own = bins.get(name, 5) if isinstance(bins, Mapping) else bins
-        if how == "edges":
-            intervals[name] = _given_edges(name, own)
-        elif how == "mdl":
-            assert target is not None
-            classes, _ = column_values(target, table.column(target), table.row_name)
-            both = ~np.isnan(numbers) & (classes >= 0)
-            intervals[name] = mdl_cuts(numbers[both], np.unique(classes[both], return_inverse=True)[1].reshape(-1))
-        else:
-            n = whole_number("bins", own, 2)
-            intervals[name] = (quantile_cuts if how == "quantile" else width_cuts)(known, n)
-    return Discretiser(intervals)
-
-
-def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str] | None, how: str) -> list[str]:
-    """The columns to discretise."""
-    given = columns if columns is not None else bins if isinstance(bins, Mapping) else None
-    if given is not None:
-        names = [given] if isinstance(given, str) else [str(c) for c in given_names("columns", given)]
-        for name in names:
-            if name not in table.names:
-                raise UnknownVariable(f"there is no column {name!r}{closest(name, table.names)}")
-        return names
-    most = 0 if how in ("mdl", "edges") else whole_number("bins", bins, 2)
-    named = []
-    for name in table.names:
-        if name == target:
-            continue
-        values = column_values(name, table.column(name), table.row_name)[1]
-        if len(values) > most and all(isinstance(v, (date, np.datetime64)) for v in values):
-            raise DataError(
-                f"column {name!r} has dates, which have no intervals: make a number of it, such as days since a date, "
-                "leave it out, or name the columns of numbers: columns=[...]"
-            )
-        if len(values) > most and all(
-            isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values
-        ):
-            named.append(name)
-    return named
-
-
-def _given_edges(name: str, edges: Any) -> Floats:
-    try:
-        cuts = np.asarray(several(edges), np.float64)
-    except (TypeError, ValueError):
-        cuts = np.zeros((0, 0))
-    if cuts.ndim != 1 or not len(cuts) or not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
-        raise ArgumentError(f"bins: the cut points of {name!r} must be ascending numbers, not {edges!r}")
-    return cuts
-
-
-def numbers_of(table: Table, name: str) -> Floats:
-    """A column as numbers, NaN where it is missing."""
-    # raises DataError: For the first cell that is not a number.
-    codes, values = column_values(name, table.column(name), table.row_name)
-    numbers = np.full(len(values) + 1, np.nan)
-    for i, value in enumerate(values):
-        try:
-            numbers[i] = float(value)
-        except (TypeError, ValueError):
-            numbers[i] = np.inf
-        if not np.isfinite(numbers[i]):
-            rows = np.flatnonzero(codes == i)
-            if not len(rows):
-                continue
-            raise DataError(f"{table.row_name(int(rows[0]))}, column {name!r}: {value!r} is not a finite number")
-    return np.asarray(numbers[codes], np.float64)
+    return Discretiser(how, bins, target, columns=columns).fit(frame)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping, Set
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from ..errors import ArgumentError, DataError, JtgpuError, closest
 from .arguments import described
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class NotFitted(JtgpuError, ValueError, AttributeError):
@@ -92,3 +95,17 @@ def check_width(estimator: Any, n_columns: int) -> None:
             f"X has {n_columns} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
             "features as input"
         )
+
+
+def feature_names_out(estimator: Any, input_features: Any) -> NDArray[Any]:
+    """Names of the columns of a result that has those of the table, (n,) of str."""
+    own = getattr(estimator, "feature_names_in_", None)
+    n = estimator.n_features_in_
+    if input_features is None:
+        return np.array([f"x{i}" for i in range(n)], object) if own is None else np.array(own)
+    given = np.asarray(input_features, object)
+    if own is not None and not np.array_equal(own, given):
+        raise ArgumentError("input_features is not equal to feature_names_in_")
+    if len(given) != n:
+        raise ArgumentError(f"input_features should have length equal to number of features ({n}), got {len(given)}")
+    return given

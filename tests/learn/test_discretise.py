@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import jtgpu
-from jtgpu.errors import DataError
 from jtgpu.learn import discretise, fit
 from jtgpu.util.text_table import interval_labels, intervals_of
 
@@ -98,12 +96,3 @@ def test_intervals() -> None:
 def test_bad_input(options: dict[str, Any], text: str) -> None:
     with pytest.raises(jtgpu.JtgpuError, match=text):
         discretise({"x": [1.0, 2.0, 3.0, 4.0], "k": ["a", "b", "c", "d"]}, **options)
-
-
-def test_a_column_of_dates_is_an_error_unless_columns_are_named() -> None:
-    days = pd.date_range("2024-01-01", periods=30)
-    frame = pd.DataFrame({"visit": days, "age": range(30)})
-    for table in (frame, frame.assign(visit=days.date)):
-        with pytest.raises(DataError, match="column 'visit' has dates"):
-            jtgpu.learn.discretise(table, bins=3)
-        assert list(jtgpu.learn.discretise(table, bins=3, columns=["age"]).edges) == ["age"]

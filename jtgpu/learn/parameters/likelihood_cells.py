@@ -26,7 +26,7 @@ from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ...util.text_table import interval_labels, intervals_of
-from ..discretisation import quantile_cuts
+from ..cut_points import quantile_cuts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

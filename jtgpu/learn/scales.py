@@ -1,0 +1,231 @@
+"""Columns that are cut into intervals: numbers, dates and the categories of an ordinal scale, each as numbers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, UnknownState, closest, shown
+from ..inference.tables import Table, as_numbers, column_values, reject_infinite
+from ..inference.tables.arrow import narwhals
+from ..inference.tables.plain_cells import CategoricalColumn
+from ..inference.tables.plain_table import NativeFrame
+from ..util.arguments import several
+from ..util.arrays import Floats, Ints
+from ..util.text_table import interval_labels
+
+Kind = Literal["numbers", "dates", "categories"]
+
+DAY = 86_400.0  # seconds
+_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d(?!\d)")
+Values = tuple[Ints, list[Any]]  # of a column: which of its distinct values each cell is, -1: missing
+
+
+def kind_of(column: Any, values: list[Any]) -> Kind | None:
+    """The kind of scale of a column with these distinct values; None: it is text, or has no value."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        return "dates"
+    if not values:
+        return None
+    if all(isinstance(v, (date, np.datetime64)) for v in values):
+        return "dates"
+    if all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values):
+        return "numbers"
+    is_dictionary = hasattr(column, "type") and str(column.type).startswith("dictionary")
+    return "categories" if isinstance(column, CategoricalColumn) or is_dictionary else None
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """The intervals of one column."""
+
+    kind: Kind
+    cuts: Floats  # (k,) ascending; dates in seconds since 1970; categories by number, the first one of each group
+    least: float = np.nan  # of the data, as `cuts`
+    greatest: float = np.nan
+    categories: tuple[Any, ...] = ()  # in order
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the column has numbers or dates, not categories."""
+        return self.kind != "categories"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the intervals, ascending."""
+        if self.kind == "categories":
+            firsts = [0, *self.cuts.astype(int).tolist(), len(self.categories)]
+            pairs = itertools.pairwise(firsts)
+            names = [(str(self.categories[i]), str(self.categories[j - 1])) for i, j in pairs]
+            return tuple(low if low == high else f"{low} to {high}" for low, high in names)
+        if self.kind == "dates":
+            texts = ["-inf", *date_texts(self.cuts), "inf"]
+            return tuple(f"{'(' if low == '-inf' else '['}{low}, {high})" for low, high in itertools.pairwise(texts))
+        return interval_labels(self.cuts.tolist())
+
+    def read(self, table: Table, name: str) -> Floats:
+        """A column as numbers (n,), NaN where it is missing."""
+        # raises DataError: For the first cell that is none.
+        return read_column(table, name, self.kind, self.categories)
+
+    def place(self, numbers: Floats) -> Ints:
+        """The interval of each number (n,); -1: missing."""
+        return np.where(np.isnan(numbers), -1, np.searchsorted(self.cuts, numbers, side="right")).astype(np.int64)
+
+    def read_names(self, table: Table, name: str) -> Ints:
+        """A column of names or numbers of intervals as their numbers (n,); -1: missing."""
+        # raises UnknownState: For the first cell that is none.
+        labels = self.labels
+        place: dict[Any, int] = {**{label: i for i, label in enumerate(labels)}, **{i: i for i in range(len(labels))}}
+        codes, values = column_values(name, table.column(name), table.row_name)
+        at = [place.get(v, -1) for v in values]
+        for i in np.flatnonzero(np.array(at) < 0).tolist():
+            if (codes == i).any():
+                row = table.row_name(int(np.argmax(codes == i)))
+                raise UnknownState(
+                    f"{row}, column {name!r}: {values[i]!r} is none of its intervals{closest(str(values[i]), labels)}"
+                )
+        return np.array([*at, -1], np.int64)[codes]
+
+    def middle(self, at: Ints, rng: np.random.Generator | None) -> Floats:
+        """The middle of intervals (n,), or draws inside them; the outer ones end at the data's least and greatest."""
+        ends = np.array([self.least, *self.cuts, self.greatest])
+        if len(self.cuts):  # given cut points may be outside the data
+            ends[0], ends[-1] = min(ends[0], ends[1]), max(ends[-1], ends[-2])
+        share = 0.5 if rng is None else rng.random(len(at))
+        return np.asarray(np.where(at < 0, np.nan, ends[at] + share * (ends[at + 1] - ends[at])))
+
+    def name_of(self, variable: str, value: Any) -> Any:
+        """The name of the interval of one value; values that are none, such as names of intervals, stay as they are."""
+        if isinstance(value, bool) or (isinstance(value, str) and value in self.labels):
+            return value
+        try:
+            number = number_of(value, self.kind, places_of(self.categories))
+        except (TypeError, ValueError, OverflowError, KeyError):
+            return value
+        return self.labels[int(self.place(np.array([number]))[0])] if np.isfinite(number) else value
+
+    def cells(self, numbers: Floats) -> Any:
+        """Numbers as cells of the column's type: dates are datetime64."""
+        if self.kind != "dates":
+            return numbers
+        known = np.where(np.isnan(numbers), 0.0, numbers).astype(np.int64).astype("datetime64[s]")
+        return np.where(np.isnan(numbers), np.datetime64("NaT"), known)
+
+
+def date_texts(seconds: Floats) -> list[str]:
+    """Dates as text, with the time of day where one is not midnight."""
+    moments = seconds.astype(np.int64).astype("datetime64[s]")
+    return list(map(str, moments.astype("datetime64[D]") if (np.mod(seconds, DAY) == 0).all() else moments))
+
+
+def whole_dates(cuts: Floats, values: Floats) -> Floats:
+    """Cut points between dates that divide the same values at whole days, or at whole seconds."""
+    unit = DAY if (np.mod(values, DAY) == 0).all() else 1.0
+    return np.unique(np.ceil(cuts / unit) * unit)
+
+
+def read_column(table: Table, name: str, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+    """A column as numbers (n,), NaN where it is missing; see `Scale`."""
+    # raises DataError: For the first cell that is not of the kind.
+    column = table.column(name)
+    if kind == "numbers" and (plain := as_numbers(column)) is not None:
+        reject_infinite(table, name, plain)
+        return plain
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M" and kind == "dates":
+        return np.asarray(np.where(np.isnat(column), np.nan, column.astype("datetime64[s]").astype(np.float64)))
+    codes, values = column_values(name, column, table.row_name)
+    numbers = np.full(len(values) + 1, np.nan)
+    places = places_of(categories)
+    for i, value in enumerate(values):
+        try:
+            numbers[i] = number_of(value, kind, places)
+        except (TypeError, ValueError, OverflowError, KeyError):
+            numbers[i] = np.inf
+        if not np.isfinite(numbers[i]) and len(rows := np.flatnonzero(codes == i)):
+            raise DataError(f"{table.row_name(int(rows[0]))}, column {name!r}: {_refusal(value, kind, places)}")
+    return np.asarray(numbers[codes], np.float64)
+
+
+def places_of(categories: tuple[Any, ...]) -> dict[str, float]:
+    """Number of each category by its text."""
+    return {str(c): float(i) for i, c in enumerate(categories)}
+
+
+def number_of(value: Any, kind: Kind, places: dict[str, float]) -> float:
+    """One value as a number."""
+    # raises TypeError, ValueError, KeyError: If it is none.
+    if kind == "categories":
+        return places[str(value)]
+    if kind == "numbers":
+        return float(value)
+    if getattr(value, "tzinfo", None) is not None or isinstance(value, (int, float)):
+        raise TypeError
+    moment = np.datetime64(value, "s")
+    if np.isnat(moment):
+        raise ValueError
+    return float(moment.astype(np.int64))
+
+
+def _refusal(value: Any, kind: Kind, places: dict[str, float]) -> str:
+    """Why a cell is not of the kind."""
+    if kind == "categories":
+        return f"{value!r} is none of the categories {shown([*places])}"
+    if kind == "dates":
+        zone = getattr(value, "tzinfo", None) is not None
+        return f"{value!r} " + ("has a time zone; convert the column to UTC without one" if zone else "is not a date")
+    if isinstance(value, (date, np.datetime64)):
+        return f"{value!r} is a date; the column had numbers when the intervals were made"
+    if isinstance(value, str) and _DATE.match(value):
+        return f"{value!r} is text; make dates of the column first, as by pandas.to_datetime"
+    return f"{value!r} is not a finite number"
+
+
+def given_cuts(name: str, edges: Any, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+    """The cut points of ``how="edges"`` of one column."""
+    # raises ArgumentError: If they are not ascending.
+    try:
+        cuts = np.array([number_of(e, kind, places_of(categories)) for e in several(edges) or ()], np.float64)
+    except (TypeError, ValueError, KeyError):
+        cuts = np.zeros(0)
+    if not len(cuts) or not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
+        raise ArgumentError(f"bins: the cut points of {name!r} must be ascending {kind}, not {edges!r}")
+    return cuts
+
+
+def replaced(given: Any, table: Table, made: Mapping[str, Any]) -> Any:
+    """A table with some columns replaced, of the same kind."""
+    # given: the table as the user gave it; table: the same, opened
+    if isinstance(table, NativeFrame):
+        if table.is_pandas:
+            return table.native.assign(**made)
+        nw, own = narwhals(), table.frame
+        made_of = {name: _series(nw, name, cells, own.implementation) for name, cells in made.items()}
+        return own.with_columns(*made_of.values()).to_native()
+    if isinstance(given, Mapping):
+        return {**given, **made}
+    if not table.by_index and isinstance(given, (list, tuple)):
+        return [
+            {**row, **{name: cells[i] for name, cells in made.items() if name in row}} for i, row in enumerate(given)
+        ]
+    columns = [made.get(name, table.column(name)) for name in table.names]
+    plain = all(isinstance(c, np.ndarray) and c.dtype.kind in "iufb" for c in columns)
+    result = np.empty((table.n, len(columns)), np.float64 if plain else object)
+    for j, column in enumerate(columns):
+        result[:, j] = column
+    return result
+
+
+def _series(nw: Any, name: str, cells: Any, library: Any) -> Any:
+    """A column of a frame; NaN of float64 is null."""
+    if isinstance(cells, list):
+        return nw.new_series(name, cells, nw.String, backend=library)
+    if cells.dtype.kind == "M":
+        return nw.new_series(name, [None if np.isnat(c) else c.item() for c in cells], nw.Datetime, backend=library)
+    return nw.new_series(name, [None if c != c else c for c in cells.tolist()], nw.Float64, backend=library)
