@@ -22,11 +22,13 @@ extensions = [
     "myst_nb",
     "extensions.links",
     "extensions.public_names",
+    "extensions.object_pages",
     "extensions.command_pages",
     "extensions.http_pages",
     "extensions.pictures",
 ]
-exclude_patterns = ["extensions", "examples", "notes/README.rst"]
+templates_path = ["templates"]  # of numpydoc: examples before parameters
+exclude_patterns = ["extensions", "examples", "templates", "notes/README.rst"]
 smartquotes = False  # "--evidence" stays two hyphens
 default_role = "optional"  # extensions/links.py: a link if the name is documented, else code
 highlight_language = "none"
@@ -45,9 +47,9 @@ nitpick_ignore_regex = [
 ]
 
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-python_maximum_signature_line_length = 100
 numpydoc_show_class_members = False
 numpydoc_attributes_as_param_list = True
 

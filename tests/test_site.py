@@ -41,6 +41,33 @@ def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.
     assert not wanted - set(found)
 
 
+def test_long_lists_of_parameters_are_shown_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    grouped = importlib.import_module("extensions.object_pages").grouped
+    few = ["Text.", "", ":Parameters:", "", "    **seed** : int", "        Of chains.", ""]
+    assert grouped(few) == few
+    names = ["seed", "cases, states", r"\*\*options", "backend", "x, y, z, u, v"]
+    items = [line for name in names for line in (f"    **{name}** : int", "        Its **text**.", "")]
+    shown = grouped(["Text.", "", ":Parameters:", "", *items, ":Returns:", "", "    **x**"])
+    assert [line for line in shown if line and not line.startswith(" ")] == [
+        "Text.", ":Parameters:", ":Data:", ":Search and sampling:", ":Where it runs:", ":Returns:",
+    ]  # fmt: skip
+    assert sorted(line for line in shown if line.startswith(" ")) == sorted([*filter(None, items), "    **x**"])
+
+
+def test_each_object_has_a_page_and_the_files_differ_in_more_than_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    public_names = importlib.import_module("extensions.public_names")
+    texts = [p.read_text(encoding="utf-8") for p in sorted((DOCS / "reference").glob("*.rst"))]
+    listed = [n for text in texts for names, inline in public_names.listed_on(text) if not inline for n in names]
+    names = [n for n in listed if public_names.has_page(n)]
+    files = [public_names.file_of(name).lower() for name in names]
+    assert len(files) == len(set(files)) > 120
+    assert not [n for n in names if not public_names.summary(n)]
+
+
 def test_the_theme_alone_lists_the_contents_of_a_page() -> None:
     pages = [p for p in DOCS.rglob("*.rst") if ".. contents::" in p.read_text(encoding="utf-8")]
     assert not pages  # furo shows an error in their place

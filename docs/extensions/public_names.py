@@ -4,25 +4,42 @@
 
     .. public:: jtgpu.series
 
-documents everything in ``jtgpu.series.__all__`` that ``jtgpu`` does not export itself. With lines of content it
-documents the names listed there.
+lists everything in ``jtgpu.series.__all__`` that ``jtgpu`` does not export itself, with a page for each object
+(object_pages.py). With lines of content it lists the names given there. With the option ``:inline:``, and outside of
+docs/reference, it documents them in its place.
 """
 
 from __future__ import annotations
 
+import html
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-__all__ = ["documented_on", "names_of", "setup"]
+__all__ = [
+    "documented_on",
+    "file_of",
+    "first_sentence",
+    "has_page",
+    "lines",
+    "listed_on",
+    "members",
+    "names_of",
+    "rows",
+    "setup",
+    "summary",
+]
 
 # methods of these base classes are documented by Python
 BASES = "object,ndarray,tuple,dict,Mapping,Sequence,Exception,BaseException,str,TypedDict,KeysView"
@@ -45,9 +62,21 @@ def names_of(module: str, content: list[str]) -> list[str]:
 
 
 def documented_on(page: str) -> Iterator[str]:
-    """Dotted names that the directives of a page's source document."""
+    """Dotted names that the directives of a page's source document, there or on pages of their own."""
+    for names, _ in listed_on(page):
+        yield from names
+
+
+def listed_on(page: str) -> Iterator[tuple[list[str], bool]]:
+    """The names of each directive of a page's source, and whether it documents them in its place."""
     for found in re.finditer(r"^\.\. public:: (\S+)\n((?:\n|   .*\n)*)", page, re.MULTILINE):
-        yield from names_of(found[1], found[2].split("\n"))
+        content = found[2].replace(":inline:", "")
+        yield names_of(found[1], content.split("\n")), content != found[2]
+
+
+def file_of(name: str) -> str:
+    """The file of an object's page, in docs/reference/objects: classes are marked, as some file systems ignore case."""
+    return f"{name}-class" if inspect.isclass(resolve(name)) else name
 
 
 def resolve(name: str) -> object:
@@ -68,22 +97,67 @@ def lines(name: str) -> list[str]:
     return [f".. {'autofunction' if callable(found) else 'autodata'}:: {name}", ""]
 
 
+def has_page(name: str) -> bool:
+    """Whether an object has a page of its own: modules and constants are described where they are listed."""
+    found = resolve(name)
+    return inspect.isclass(found) or (callable(found) and not isinstance(found, ModuleType))
+
+
+def members(found: object) -> list[str]:
+    """The public methods and properties of a class that its page documents."""
+    if not inspect.isclass(found):
+        return []
+    kinds = [c for c in found.__mro__ if c.__name__ not in BASES.split(",") and c.__module__.startswith("jtgpu")]
+    own = [(n, v) for c in kinds for n, v in vars(c).items() if n[0] != "_" and inspect.getdoc(v)]
+    return list(dict.fromkeys(n for n, v in own if inspect.isroutine(v) or isinstance(v, (property, cached_property))))
+
+
+def summary(name: str) -> str:
+    """The first sentence of an object's docstring."""
+    return first_sentence(inspect.getdoc(resolve(name)) or "")
+
+
+def first_sentence(docstring: str) -> str:
+    """The sentence that a table shows."""
+    first = " ".join(docstring.split("\n\n")[0].split())
+    return re.split(r"(?<=[^.]\.)\s+(?=[A-Z`])", first)[0]
+
+
+def rows(entries: Iterable[tuple[str, str, str]]) -> list[str]:
+    """A table of names, each with the text of its link, its dotted name and a sentence."""
+    text = [".. list-table::", "   :widths: 32 68", "   :class: objects", ""]
+    for label, name, sentence in entries:
+        text += [f"   * - :py:obj:`{label} <{name}>`", f"     - {sentence}"]
+    return [*text, ""]
+
+
+def anchors(names: list[str]) -> list[str]:
+    """The anchors that links to this page had before each object had its own."""
+    ids = [n for name in names for n in (name, *(f"{name}.{m}" for m in dir(resolve(name)) if m[0] != "_"))]
+    spans = "".join(f'<span id="{html.escape(i)}"></span>' for i in ids)
+    return [".. raw:: html", "", f"   <div class=\"anchors\">{spans}</div>", ""]
+
+
 class Public(SphinxDirective):
     """See the module."""
 
     required_arguments = 1
     has_content = True
+    option_spec: ClassVar = {"inline": directives.flag}
 
     def run(self) -> list[nodes.Node]:
-        """Parse the directives of autodoc in place of this one."""
-        module = self.arguments[0]
-        text = [line for name in names_of(module, list(self.content)) for line in lines(name)]
-        source = Path(self.get_source_info()[0]).name
-        return self.parse_content_to_nodes_of(StringList(text, source=source))
-
-    def parse_content_to_nodes_of(self, text: StringList) -> list[nodes.Node]:
-        """The nodes of generated lines."""
-        self.content = text
+        """Parse the directives of autodoc, or a table of links to pages, in place of this one."""
+        names = names_of(self.arguments[0], list(self.content))
+        inline = "inline" in self.options or not self.env.docname.startswith("reference/")
+        here = [n for n in names if inline or not has_page(n)]
+        pages = [n for n in names if n not in here]
+        text = [line for name in here for line in lines(name)]
+        if pages:
+            labels = [n.rpartition(".")[2] for n in pages]
+            text += anchors(pages) + rows((label, n, summary(n)) for label, n in zip(labels, pages, strict=True))
+            text += [".. toctree::", "   :hidden:", ""]
+            text += [f"   {label} <objects/{file_of(n)}>" for label, n in zip(labels, pages, strict=True)]
+        self.content = StringList([*text, ""], source=Path(self.get_source_info()[0]).name)
         self.content_offset = self.lineno
         return self.parse_content_to_nodes()
 

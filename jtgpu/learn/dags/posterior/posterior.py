@@ -73,8 +73,15 @@ def posterior(  # noqa: PLR0913
 
     Parameters
     ----------
-    data, score, ess, max_parents, forbidden, required, tiers, within_tiers, states, missing, na_values, weights, table
-        As for `jtgpu.learn.structure`. The scores ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
+    data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
+        Discrete data.
+    states, missing, na_values, weights
+        States of the variables, treatment and spelling of missing cells, and how often each row occurs, as for
+        `jtgpu.learn.structure`.
+    score, ess, table : str or callable, float, ScoreTable
+        As for `jtgpu.learn.structure`. ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
+    max_parents, forbidden, required, tiers, within_tiers
+        Graphs that are possible: numbers of parents, arcs and tiers, as for `jtgpu.learn.structure`.
     prior : {"uniform", "fair", "order"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
