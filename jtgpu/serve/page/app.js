@@ -141,12 +141,12 @@ export class App {
   }
 
   setNetworks(networks, chosen) {
+    this.root.dataset.state = "loading";
     this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, window.innerWidth < NARROW_HEAD ? name : `${name} (${variables.toLocaleString("en")} variables)`)));
     this.networkSelect.hidden = networks.length === 0;
   }
 
   setNetwork(network, state) {
-    this.root.dataset.state = "loading";
     return this.store.setNetwork(network, state);
   }
 

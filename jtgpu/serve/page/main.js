@@ -40,8 +40,10 @@ class Page {
   }
 
   async load(id, fragment) {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
     this.app.setNetworks(this.networks, id);
     const network = new Network(id, await this.insist(() => this.api.network(id)));
+    if (turn !== this.turn) return; // another one was chosen while this one came
     document.title = `${network.title} \u2013 jtgpu`;
     const { unknown, ...state } = decodeLink(network, fragment);
     if (linkedNetwork(fragment) === id && unknown.length) this.app.banner.say(`Left out of the link, since this network does not have it: ${unknown.slice(0, 5).join(", ")}`);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 import threading
 import time
@@ -14,6 +16,7 @@ import jtgpu
 from tests.serve.page.hostile import hostile_network
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+DELAY = float(os.environ.get("JTGPU_TEST_DELAY", "0"))  # seconds before every reply: shows tests that do not wait
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,14 @@ class Site:
 
         from jtgpu.serve import App
 
-        config = uvicorn.Config(App(trees, **options), host="127.0.0.1", port=0, log_level="error", lifespan="on")
+        app = App(trees, **options)
+
+        async def delayed(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await asyncio.sleep(DELAY)
+            await app(scope, receive, send)
+
+        config = uvicorn.Config(delayed if DELAY else app, host="127.0.0.1", port=0, log_level="error", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

@@ -636,3 +636,19 @@ def test_mouse_zoom_and_pan(visit: Any) -> None:
     moved = visit.box("lung").bounding_box()
     assert moved["x"] - before["x"] == pytest.approx(100, abs=6)
     assert page.locator(".chip").count() == 0
+
+
+@pytest.mark.slow
+def test_the_network_that_was_chosen_last_is_shown(visit: Any) -> None:
+    """Even if an earlier choice is answered later."""
+    page = visit.open("#n=asia")
+    held: list[Any] = []
+    page.route("**/v1/networks/alarm", lambda route: held.append(route))  # playwright cannot take a method of a list
+    choice = page.get_by_label("Network", exact=True)
+    choice.select_option("alarm")
+    choice.select_option("munin")
+    visit.ready()
+    page.wait_for_function("() => document.title.startsWith('munin')")
+    held[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.title().startswith("munin")
