@@ -50,9 +50,9 @@ def read(
     -------
     BayesianNetwork
         A `MarkovNetwork` for factor graphs and UAI files of type MARKOV, a `DecisionNetwork` for files with decisions
-        or utilities, a `MixedNetwork` for files with numbers (continuous nodes with linear normal densities). The
-        annotation names the class of all other files, so that type checkers know its methods;
-        ``isinstance(net, jtgpu.MarkovNetwork)`` tells them apart.
+        or utilities, a `MixedNetwork` for files with numbers (continuous nodes with linear normal densities), a
+        `DynamicNetwork` for files with slices of time. The annotation names the class of all other files, so that type
+        checkers know its methods; ``isinstance(net, jtgpu.MarkovNetwork)`` tells them apart.
 
     Raises
     ------
@@ -99,7 +99,8 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
     Parameters
     ----------
     net : DiscreteModel or MixedNetwork
-        A `MixedNetwork` can be written to Hugin, XDSL (numbers with numeric parents only) and ``.mixed.json`` files.
+        A `MixedNetwork` can be written to Hugin, XDSL (numbers with numeric parents only) and ``.mixed.json`` files,
+        a `DynamicNetwork` to XDSL and ``.dynamic.json`` files.
     path : path-like
     rename : bool, default False
         Whether names that the format does not allow are changed, as ``jtgpu convert`` changes them: old names become
@@ -118,7 +119,13 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
         If the operating system cannot write the file; also an `OSError`.
     """
     if isinstance(net, DynamicNetwork):
-        raise FormatError("files of dynamic networks are not written; dyn.unroll(10) is the network of ten slices")
+        if flag("rename", rename):
+            raise ArgumentError("rename=True is for networks without slices: rename the variables of a DynamicNetwork")
+        from .dynamic_writers import dumps_dynamic  # other networks need no such writer
+
+        known = format_of_suffix(os.fspath(path))
+        save_text(dumps_dynamic(net, (known or writer_of(path)).name), path)
+        return ()
     if isinstance(net, MixedNetwork):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without numbers: rename the variables of a MixedNetwork")

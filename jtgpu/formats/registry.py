@@ -58,6 +58,7 @@ FORMATS: tuple[Format, ...] = (
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),
     Format("JSON", (".mixed.json",), "mixed_json"),  # written by `mixed_writers`, for networks with numbers only
+    Format("dynamic JSON", (".dynamic.json",), "dynamic_json"),  # written by `dynamic_writers`, for dynamic networks
 )
 
 # Formats that are recognised but not supported, for a better message than "unknown format".

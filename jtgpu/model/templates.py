@@ -19,6 +19,7 @@ CONVERGED = 1e-13  # largest change of an entry of the distribution between two 
 MAX_ENTRIES = 1 << 24  # of the distribution of one slice and of what it depends on
 _LABEL = re.compile(r"(.+)\[t(?:-(\d+))?\]", re.DOTALL)
 Pair = tuple[str, int]
+Family = tuple[Sequence[Pair], Any]  # parents, and a CPT: axes of the parents, then of the child
 
 
 def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -54,6 +55,51 @@ def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[s
             ])  # fmt: skip
     states = {name: net.states(v) for name, v in now.items()}
     return {"states": states, "parents": parents, "cpts": tables, "start": first, "static": static, "name": net.name}
+
+
+def from_families(
+    states: Mapping[str, Sequence[str]], families: Mapping[str, Sequence[Family]], static: Iterable[str] = (),
+    name: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """The arguments of `DynamicNetwork` for variables with a family in each of the first slices."""
+    # families: of slices 0, 1, ...; the last one holds in all later slices, too. A slice may have parents that later
+    #     ones lack, or other numbers: tables get axes on which they do not depend
+    index = {v: i for i, v in enumerate(states)}
+    used = [p for given in families.values() for p in given[-1][0] if p[1]]
+    parents: dict[str, list[Pair]] = {}
+    cpts: dict[str, Floats] = {}
+    start: dict[str, Any] = {}
+    for v, given in families.items():
+        own = list(given)
+        while len(own) > 1 and own[-2][0] == own[-1][0] and np.array_equal(own[-2][1], own[-1][1]):
+            own.pop()
+        union = list(dict.fromkeys(p for above, _ in reversed(own) for p in above))
+        first = len(own) - 1  # slices whose family is not that of later ones
+        if first > max((lag for _, lag in union), default=0):
+            # an axis that no table depends on; the lagged variable is kept between slices anyway, if there is one
+            fitting = [p for p in used if p[1] >= first]
+            union.append(min(fitting, key=lambda p: (len(states[p[0]]), p[1], index[p[0]]), default=(v, first)))
+        m = max((lag for _, lag in union), default=0)
+        parents[v] = union
+        cpts[v] = _with_axes(*own[-1], union, states)
+        if m:
+            each = [own[min(t, first)] for t in range(m)]
+            start[v] = _one_or_all([
+                _with_axes(*f, [p for p in union if p[1] <= t], states) for t, f in enumerate(each)
+            ])  # fmt: skip
+    return {"states": states, "parents": parents, "cpts": cpts, "start": start, "static": tuple(static), "name": name}
+
+
+def _with_axes(
+    parents: Sequence[Pair], table: Floats, wanted: Sequence[Pair], states: Mapping[str, Sequence[str]]
+) -> Floats:
+    """A CPT whose axes are other parents, on some of which it does not depend."""
+    table = np.transpose(table, [*(parents.index(p) for p in wanted if p in parents), len(parents)])
+    for axis, p in enumerate(wanted):
+        if p not in parents:
+            table = np.expand_dims(table, axis)
+    wide: Floats = np.ascontiguousarray(np.broadcast_to(table, [*(len(states[p]) for p, _ in wanted), table.shape[-1]]))
+    return wide
 
 
 def _pair(name: str) -> Pair:

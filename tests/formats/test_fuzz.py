@@ -22,9 +22,11 @@ from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, open_text, read
+from jtgpu.formats.dynamic_writers import dumps_dynamic
 from jtgpu.formats.files import declared_text
 from jtgpu.formats.network_files import find_comments
 from jtgpu.formats.text import decode
+from jtgpu.model.dynamic import DynamicNetwork
 from jtgpu.model.markov import MarkovNetwork
 from tests.support.examples import examples, slow
 
@@ -40,6 +42,7 @@ FOLDERS = {
     "UAI": "uai",
     "Ergo": "ergo",
     "libDAI factor graph": "fg",
+    "dynamic JSON": "dynamic_json",
 }
 BY_NAME = {f.name: f for f in FORMATS}
 XDSL = BY_NAME["XDSL"]  # what is read by formats that are not written is written in
@@ -170,6 +173,10 @@ def survives(data: bytes, target: Format, zero_rows: str = "error", decisions: s
             assert len(str(failure)) < 2000
             return
         assert model is not None
+        if isinstance(model, DynamicNetwork):
+            for name in ("dynamic JSON", "XDSL")[: 1 + (target is XDSL)]:
+                assert BY_NAME[name].parse(dumps_dynamic(model, name)) == model
+            return
         target = target if target.writer else XDSL
         assert target.dumps is not None
         try:

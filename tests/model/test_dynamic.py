@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,10 +119,3 @@ def test_questions_of_a_template() -> None:
         dyn.unroll(0)
     with pytest.raises(jtgpu.TableTooLarge, match=r"100,000,000 slices .* compile\(\)"):
         dyn.unroll(10**8)
-
-
-@pytest.mark.parametrize("suffix", ["net", "xdsl", "bif", "uai", "mixed.json"])
-def test_no_file_format_has_templates_yet(suffix: str, tmp_path: Path) -> None:
-    with pytest.raises(jtgpu.FormatError, match="files of dynamic networks are not written"):
-        jtgpu.write(umbrella(), tmp_path / f"a.{suffix}")
-    assert not list(tmp_path.iterdir())

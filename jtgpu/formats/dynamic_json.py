@@ -1,0 +1,175 @@
+"""JSON of dynamic networks, ``.dynamic.json``: reader and writer.
+
+An object ``{"format": "jtgpu dynamic network", "version": 1, "name": ..., "variables": {...}}``. Each variable has
+``states``, ``parents`` (a name for the same slice, ``["rain", 1]`` for one slice earlier) and ``cpt``, nested lists
+whose axes are the parents in order, then the states. Variables with parents in earlier slices also have ``start``, a
+list of their CPTs in the first slices, and those that exist once for all slices ``"static": true``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ..errors import NetworkError, ParseError, near, shown
+from ..model.dynamic import DynamicNetwork
+from .text import Source
+
+FORMAT = "jtgpu dynamic network"
+_START = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{FORMAT}"')
+_HEAD = ("format", "version", "name", "variables")
+_REQUIRED, _ALLOWED = ("states", "parents", "cpt"), ("start", "static")
+_QUOTED, _LABEL = re.compile(r"'((?:[^'\\]|\\.)*)'"), re.compile(r"\[t(-\d+)?\]$")
+_DIGITS = 15  # of integers; longer ones are not exact as float64
+
+
+def sniff(text: str) -> bool:
+    """Whether a text begins like a file of this format."""
+    return _START.match(text) is not None
+
+
+def parse(text: str, source: str = "<text>", **_: Any) -> DynamicNetwork:
+    """The network of a text; raises `ParseError`."""
+    return _Reader(Source(text, source)).network()
+
+
+class _Reader:
+    """Values of a JSON text, and where its variables are declared, for errors."""
+
+    def __init__(self, source: Source):
+        self.source = source
+
+    def error(self, message: str, variable: str | None = None) -> ParseError:
+        """An error at the declaration of a variable, or at the beginning of the text."""
+        at = 0
+        for name in () if variable is None else {json.dumps(variable), _text(variable)}:
+            found = re.compile(rf"{re.escape(name)}\s*:\s*\{{").search(self.source.text, self.begin)
+            at = found.start() if found else at
+        return self.source.error(at, message)
+
+    def network(self) -> DynamicNetwork:
+        text = self.source.text
+        listed = re.search(r'"variables"\s*:\s*\{', text)
+        self.begin = listed.end() if listed else 0
+        try:
+            given = json.loads(text, parse_constant=_no_number, parse_int=_integer, object_pairs_hook=_distinct)
+            return self.make(given)
+        except json.JSONDecodeError as error:
+            place = error.lineno, error.colno
+            raise ParseError(f"invalid JSON: {error.msg}", self.source.name, *place) from None
+        except RecursionError:
+            raise self.error("lists nested too deeply") from None
+        except NetworkError as error:
+            words = (_LABEL.sub("", v) for v in _QUOTED.findall(str(error)))
+            raise self.error(str(error), next((v for v in words if v in self.names), None)) from None
+
+    names: frozenset[str] = frozenset()
+    begin = 0
+
+    def make(self, given: Any) -> DynamicNetwork:
+        if not isinstance(given, dict) or given.get("format") != FORMAT:
+            raise self.error(f'expected an object with "format": "{FORMAT}"')
+        if given.get("version") != 1:
+            raise self.error(f"found the version {shown(given.get('version'))}, expected 1")
+        odd = next((key for key in given if key not in _HEAD), None)
+        if odd is not None:
+            raise self.error(f"found {shown(odd)} in the network{near(odd, _HEAD)}; expected {', '.join(_HEAD)}")
+        name, variables = given.get("name", ""), given.get("variables")
+        if not isinstance(name, str):
+            raise self.error(f"found the name {shown(name)}, expected a string")
+        if not isinstance(variables, dict):
+            raise self.error('expected "variables", an object from names to variables')
+        self.names = frozenset(variables)
+        parts: dict[str, dict[str, Any]] = {key: {} for key in ("states", "parents", "cpt", "start")}
+        static = []
+        for v, about in variables.items():
+            self.check(v, about)
+            parts["states"][v], parts["cpt"][v] = about["states"], _tables(about["cpt"])
+            parts["parents"][v] = [tuple(p) if isinstance(p, list) else p for p in about["parents"]]
+            if tables := [_tables(t) for t in about.get("start", [])]:
+                m = max((p[1] for p in about["parents"] if isinstance(p, list)), default=0)
+                parts["start"][v] = tables[0] if m == len(tables) == 1 else tables
+            if about.get("static"):
+                static.append(v)
+        return DynamicNetwork(
+            parts["states"], parts["parents"], parts["cpt"], start=parts["start"], static=static, name=name
+        )
+
+    def check(self, v: str, about: Any) -> None:
+        """Raise unless a variable has the keys that it needs, of the right kinds."""
+        keys = set(about) if isinstance(about, dict) else set()
+        if not keys >= {*_REQUIRED} or not keys <= {*_REQUIRED, *_ALLOWED}:
+            raise self.error(
+                f"variable {v!r} has {sorted(keys)}, expected {', '.join(_REQUIRED)}, and perhaps "
+                f"{' and '.join(_ALLOWED)}", v,
+            )  # fmt: skip
+        if not _are(about["states"], str):
+            raise self.error(f"the states of {v!r} must be a list of names, got {shown(about['states'])}", v)
+        pairs = [p for p in about["parents"] if isinstance(p, list)] if isinstance(about["parents"], list) else None
+        if pairs is None or not _are(about["parents"], (str, list)) or not all(_is_pair(p) for p in pairs):
+            raise self.error(
+                f'the parents of {v!r} must be a list of names and of pairs such as ["rain", 1], got '
+                f"{shown(about['parents'])}", v,
+            )  # fmt: skip
+        if not isinstance(about.get("start", []), list):
+            raise self.error(f"the start of {v!r} must be a list of tables, got {shown(about['start'])}", v)
+        if not isinstance(about.get("static", False), bool):
+            raise self.error(f"static of {v!r} must be true or false, got {shown(about['static'])}", v)
+
+
+def _are(given: Any, kind: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(x, kind) for x in given)
+
+
+def _is_pair(given: Any) -> bool:
+    """Whether this is a name and a lag."""
+    return len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int) and type(given[1]) is not bool
+
+
+def _tables(given: Any) -> Any:
+    """Nested lists of numbers; anything else is an error of the file."""
+    if isinstance(given, list):
+        for item in given:
+            _tables(item)
+    elif isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise NetworkError(f"found {shown(given)} in a table, expected a number")
+    return given
+
+
+def _no_number(word: str) -> float:
+    raise NetworkError(f"found {word}, expected a finite number")
+
+
+def _integer(word: str) -> float:
+    return int(word) if len(word) <= _DIGITS else float(word)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, in which no key may occur twice."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise NetworkError(f"{twice!r} occurs twice in an object")
+    return made
+
+
+def dumps(net: DynamicNetwork) -> str:
+    """The text of a file with a dynamic network; it reads back equal, bit for bit."""
+    static = set(net.static)
+    lines = []
+    for v in net:
+        about: dict[str, Any] = {"static": True} if v in static else {}
+        about["states"] = list(net.states(v))
+        about["parents"] = [[p, lag] if lag else p for p, lag in net.parents(v)]
+        about["cpt"] = net.cpt(v).tolist()
+        if start := net.start(v):
+            about["start"] = [table.tolist() for table in start]
+        lines.append(f"  {_text(v)}: {_text(about)}")
+    head = _text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
+    return f'{head}, "variables": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
