@@ -14,9 +14,11 @@ from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
 from ..formats.bundled import network_path
 from ..formats.conversion import Conversion, carry
+from ..formats.dynamic_writers import dumps_dynamic
 from ..formats.mixed_writers import dumps_mixed
 from ..formats.network_files import find_comments
 from ..formats.registry import format_of_suffix
+from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
@@ -67,17 +69,19 @@ def convert(  # noqa: PLR0913 (a Typer command)
     written, its text is parsed again and compared with the network.
     """
     target, source = one_target(to, output, "output", "--output"), file
-    wanted = format_of_suffix(target) if target.lower().endswith(".mixed.json") else None
+    wanted = format_of_suffix(target) if target.lower().endswith((".mixed.json", ".dynamic.json")) else None
     wanted = wanted or writer_of(target)  # fails before the computation starts
     check_output(target, force)
     opened = open_text(network_path(source))
     decisions = "chance" if chance_only else "network"
     model: Any = opened.format.parse(opened.text, source, zero_rows=zero_rows, decisions=decisions)
     warn_of_repairs(model.discrete if isinstance(model, MixedNetwork) else model, source)
-    if isinstance(model, MixedNetwork):
+    if isinstance(model, DynamicNetwork):
+        made = Conversion(dumps_dynamic(model, wanted.name), ())
+    elif isinstance(model, MixedNetwork):
         made = Conversion(dumps_mixed(model, wanted.name), ())
     else:
-        made = carry(model, wanted)
+        made = carry(model, writer_of(target))
     n_comments = find_comments(opened.text, opened.format.name).n
     lost = [*made.losses, *([f"{n_comments} comment{'s' if n_comments > 1 else ''} of {source}"] if n_comments else [])]
     for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in lost)):

@@ -24,6 +24,7 @@ from ..formats.network_files import Comments, find_comments
 from ..formats.number_cursor import parts_of, tables_of
 from ..model.cpts import RowReport
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
@@ -230,13 +231,16 @@ def info(
             print("\n".join(shown(node) for node in error.nodes))
         raise
     comments = find_comments(opened.text, opened.format.name)
-    if isinstance(net, MixedNetwork):
-        contents = {"format": opened.format.name, **mixed_facts(net)}
+    if isinstance(net, (MixedNetwork, DynamicNetwork)):
+        about = dynamic_facts(net) if isinstance(net, DynamicNetwork) else mixed_facts(net)
+        contents = {"format": opened.format.name, **about}
         if json:
             print_json({"file": file, **contents})
         else:
             shown_facts = {k: ", ".join(x) if isinstance(x, list) else f"{x}" for k, x in contents.items()}
             print_report(("", ""), [("file", file), *shown_facts.items()], "ll", named=False)
+            if isinstance(net, DynamicNetwork):
+                print(f"\n{net}")
         return
     warn_of_repairs(net, file)
     about = {
@@ -247,6 +251,18 @@ def info(
         print_json({"file": file, **about})
         return
     print_report(("", ""), [*_rows(file, about, comments)], "ll", named=False)
+
+
+def dynamic_facts(net: DynamicNetwork) -> dict[str, Any]:
+    """Properties of a template."""
+    tables = [net.cpt(v) for v in net] + [table for v in net for table in net.start(v)]
+    between = [v if v in net.static else f"{v}[t-{lag}]" for v, lag in net.interface]
+    return {
+        "name": net.name, "kind": "dynamic network", "variables": len(net), "order": net.order,
+        "static": list(net.static), "states": int(net.cardinality.sum()),
+        "arcs": sum(len(net.parents(v)) for v in net), "most_parents": max(len(net.parents(v)) for v in net),
+        "between_slices": between, "entries": sum(np.asarray(table).size for table in tables),
+    }  # fmt: skip
 
 
 def _report_system(json: bool) -> None:

@@ -15,6 +15,7 @@ from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..model.quick import parse_findings
@@ -39,6 +40,11 @@ def read_network(file: str) -> DiscreteModel:
 def load_any(file: str) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
     net: DiscreteModel | MixedNetwork = load(file)
+    if isinstance(net, DynamicNetwork):
+        raise ArgumentError(
+            f"{file} is a dynamic network: jtgpu dynamic answers questions about sequences, and "
+            f"jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
+        )
     warn_of_repairs(net.discrete if isinstance(net, MixedNetwork) else net, file)
     return net
 

@@ -48,6 +48,19 @@ class Number:
 
 
 @dataclass
+class Slices:
+    """How the variables of a draft become those of a template; `jtgpu.formats.slices` makes it."""
+
+    at: int  # offset, for errors about the template as a whole
+    # variable of the draft -> variable of the template, and how many slices earlier it is
+    pairs: dict[str, tuple[str, int]] = field(default_factory=dict)
+    # variable of the template -> those of the draft with its tables in slices 0, 1, ... and all later ones
+    families: dict[str, list[str]] = field(default_factory=dict)
+    static: list[str] = field(default_factory=list)
+    axes: dict[str, list[int]] = field(default_factory=dict)  # order of the parents of a variable, by their places
+
+
+@dataclass
 class Draft:
     """Names, states, families and attributes, in the order of the file."""
 
@@ -66,6 +79,7 @@ class Draft:
     numbers: dict[str, Number] = field(default_factory=dict)  # those of `refused` that are densities
     order: tuple[str, ...] = ()  # order of all variables with numbers, if the file has it
     is_mixed: bool = False  # the numbers are part of the network
+    slices: Slices | None = None  # of a dynamic network
     has_objects: bool = False  # parents may be declared in classes
     skipped: tuple[str, ...] = ()  # what `settle` left out
     # Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them

@@ -44,8 +44,8 @@ class _Reader:
         """An error at the declaration of a variable, or at the beginning of the text."""
         at = 0
         for name in () if variable is None else {json.dumps(variable), _text(variable)}:
-            found = re.compile(rf"{re.escape(name)}\s*:\s*\{{").search(self.source.text, self.begin)
-            at = found.start() if found else at
+            match = re.compile(rf"{re.escape(name)}\s*:\s*\{{").search(self.source.text, self.begin)
+            at = match.start() if match else at
         return self.source.error(at, message)
 
     def network(self) -> DynamicNetwork:

@@ -16,6 +16,7 @@ from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
 from .draft import MAX_NOTES, Draft, Family, settle, utility_table
 from .numbers import accept, mixed_network
+from .slices import dynamic_network, no_decisions
 from .text import shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
@@ -100,10 +101,14 @@ def finish(draft: Draft, zero_rows: ZeroRows = "error", decisions: Decisions = "
         }  # fmt: skip
         if decisions == "chance" or not (draft.decisions or utilities):
             net = BayesianNetwork(draft.states, draft.parents(), draft.tables, **more)
+            if draft.slices is not None:
+                return cast(BayesianNetwork, dynamic_network(draft, net))
             return cast(BayesianNetwork, mixed_network(draft, net)) if draft.is_mixed else net
         made = DecisionNetwork(
             draft.states, draft.parents(), draft.tables, decisions=[*draft.decisions], utilities=utilities, **more
         )
+        if draft.slices is not None:
+            raise no_decisions(draft)
         return cast(BayesianNetwork, made)
     except NetworkError as error:
         at = _cycle_at(draft)

@@ -10,8 +10,9 @@
   name in the file.
 
 * ``equation`` nodes that are linear in their parents, plus one ``Normal(mean, sd)``, make a mixed network.
+* Nodes of a temporal plate make a dynamic network (`jtgpu.formats.xdsl_slices`).
 
-Refused, with their names: other equations and nodes, sums with an expression, nodes of dynamic networks.
+Refused, with their names: other equations and nodes, sums with an expression.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .canonical_nodes import REFUSED, Expander
 from .draft import Draft, Family, Number
 from .finish import parsers_of
 from .linear import NotLinear, parse_equation
+from .xdsl_slices import EXTENSION, XdslSlices
 from .xml_text import Element, Locator, XmlSource, root_name, scan
 
 MINE = "jtgpu"  # our element in the extensions, for what the format cannot represent
@@ -51,7 +53,7 @@ class XdslReader:
         self.draft = Draft(source, "XDSL")
         self.expander = Expander(self.draft)
         self.mine: list[Element] = []
-        self.dynamic = -1  # offset of the contents of a dynamic network
+        self.slices = XdslSlices(source, self.draft)
 
     def file(self) -> Draft:
         draft = self.draft
@@ -62,12 +64,14 @@ class XdslReader:
         if nodes.children:
             odd = nodes.children[0]
             raise self.source.error(odd.at, f"found <{shown(odd.name)[1:-1]}> in <nodes>, expected a node")
-        if self.dynamic >= 0 and not draft.refused:
-            raise self.source.error(self.dynamic, "found a dynamic network; only static networks are supported")
         draft.name = root.attributes.get("id", "")
         self.extensions(root)
         self.expander.run()
+        before = [*draft.states]
         self.names()
+        extensions = root.one("extensions")
+        mine = extensions.one(EXTENSION) if extensions else None
+        self.slices.run(dict(zip(before, draft.states, strict=True)), mine)
         return draft
 
     def record(self, element: Element, locator: Locator, path: tuple[str, ...]) -> None:
@@ -77,9 +81,8 @@ class XdslReader:
             elif "extensions" in path:
                 self.looks(element)
             return
-        if element.name == "dynamic":
-            if element.children or element.attributes:
-                self.dynamic = element.at
+        if path == ("smile", "dynamic"):
+            self.slices.table(element, locator)
             return
         if path != ("smile", "nodes"):
             return  # parts of another node or of an extension
@@ -88,12 +91,11 @@ class XdslReader:
             raise self.source.error(element.at, f"the <{element.name}> has no id")
         if self.draft.has(child):
             raise self.source.error(element.at, f"the node {child!r} is declared a second time")
+        self.slices.kind(element, child)
         if element.name in REFUSED:
             self.draft.refused[child] = element.at, REFUSED[element.name]
-            if element.name == "equation" and element.attributes.get("dynamic") in (None, "none"):
+            if element.name == "equation":
                 self.equation(element, child)
-        elif element.attributes.get("dynamic") not in (None, "none"):
-            self.draft.refused[child] = element.at, "node of a dynamic network"
         else:
             self.node(element, child, locator)
 

@@ -57,10 +57,31 @@ def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[s
     return {"states": states, "parents": parents, "cpts": tables, "start": first, "static": static, "name": net.name}
 
 
+def of_tables(
+    net: BayesianNetwork, pairs: Mapping[str, Pair], tables: Mapping[str, Sequence[str]], static: Sequence[str]
+) -> dict[str, Any]:
+    """The arguments of `DynamicNetwork` for a network that has each table of a template."""
+    # pairs: variable of `net` -> variable of the template, and how many slices earlier it is
+    # tables: variable of the template -> variables of `net` with its CPTs in slices 0, 1, ... and all later ones
+    families: dict[str, list[Family]] = {}
+    for v, own in tables.items():
+        families[v] = []
+        for t, label in enumerate(own):
+            above = [(pairs[p][0], 0 if pairs[p][0] in static else pairs[p][1] - pairs[label][1])
+                     for p in net.parents(label)]  # fmt: skip
+            late = next((p for p, lag in above if lag < 0), None)
+            early = next((p for p, lag in above if lag > t), None)
+            if late is not None:
+                raise NetworkError(f"{v!r} has the parent {late!r}, which is in a later slice")
+            if early is not None:
+                raise NetworkError(f"{v!r} has the parent {early!r} in slice {t}, before the first slice")
+            families[v].append((above, np.asarray(net.cpt(label), np.float64)))
+    return from_families({v: net.states(own[-1]) for v, own in tables.items()}, families, static)
+
+
 def from_families(
-    states: Mapping[str, Sequence[str]], families: Mapping[str, Sequence[Family]], static: Iterable[str] = (),
-    name: str = "",
-) -> dict[str, Any]:  # fmt: skip
+    states: Mapping[str, Sequence[str]], families: Mapping[str, Sequence[Family]], static: Sequence[str]
+) -> dict[str, Any]:
     """The arguments of `DynamicNetwork` for variables with a family in each of the first slices."""
     # families: of slices 0, 1, ...; the last one holds in all later slices, too. A slice may have parents that later
     #     ones lack, or other numbers: tables get axes on which they do not depend
@@ -87,7 +108,7 @@ def from_families(
             start[v] = _one_or_all([
                 _with_axes(*f, [p for p in union if p[1] <= t], states) for t, f in enumerate(each)
             ])  # fmt: skip
-    return {"states": states, "parents": parents, "cpts": cpts, "start": start, "static": tuple(static), "name": name}
+    return {"states": states, "parents": parents, "cpts": cpts, "start": start, "static": static}
 
 
 def _with_axes(

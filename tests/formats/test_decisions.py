@@ -245,7 +245,7 @@ def test_what_can_be_read_of_a_file_with_other_nodes() -> None:
     assert jtgpu.load(path, decisions="chance") == net
 
 
-def test_objects_and_dynamic_nodes() -> None:
+def test_objects_and_clones() -> None:
     text = """class K { node A { states = (x y); } temporal T_A : A { }
     instance I : Other (in = A; out = O) { label = "{;"; }
     node B { states = (x y); } node C { states = (x y); }
@@ -256,12 +256,6 @@ def test_objects_and_dynamic_nodes() -> None:
         "'T_A', temporal clone", "'I', class instance", "'B', child of 'O', which an object has", "'C', child of 'B'"
     ]  # fmt: skip
     assert parsed("Hugin net", text, decisions="chance").variables == ("A",)
-    a = '<cpt id="{}"{}><state id="x"/><state id="y"/>{}<probabilities>{}</probabilities></cpt>\n'
-    nodes = a.format("a", "", "", "1 1"), a.format("b", ' dynamic="plate"', "<parents>a</parents>", "1 1 1 1")
-    dynamic = xdsl(*nodes).replace("</nodes>", "</nodes><dynamic numslices='3'/>")
-    with pytest.raises(ParseError, match="found the node of a dynamic network 'b'"):
-        parsed("XDSL", dynamic)
-    assert parsed("XDSL", dynamic, decisions="chance").variables == ("a",)
 
 
 def test_commands(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of dynamic networks: JSON of jtgpu."""
+"""Files of dynamic networks: JSON of jtgpu, and what all formats promise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def umbrella(**changes: Any) -> jtgpu.DynamicNetwork:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", ["dynamic.json", "dynamic.json.gz"])
+@pytest.mark.parametrize("suffix", ["dynamic.json", "dynamic.json.gz", "xdsl", "xdsl.xz"])
 def test_templates_read_back_equal(suffix: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     for i in range(30):
