@@ -31,6 +31,7 @@ from .queries.mpe import impute, mpe, mpe_batch, sample
 from .queries.posteriors import check_single, posteriors, posteriors_batch, posteriors_on_device, targets_of
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
+from .results.interval_numbers import ends_of
 from .results.marginals import CasePosteriors, Posterior, Posteriors
 from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
 from .results.sensitivities import Sensitivity
@@ -178,7 +179,7 @@ class JunctionTree(CompiledModel):
         result = self.answer(self._open().run, read_findings(model, evidence), [v])
         probabilities = result.posterior[ptr[v] : ptr[v + 1]].copy()  # not a view of the posteriors of all variables
         probabilities.flags.writeable = False
-        return Posterior(model.variables[v], model.states(v), probabilities)
+        return Posterior(model.variables[v], model.states(v), probabilities, ends_of(model, model.variables[v]))
 
     def log_evidence(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> float:
         """Compute ln P(evidence).

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list
+from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
 from ..inference.tables import at_row
 from ..model.gaussian import Gaussian
@@ -129,7 +130,8 @@ class MixedTree:
                 g = self._net.numbers.index(v)
                 posteriors[v] = answers.numbers.case(column[g], 0, cases.bounds.get(g))
             else:
-                posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0])
+                ends = ends_of(self._net.discrete, v)
+                posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0], ends)
         return MixedPosteriors(posteriors, float(answers.log_evidence[0]))
 
     def posterior(

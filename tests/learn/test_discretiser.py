@@ -169,3 +169,24 @@ def test_numbers_inside_the_intervals() -> None:
         found.inverse_transform({"x": ["tall"]})
     outside = discretise({"x": [1.0, 2.0]}, "edges", {"x": [5.0, 6.0]})  # the two upper intervals are empty
     assert outside.inverse_transform({"x": [*outside.states["x"]]})["x"].tolist() == [3.0, 5.5, 6.0]
+
+
+def test_networks_keep_where_their_intervals_end(tmp_path: Any) -> None:
+    frame = table(400)
+    found = discretise(frame, bins=5)  # also of "x", which is not in the structure
+    by_states = jtgpu.learn.fit({"z": ["k"]}, frame, states=found, prior=0).network
+    by_names = jtgpu.learn.fit({"z": ["k"]}, found.transform(frame), states=found, prior=0).network
+    by_bins = jtgpu.learn.fit({"z": ["k"]}, frame, bins=5, prior=0).network
+    frame.to_csv(tmp_path / "cases.csv", index=False)
+    by_file = jtgpu.learn.fit({"z": ["k"]}, tmp_path / "cases.csv", bins=5, prior=0).network
+    jtgpu.write(by_bins, tmp_path / "x.net")
+    for net in (by_states, by_names, by_bins, by_file, jtgpu.read(tmp_path / "x.net")):
+        tree = net.compile("reference")
+        for post in (tree.posterior("z"), tree.posteriors()["z"]):
+            assert abs(post.mean - frame["z"].mean()) < 0.02
+            assert abs(post.sd - frame["z"].std()) < 0.02
+            assert frame["z"].min() <= post.quantiles([0.001])[0] <= post.quantiles([0.999])[0] <= frame["z"].max()
+        assert tree.posterior("z", {"k": "high"}).mean != post.mean
+    bare = jtgpu.learn.fit({"z": ["k"]}, frame, states={"z": found.states["z"]}).network.compile("reference")
+    with pytest.raises(ArgumentError, match="has no bound"):
+        _ = bare.posterior("z").mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,7 +13,16 @@ from ...util.arrays import Floats
 from ...util.text_table import intervals_of
 
 
-def _ends(variable: str, states: Sequence[str], probabilities: Floats) -> tuple[Floats, Floats, Floats]:
+def ends_of(model: Any, variable: str) -> tuple[float, float] | None:
+    """Least and greatest number of a variable whose states are intervals, kept in a network's attributes."""
+    ends = getattr(model, "attributes", {}).get("node", {}).get(variable, {}).get("ends")
+    is_pair = isinstance(ends, tuple) and len(ends) == 2 and all(isinstance(x, float) for x in ends)
+    return ends if is_pair and math.isfinite(ends[0]) and ends[0] <= ends[1] < math.inf else None
+
+
+def _ends(
+    variable: str, states: Sequence[str], probabilities: Floats, ends: tuple[float, float] | None
+) -> tuple[Floats, Floats, Floats]:
     """Lower ends, upper ends and probabilities of the intervals, ascending."""
     intervals = intervals_of(states)
     if intervals is None:
@@ -22,19 +31,24 @@ def _ends(variable: str, states: Sequence[str], probabilities: Floats) -> tuple[
             "or quantiles"
         )
     bounds = intervals.bounds
+    if ends is not None:  # the outer intervals end at the least and greatest number of the data
+        bounds[0, 0] = min(ends[0], bounds[0, 1]) if math.isinf(bounds[0, 0]) else bounds[0, 0]
+        bounds[-1, 1] = max(ends[1], bounds[-1, 0]) if math.isinf(bounds[-1, 1]) else bounds[-1, 1]
     return bounds[:, 0], bounds[:, 1], probabilities[intervals.order]
 
 
 def _refuse(variable: str, low: float, high: float, p: float) -> NoReturn:
     raise ArgumentError(
         f"the interval from {low:g} to {high:g} of {variable!r} has no bound and the probability {p:.3g}; name its "
-        "state with two ends, as '[0, 2.5)'"
+        "state with two ends, as '[0, 2.5)', or fit the network with bins= or states=Discretiser"
     )
 
 
-def moments(variable: str, states: Sequence[str], probabilities: Floats) -> tuple[float, float]:
+def moments(
+    variable: str, states: Sequence[str], probabilities: Floats, ends: tuple[float, float] | None
+) -> tuple[float, float]:
     """Mean and sd."""
-    low, high, p = _ends(variable, states, probabilities)
+    low, high, p = _ends(variable, states, probabilities, ends)
     used = p > 0
     low, high, p = low[used], high[used], p[used] / p.sum()
     for at in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))[:1]:
@@ -44,9 +58,11 @@ def moments(variable: str, states: Sequence[str], probabilities: Floats) -> tupl
     return mean, math.sqrt(float(p @ ((middle - mean) ** 2 + (high - low) ** 2 / 12)))
 
 
-def quantiles(variable: str, states: Sequence[str], probabilities: Floats, q: Floats) -> Floats:
+def quantiles(
+    variable: str, states: Sequence[str], probabilities: Floats, ends: tuple[float, float] | None, q: Floats
+) -> Floats:
     """Quantiles (Q,) of the probabilities q."""
-    low, high, p = _ends(variable, states, probabilities)
+    low, high, p = _ends(variable, states, probabilities, ends)
     used = p > 0
     low, high, p = low[used], high[used], p[used] / p.sum()
     upto = np.cumsum(p)

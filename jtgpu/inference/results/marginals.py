@@ -16,6 +16,7 @@ from ..evidence import CaseEvidence
 from ..sets import Joints
 from ..tables import Table
 from . import interval_numbers
+from .interval_numbers import ends_of
 from .printed import HINT, LazySequence, Printed, make_frame, row_labels, state_columns, to_frame_method
 
 if TYPE_CHECKING:
@@ -64,9 +65,13 @@ class Posterior(Mapping[str, float]):
         Read-only; sums to 1.
     """
 
-    __slots__ = ("probabilities", "states", "variable")
+    __slots__ = ("_ends", "probabilities", "states", "variable")
 
-    def __init__(self, variable: str, states: tuple[str, ...], probabilities: NDArray[np.float64]):
+    def __init__(
+        self, variable: str, states: tuple[str, ...], probabilities: NDArray[np.float64],
+        ends: tuple[float, float] | None = None,
+    ):  # fmt: skip
+        self._ends = ends  # least and greatest number, where states are intervals
         self.variable = variable
         self.states = states
         self.probabilities = probabilities
@@ -114,17 +119,17 @@ class Posterior(Mapping[str, float]):
     def mean(self) -> float:
         """Mean of a variable whose states are intervals such as ``"[2.5, 4)"``, uniform inside each."""
         # raises ArgumentError: If the states are not intervals, or one of positive probability has no bound.
-        return interval_numbers.moments(self.variable, self.states, self.probabilities)[0]
+        return interval_numbers.moments(self.variable, self.states, self.probabilities, self._ends)[0]
 
     @property
     def sd(self) -> float:
         """Standard deviation of a variable whose states are intervals; see `mean`."""
-        return interval_numbers.moments(self.variable, self.states, self.probabilities)[1]
+        return interval_numbers.moments(self.variable, self.states, self.probabilities, self._ends)[1]
 
     def quantiles(self, q: ArrayLike = (0.05, 0.95)) -> NDArray[np.float64]:
         """Return quantiles (Q,) of a variable whose states are intervals, uniform inside each."""
         levels = interval_numbers.checked_probabilities(q)
-        return interval_numbers.quantiles(self.variable, self.states, self.probabilities, levels)
+        return interval_numbers.quantiles(self.variable, self.states, self.probabilities, self._ends, levels)
 
     def __str__(self) -> str:
         columns: list[Any] = [[*self], self.probabilities]
@@ -184,8 +189,9 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         v = self._model.index(variable)
         if self._targets is not None and v not in self._targets:
             raise _not_a_target(self._model, v)
+        name = self._model.variables[v]
         return Posterior(
-            self._model.variables[v], self._model.states(v), self._flat[self._ptr[v] : self._ptr[v + 1]]
+            name, self._model.states(v), self._flat[self._ptr[v] : self._ptr[v + 1]], ends_of(self._model, name)
         )
 
     def __iter__(self) -> Iterator[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ...model.network import BayesianNetwork
     from ...util.options import Data, Devices, EngineName, OnProblem, Order
+    from ..discretisation import Discretiser
 
 MISSING_RULES = ("em", "error", "drop", "available")
 
@@ -39,7 +40,7 @@ def fit(  # noqa: PLR0913
     structure: Any,
     cases: Data,
     *,
-    states: Mapping[str, Iterable[Any]] | None = None,
+    states: Mapping[str, Iterable[Any]] | Discretiser | None = None,
     bins: int | None = None,
     numbers: Literal["gaussian", "intervals", "states"] | Mapping[str, str] | None = None,
     prior: Any = 1.0,
@@ -86,8 +87,9 @@ def fit(  # noqa: PLR0913
         A data frame, a mapping of columns, a list of mappings or an array (see `jtgpu.JunctionTree.posteriors_batch`),
         or files: CSV, compressed or not, Parquet, and folders of them, read in chunks. Columns that are not variables
         are ignored.
-    states : mapping, optional
-        Variable to the names of its states. Default: those of the network, or those in the data, sorted.
+    states : mapping or Discretiser, optional
+        Variable to the names of its states. Default: those of the network, or those in the data, sorted. A
+        `Discretiser` gives its intervals and where they end, as `bins` does: for `jtgpu.Posterior.mean`.
     bins : int, optional
         Make so many intervals, with about equal numbers of rows, of each column of more different numbers whose states
         come from the data; see `jtgpu.learn.discretise` for other intervals.
@@ -229,9 +231,9 @@ def fit(  # noqa: PLR0913
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), dialect, rows, na_values, likelihood)
     setup = set_up(
-        given, source, states=states, prior=prior, weights=weights, zeros=choice("zeros", zeros, ("keep", "free")),
-        fixed=fixed, tied=tied, hidden=hidden, start=start, max_table=max_table,
-        bins=bins,
+        given, source, states=states, prior=prior, weights=weights,
+        zeros=choice("zeros", zeros, ("keep", "free")), fixed=fixed, tied=tied, hidden=hidden, start=start,
+        max_table=max_table, bins=bins,
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")

@@ -27,6 +27,7 @@ from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ...util.text_table import interval_labels, intervals_of
 from ..cut_points import quantile_cuts
+from ..discretisation import Discretiser
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -272,6 +273,22 @@ def labels_of(
     elif not ordered:
         observed.sort(key=(lambda v: (numbers[v], str(v))) if is_numeric else str)
     return tuple(dict.fromkeys(_label(v, numbers[v]) for v in observed))
+
+
+def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
+    """The argument `states`, and the ends of intervals of numbers if it is a `Discretiser`."""
+    if not isinstance(states, Discretiser):
+        return states, {}
+    labels, ends = states.states, states.ends
+    known = [v for v in variables if v in labels]
+    return {v: labels[v] for v in known}, {v: ends[v] for v in known if isinstance(ends.get(v, (None,))[0], float)}
+
+
+def ends_of(counts: Mapping[Any, int], labels: Sequence[str]) -> tuple[float, float] | None:
+    """Least and greatest number of a column that was cut into intervals; None if it was not."""
+    numbers = [_number(v) for v in counts if not is_likelihood(v)]
+    known = [x for x in numbers if x is not None]
+    return (min(known), max(known)) if len(known) == len(numbers) > 0 and intervals_of(labels) else None
 
 
 def _number(value: Any) -> float | None:

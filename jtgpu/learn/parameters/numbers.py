@@ -21,7 +21,7 @@ from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
 from ..columns import sample_weights
 from .families import read_structure
-from .likelihood_cells import labels_of
+from .likelihood_cells import labels_of, of_discretiser
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -56,9 +56,11 @@ def fit_numbers(  # noqa: PLR0913
     if isinstance(structure, MixedNetwork):
         start = structure if isinstance(start, str) and start == "given" else start
         parents: dict[str, tuple[str, ...]] = {v: structure.parents(v) for v in structure}
+        states, _ = of_discretiser(states, parents)
         states = {**{v: structure.states(v) for v in structure.discrete}, **(states or {})}
     else:
         parents = read_structure(structure).parents
+        states, _ = of_discretiser(states, parents)
     if isinstance(cases, (str, os.PathLike)):
         cases = read_file(str(cases), dialect=dialect, na_values=na_values)
     return _fit_table(

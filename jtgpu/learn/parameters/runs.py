@@ -79,7 +79,8 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         for g in setup.sharing.groups
     ]
     return Fit(
-        network_of(model, state.tables, setup.network), state.evaluation.log_likelihood, state.objective, state.history,
+        network_of(model, state.tables, setup.network, ends=setup.ends),
+        state.evaluation.log_likelihood, state.objective, state.history,
         state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.counts[v] for v in estimated},
         cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
         fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),

@@ -16,7 +16,7 @@ from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
 from .coded_cases import table_columns
 from .families import Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
-from .likelihood_cells import hidden_states, states_given
+from .likelihood_cells import hidden_states, of_discretiser, states_given
 from .sources import CaseSource
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ class Setup:
     sharing: Sharing
     start: str
     keep_zeros: bool
+    ends: Mapping[str, tuple[float, float]]  # least and greatest number of variables that were cut into intervals
 
     @property
     def hidden_numbers(self) -> list[int]:
@@ -232,6 +233,7 @@ def set_up(  # noqa: PLR0913
     shell = DirectedModel(dict.fromkeys(variables, ("",)), given.parents, name=name)
     hide = hidden_states(hidden, network, variables)
     columns = table_columns(shell, source, tuple(hide), weights if isinstance(weights, str) else None)
+    states, ends = of_discretiser(states, variables)
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
     known |= source.states(unknown, None if bins is None else whole_number("bins", bins, 2))
@@ -250,7 +252,8 @@ def set_up(  # noqa: PLR0913
     sharing = read_sharing(model, network, fixed, tied)
     keep = zeros == "keep"
     counts = kept_prior(prior, model, network, sharing, keeps=keep and start == "given")
-    return Setup(model, network, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep)
+    ends |= source.ends
+    return Setup(model, network, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep, ends)
 
 
 def kept_prior(

@@ -21,7 +21,7 @@ from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes
-from .likelihood_cells import LikelihoodCells, labels_of
+from .likelihood_cells import LikelihoodCells, ends_of, labels_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +47,7 @@ class CaseSource(Protocol):
     names: list[str]  # of the columns
     likelihood: Mapping[str, Any]  # given as arrays, by variable; of tables in memory
     cells: LikelihoodCells | None  # in the rows that `chunks` has returned
+    ends: dict[str, tuple[float, float]]  # least and greatest number of each column that `states` cut into intervals
     na_found: dict[str, set[str]]  # words in these rows that were read as missing, by column
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
@@ -114,6 +115,7 @@ class TableSource:
         self._table, self._words, self._array = table, words, array
         self.names, self.title = table.names, "the table"
         self.na_found: dict[str, set[str]] = {}
+        self.ends: dict[str, tuple[float, float]] = {}
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         states = {}
@@ -125,6 +127,8 @@ class TableSource:
             pairs = zip(values, counts, strict=True)
             used = {v: n for v, n in pairs if (n or ordered) and not is_na_word(v, self._words)}
             states[name] = labels_of(name, used, ordered=ordered, bins=bins)
+            if bins is not None and (ends := ends_of(used, states[name])) is not None:
+                self.ends[name] = ends
         return states
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
@@ -158,6 +162,7 @@ class FileSource:
     def __init__(self, sources: list[Source], files: list[Path], chunk: int, na_values: Any):
         self._sources, self._files, self._chunk = sources, files, chunk
         self._words = [na_words(na_values, is_text=is_text) for is_text in (False, True)]
+        self.ends: dict[str, tuple[float, float]] = {}
         self.na_found: dict[str, set[str]] = {}
         self.likelihood: Mapping[str, Any] = {}
         self.names = list(sources[0].columns)
@@ -194,7 +199,11 @@ class FileSource:
                     counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
                     pairs = zip(values, counts, strict=True)
                     counters[name].update({v: n for v, n in pairs if n and not is_na_word(v, words)})
-        return {name: labels_of(name, counts, bins=bins) for name, counts in counters.items()}
+        states = {name: labels_of(name, counts, bins=bins) for name, counts in counters.items()}
+        if bins is not None:
+            ends = {name: ends_of(counts, states[name]) for name, counts in counters.items()}
+            self.ends = {name: pair for name, pair in ends.items() if pair is not None}
+        return states
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         variables = [model.index(c) for c in columns]
