@@ -51,7 +51,8 @@ from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.graphs import adjacency
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.rules import ScoreRule, n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.ranks import n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.model.equivalence import structural_hamming_distance

@@ -32,7 +32,8 @@ from jtgpu.learn.dags.gpu_exact_orders import orders_on_gpu
 from jtgpu.learn.dags.posterior import chain_posterior, exact_posterior, records
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores, count_problem
-from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.ranks import family_of, n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables

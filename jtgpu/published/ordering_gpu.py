@@ -11,7 +11,7 @@ import numpy as np
 from ..device.context import Device, Memory, device_numbers, open_device
 from ..device.driver import Arguments, Kernels, most_shared
 from ..errors import TableTooLarge, format_bytes
-from ..learn.dags.scores.rules import binomial_table, n_parent_sets
+from ..learn.dags.scores.ranks import binomial_table, n_parent_sets
 from ..util.arrays import Floats, Ints
 from .ordering_scores import SetRange, split
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from ..learn.dags.scores.rules import CellFunctions, ScoreRule, binomial_table, n_parent_sets, parent_index
+from ..learn.dags.scores.ranks import binomial_table, n_parent_sets, parent_index
+from ..learn.dags.scores.rules import CellFunctions, ScoreRule
 from ..util.arrays import Floats, Ints
 
 if TYPE_CHECKING:

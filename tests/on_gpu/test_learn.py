@@ -24,7 +24,8 @@ from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.gpu_exact import GpuExact, partitions_on_gpu
 from jtgpu.learn.dags.gpu_exact_orders import best_order, orders_on_gpu
-from jtgpu.learn.dags.scores.rules import ScoreRule, parent_masks
+from jtgpu.learn.dags.scores.ranks import parent_masks
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.published.ordering import CpuSums, flip, start

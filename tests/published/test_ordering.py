@@ -13,7 +13,8 @@ import jtgpu
 from jtgpu.device.context import open_device
 from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets
+from jtgpu.learn.dags.scores.ranks import family_of, n_parent_sets
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.published.ordering import CpuSums, OrderSums, aligned_rows, flip, start
 from jtgpu.published.ordering_gpu import OrderKernels
 from jtgpu.published.ordering_scores import members_of_ranks, ranges_of_node

@@ -14,15 +14,8 @@ from ...util.arrays import Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .scores.coded import CodedTable
-from .scores.rules import (
-    CellFunctions,
-    ScoreRule,
-    binomial_table,
-    n_parent_sets,
-    parent_index,
-    parent_masks,
-    parent_members,
-)
+from .scores.ranks import binomial_table, n_parent_sets, parent_index, parent_masks, parent_members
+from .scores.rules import CellFunctions, ScoreRule
 from .scores.set_values import MAX_CELLS, score_child, set_values
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ...util.elementary import exps, log
 from ...util.loops import loops
 from ...util.system import cores
 from .chain_records import SetTables
-from .scores.rules import binomial_table, parent_members
+from .scores.ranks import binomial_table, parent_members
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

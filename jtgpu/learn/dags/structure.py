@@ -22,7 +22,8 @@ from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
 from .graphs import adjacency, fitted_network
 from .scores.coded import CodedTable, cases_like
-from .scores.rules import Score, ScoreFunction, parent_masks
+from .scores.ranks import parent_masks
+from .scores.rules import Score, ScoreFunction
 from .scores.score_table import ScoreTable
 from .task import learning_task
 

@@ -20,7 +20,8 @@ from .constraints import Constraints, StructurePrior, make_constraints, make_pri
 from .graphs import start_graph, topological_order
 from .scores.coded import CodedTable, code_table
 from .scores.gpu_device import gpu_can_score
-from .scores.rules import GIVEN, ScoreFunction, ScoreRule, n_parent_sets
+from .scores.ranks import n_parent_sets
+from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, require_gpu, score_families, table_of_function
 
 if TYPE_CHECKING:

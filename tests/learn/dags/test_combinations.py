@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.scores.rules import (
+from jtgpu.learn.dags.scores.ranks import (
     binomial_table,
     family_of,
     n_parent_sets,

@@ -11,7 +11,8 @@ import pytest
 from jtgpu.errors import ArgumentError, UnknownVariable
 from jtgpu.learn.dags.candidate_tables import family_weights
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
-from jtgpu.learn.dags.scores.rules import ScoreRule, family_of
+from jtgpu.learn.dags.scores.ranks import family_of
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from tests.learn.dags.data import random_table
 

@@ -14,7 +14,8 @@ from jtgpu.errors import NetworkError, TableTooLarge
 from jtgpu.learn.dags.candidate_tables import family_weights
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import ExactPosterior, exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.scores.rules import ScoreRule, family_of, n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.ranks import family_of, n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table

@@ -17,7 +17,7 @@ from jtgpu.learn.dags.exact import draw_by_orders, draw_by_partitions, exact_by_
 from jtgpu.learn.dags.gpu_exact import GpuExact, partitions_on_gpu
 from jtgpu.learn.dags.gpu_exact_orders import best_order, orders_on_gpu
 from jtgpu.learn.dags.posterior.posterior import posterior
-from jtgpu.learn.dags.scores.rules import n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.ranks import n_parent_sets, parent_masks
 from tests.learn.dags.data import random_table
 from tests.learn.dags.test_partitions import tables_of
 from tests.learn.dags.test_reference_partitions import random_weights as random_dict

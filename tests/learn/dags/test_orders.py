@@ -20,7 +20,8 @@ from jtgpu.learn.dags.candidate_tables import (
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import exact_by_orders
-from jtgpu.learn.dags.scores.rules import ScoreRule, parent_members
+from jtgpu.learn.dags.scores.ranks import parent_members
+from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle

@@ -23,7 +23,7 @@ from jtgpu.learn.dags.chains.partitions import (
     start_chains,
 )
 from jtgpu.learn.dags.exact import exact_by_partitions
-from jtgpu.learn.dags.scores.rules import parent_masks
+from jtgpu.learn.dags.scores.ranks import parent_masks
 from jtgpu.learn.dags.set_tables import OuterSets, set_tables
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle

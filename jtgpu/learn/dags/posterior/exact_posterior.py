@@ -13,7 +13,7 @@ from ..best_graph import exact_best
 from ..candidate_tables import CandidateTables, all_parents
 from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
 from ..gpu_exact import GpuExact
-from ..scores.rules import n_parent_sets, parent_masks
+from ..scores.ranks import n_parent_sets, parent_masks
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .records import DataSummary, Diagnostics, PosteriorRecord, data_summary
 from .result import StructurePosterior

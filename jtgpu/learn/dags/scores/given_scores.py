@@ -20,7 +20,8 @@ from ....errors import ArgumentError, FormatError, ParseError, TableTooLarge, cl
 from ....util.arrays import Floats
 from ....util.system import free_memory
 from .coded import CodedTable
-from .rules import ScoreFunction, family_of, n_parent_sets, parent_index
+from .ranks import family_of, n_parent_sets, parent_index
+from .rules import ScoreFunction
 
 SUFFIXES = (".jkl", ".jaa")
 

@@ -13,7 +13,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, most_shared
 from ....errors import ArgumentError, TableTooLarge
 from ..chain_records import BY_CELLS, BY_FAMILY
-from .rules import binomial_table, n_parent_sets
+from .ranks import binomial_table, n_parent_sets
 from .set_values import Planes, planes_of, set_values
 
 if TYPE_CHECKING:

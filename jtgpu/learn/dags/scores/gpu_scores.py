@@ -15,7 +15,7 @@ import numpy as np
 from ....device.context import Device, device_numbers, open_device
 from ....errors import TableTooLarge, format_bytes
 from .gpu_device import CountProblem, DeviceScores, count_problem
-from .rules import n_parent_sets
+from .ranks import n_parent_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,8 @@ from ...state_file import DAMAGED, archive, read_arrays
 from .coded import code_table
 from .given_scores import SUFFIXES, empty_scores, function_scores, read_scores, scores_text
 from .gpu_scores import gpu_scores
-from .rules import GIVEN, Score, ScoreFunction, ScoreRule, binomial_table, family_of, n_parent_sets, parent_index
+from .ranks import binomial_table, family_of, n_parent_sets, parent_index
+from .rules import GIVEN, Score, ScoreFunction, ScoreRule
 from .set_values import MAX_CELLS, run_chunks, score_child, set_values, set_values_on
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from ....util.arrays import Bools, Floats, Ints
 from ....util.loops import loops
 from ....util.system import cores, free_memory
 from ..chain_records import BY_CELLS, BY_FAMILY, BY_ROWS
-from .rules import AVAILABLE, binomial_table
+from .ranks import binomial_table
+from .rules import AVAILABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
