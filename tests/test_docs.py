@@ -51,7 +51,7 @@ PAGES = {
     "guide": (GUIDE, 1),
     "tables": (TABLES, 2),
     "networks": (NETWORKS, 8),
-    "learning": (LEARNING, 3),
+    "learning": (LEARNING, 4),
     "parameters": (PARAMETERS, 2),
     "screening": (SCREENING, 1),
     "series": (SERIES, 1),

@@ -22,7 +22,7 @@ from jtgpu.inference.planning import make_plan
 from jtgpu.learn.dags.constraints import PRIORS
 from jtgpu.learn.dags.posterior.posterior import POSTERIOR_METHODS
 from jtgpu.learn.dags.scores.coded import MISSING_CHOICES
-from jtgpu.learn.dags.scores.rules import SCORES, Score
+from jtgpu.learn.dags.scores.rules import NUMERIC_SCORES, SCORES, Score
 from jtgpu.learn.dags.structure import METHODS as SEARCHES
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.ordering import METHODS, OBJECTIVES, find_order
@@ -45,7 +45,7 @@ def test_types_of_names_are_the_names() -> None:
     assert set(get_args(options.Lowering)) == set(LOWERINGS)
     assert set(get_args(options.Objective)) == set(OBJECTIVES)
     assert get_args(options.EngineName) == GRAPH_BACKENDS
-    assert get_args(Score) == (*SCORES, "given")
+    assert get_args(Score) == (*SCORES, *NUMERIC_SCORES, "given")
     assert get_args(options.SearchMethod) == SEARCHES
     assert get_args(options.PosteriorMethod) == POSTERIOR_METHODS
     assert get_args(options.MissingCells) == MISSING_CHOICES

@@ -23,16 +23,17 @@ def digraph(names: Sequence[str], arcs: Bools) -> networkx.DiGraph[str]:
     return graph
 
 
-def compelled_arcs(arcs: Bools) -> Bools:
+def compelled_arcs(arcs: Bools, known: Bools | None = None) -> Bools:
     """The arcs that have the same direction in every equivalent graph.
 
     An arc is compelled if it is part of a collider u -> v <- w without an arc between u and w, or if its reversal would
     create such a collider or a cycle: Meek's first three rules, applied until nothing changes.
     """
     # arcs: (n, n) of an acyclic graph
+    # known: arcs whose direction is known, all from an earlier tier of variables to a later one
     n = len(arcs)
     linked = arcs | arcs.T
-    directed = np.zeros_like(arcs)
+    directed = np.zeros_like(arcs) if known is None else known.copy()
     for v in range(n):
         parents = np.flatnonzero(arcs[:, v])
         for u in parents:
@@ -57,9 +58,9 @@ def _is_compelled(u: int, v: int, directed: Bools, linked: Bools) -> bool:
     return any(not linked[a, b] for i, a in enumerate(between) for b in between[i + 1 :])
 
 
-def cpdag_of(arcs: Bools) -> Bools:
+def cpdag_of(arcs: Bools, known: Bools | None = None) -> Bools:
     """The equivalence class of an acyclic graph: both directions of an arc that is not compelled."""
-    compelled = compelled_arcs(arcs)
+    compelled = compelled_arcs(arcs, known)
     return np.asarray(arcs | (arcs & ~compelled).T)
 
 

@@ -13,10 +13,11 @@ from ...errors import NetworkError, TableTooLarge, format_bytes
 from ...util.arrays import Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
+from .scores.candidate_scores import candidate_scores
 from .scores.coded import CodedTable
-from .scores.ranks import binomial_table, n_parent_sets, parent_index, parent_masks, parent_members
-from .scores.rules import CellFunctions, ScoreRule
-from .scores.set_values import MAX_CELLS, score_child, set_values
+from .scores.ranks import parent_index, parent_masks, parent_members
+from .scores.rules import ScoreRule
+from .scores.set_values import MAX_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,9 +165,9 @@ def candidate_tables(  # noqa: PLR0913
         )
     max_parents = min(max_parents, k)
     masks, members = parent_masks(k + 1, max_parents), parent_members(k + 1, max_parents)
-    functions = None
+    scores = None
     if given is None or given.max_parents < max_parents:
-        functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases, coded.has_gaps)
+        scores = candidate_scores(coded, rule, [row[row >= 0] for row in candidates], max_parents, threads)
     log_weights = np.full((n, len(masks)), -np.inf)
     bit_in = np.zeros((n, n), np.int64)
 
@@ -175,8 +176,8 @@ def candidate_tables(  # noqa: PLR0913
         bit_in[own, v] = np.int64(1) << np.arange(len(own))
         present = (members < len(own)).all(axis=1)
         sets = np.where(members[present] >= 0, own[members[present]] if len(own) else -1, -1)
-        if functions is not None:
-            weights = _scores_of_child(coded, rule, functions, v, own, max_parents)
+        if scores is not None:
+            weights = scores(v)
         else:
             assert given is not None
             families = [parent_index(v, s[s >= 0].tolist(), n, given.max_parents) for s in sets]
@@ -191,22 +192,6 @@ def candidate_tables(  # noqa: PLR0913
         name = coded.names[int(np.argmin(possible))]
         raise NetworkError(f"the constraints, or the limit of {MAX_CELLS:,} cells, leave no parents for {name!r}")
     return CandidateTables(candidates, bit_in, masks, log_weights)
-
-
-def _scores_of_child(
-    coded: CodedTable, rule: ScoreRule, functions: CellFunctions, v: int, candidates: Ints, max_parents: int
-) -> Floats:
-    """Scores of v with every set of at most `max_parents` candidates, by size and rank."""
-    chosen = [*candidates.tolist(), v]  # the child is the last variable: sets with it have the last ranks
-    names, states = tuple(coded.names[u] for u in chosen), tuple(coded.states[u] for u in chosen)
-    few = CodedTable(names, states, coded.codes[chosen], coded.weights)
-    k, penalty = len(candidates), rule.penalty(coded.n_cases)
-    max_parents = min(max_parents, k)
-    values = set_values(few, functions, max_parents, ess=float(rule.ess), threads=1, only_last=True)
-    card, binomials = few.cardinality, binomial_table(len(chosen), max_parents + 2)
-    scores = np.empty(n_parent_sets(k + 1, max_parents))
-    score_child(k, card, functions, values, penalty, binomials, scores)
-    return scores
 
 
 def _each(n: int, work: Callable[[int], None], threads: int | None) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ...errors import NetworkError, UnknownVariable, closest
+from ...errors import ArgumentError, NetworkError, UnknownVariable, closest
 from ...model.directed import find_cycle
 from ...model.network import BayesianNetwork
 from ...util.arguments import number
@@ -16,10 +16,12 @@ from ...util.arrays import Bools, Floats, Ints
 from ..columns import cpt_from_counts
 from ..parameters.families import read_structure
 from .scores.coded import NO_STATE
+from .scores.numeric_table import NumericTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...model.mixed import MixedNetwork
     from .constraints import Constraints
     from .scores.coded import CodedTable
 
@@ -49,11 +51,14 @@ def has_cycle(arcs: Bools) -> bool:
 def fitted_network(
     table: CodedTable, arcs: Bools, ess: float, known: dict[tuple[int, ...], Floats] | None = None
 ) -> BayesianNetwork:
-    """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu."""
+    """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu; mixed with numbers."""
     # arcs: (n, n) [parent, child]
     # ess: Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur
     # known: CPTs by family (parents, child), which is looked up and extended: for several graphs of the same table
     ess = number("ess", ess, least=0.0)
+    if isinstance(table, NumericTable):
+        mixed: BayesianNetwork = cast(Any, _mixed_network(table, arcs, ess))  # as in the type of `jtgpu.learn.fit`
+        return mixed
     known = {} if known is None else known
     weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
     parents, cpts = {}, {}
@@ -68,6 +73,27 @@ def fitted_network(
         cpts[name] = known[family]
         parents[name] = [table.names[u] for u in family[:-1]]
     return BayesianNetwork(dict(zip(table.names, table.states, strict=True)), parents, cpts)
+
+
+PRIOR_ROWS = 1.0  # rows of the regression of all rows that each configuration of a number's parents gets
+
+
+def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork:
+    """The network of a graph with numbers, fitted as `jtgpu.learn.fit` does with ``prior="bdeu:ESS"``."""
+    from ...mixed.evidence import MixedCases
+    from ...mixed.fitting import Strength, run, starting_network
+
+    if table.has_gaps:
+        raise ArgumentError("networks with numbers are fitted to complete rows; use missing='drop', or jtgpu.learn.fit")
+    labels: dict[str, Any] = {v: s or float for v, s in zip(table.names, table.states, strict=True)}
+    parents = {name: [table.names[u] for u in np.flatnonzero(arcs[:, v])] for v, name in enumerate(table.names)}
+    weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
+    cases = MixedCases(table.codes[~table.is_number].T.astype(np.int32), np.ascontiguousarray(table.values.T))
+    start = starting_network(labels, parents, cases, weights)
+    strength = Strength(PRIOR_ROWS if ess > 0 else 0.0, f"bdeu:{ess}")
+    return run(
+        start, cases, weights, strength, iterations=1, tolerance=1e-9, progress=None, options={}
+    )[0]  # fmt: skip
 
 
 # `start_graph`: the graph from which a search or a chain starts, checked.

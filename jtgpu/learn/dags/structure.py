@@ -21,7 +21,8 @@ from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMet
 from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
 from .graphs import adjacency, fitted_network
-from .scores.coded import CodedTable, cases_like
+from .scores.coded import CodedTable
+from .scores.numeric_table import NumericTable, cases_like
 from .scores.ranks import parent_masks
 from .scores.rules import Score, ScoreFunction
 from .scores.score_table import ScoreTable
@@ -122,17 +123,29 @@ class Structure:
     @cached_property
     def cpdag(self) -> networkx.DiGraph[str]:
         """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions."""
-        return digraph(self.names, cpdag_of(self._arcs))
+        known = None
+        if isinstance(self._table, NumericTable):  # arcs from states to numbers have one direction
+            known = self._arcs & ~self._table.is_number[:, None] & self._table.is_number
+        return digraph(self.names, cpdag_of(self._arcs, known))
 
     @property
     def clique_entries(self) -> int:
-        """Entries of the clique tables of the network's junction tree: what exact inference in it costs."""
+        """Entries of the clique tables of the network's junction tree: what exact inference in it costs.
+
+        Raises
+        ------
+        ArgumentError
+            If there are numbers.
+        """
+        if isinstance(self._table, NumericTable):
+            raise ArgumentError("a network with numbers has no single junction tree; see MixedNetwork.compile")
         return int(self.network().plan().cost().entries)
 
     def network(self, data: Any = None, *, ess: float | None = None) -> BayesianNetwork:
-        """The network of this graph, with CPTs from data.
+        """The network of this graph, with CPTs from data; a `jtgpu.MixedNetwork` if there are numbers.
 
-        Each CPT is the posterior mean under the Dirichlet prior of BDeu: (count + ess / (q r)) / (n + ess / q).
+        Each CPT is the posterior mean under the Dirichlet prior of BDeu: (count + ess / (q r)) / (n + ess / q). Numbers
+        are fitted as by `jtgpu.learn.fit`, with one row of the regression of all rows for each configuration.
 
         Parameters
         ----------
@@ -161,6 +174,7 @@ def structure(  # noqa: PLR0913
     missing: MissingCells = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
+    numbers: bool | Iterable[str] | None = None,
     table: ScoreTable | None = None,
     seed: int = 0,
     memory_limit: int | str | None = None,
@@ -175,7 +189,7 @@ def structure(  # noqa: PLR0913
     Parameters
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
-        Discrete data.
+        States, or numbers with the scores ``"bge"`` and ``"bic-cg"``.
     method : {"auto", "exact", "order", "greedy", "tabu"}
         ``"exact"``: dynamic programming over all sets of variables, for up to 24 of them. ``"order"``: annealed search
         over orders of the variables, with `candidates`. ``"greedy"``, ``"tabu"``: hill climbing and tabu search by
@@ -207,6 +221,9 @@ def structure(  # noqa: PLR0913
         (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; no words in other tables.
     weights : (N,) array_like of int, optional
         How often each row occurs.
+    numbers : bool or list of str, optional
+        Columns that are numbers, for the scores ``"bge"`` and ``"bic-cg"``: their names, or True for all columns of
+        numbers, but those of at most 20 different whole ones. Default: True for these scores.
     table : ScoreTable, optional
         Scores of the same data with the same score, from `score_table`, or those of a score file, with
         ``score="given"``. They are computed otherwise.
@@ -251,9 +268,11 @@ def structure(  # noqa: PLR0913
     task = learning_task(
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
-        table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start, backend=backend,
-        devices=devices,
+        numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
+        backend=backend, devices=devices,
     )  # fmt: skip
+    if task.rule.takes_numbers and method in ("greedy", "tabu"):
+        raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")
     if task.coded.has_gaps and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")
     if task.prior.name == "order":

@@ -18,8 +18,10 @@ from .best_graph import BestGraph, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
 from .constraints import Constraints, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
-from .scores.coded import CodedTable, code_table
+from .scores.candidate_scores import require_kind
+from .scores.coded import CodedTable
 from .scores.gpu_device import gpu_can_score
+from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, require_gpu, score_families, table_of_function
@@ -81,6 +83,8 @@ class LearningTask:
     def wide_size(self) -> int:
         """Largest number of parents of the families that are scored to choose candidates and outer sets."""
         few = self.screened_size
+        if self.rule.name == "bic-cg":  # wider sets are grouped by all sets of their parents with states
+            return few
         cells = [1.0, *[0.0] * (MAX_WIDE_SIZE + 1)]  # of all sets of 0, 1, 2, ... variables: elementary symmetric sums
         for r in self.coded.cardinality.tolist():
             for size in range(len(cells) - 1, 0, -1):
@@ -184,23 +188,27 @@ class LearningTask:
 
 def learning_task(  # noqa: PLR0913
     data: Any, *, score: str | ScoreFunction, ess: float, prior: Any, max_parents: Any, forbidden: Any, required: Any,
-    tiers: Any, within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, table: ScoreTable | None,
-    seed: int, memory_limit: int | str | None, threads: int | None, start: Any, backend: LearnBackend, devices: Devices,
+    tiers: Any, within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, numbers: Any,
+    table: ScoreTable | None, seed: int, memory_limit: int | str | None, threads: int | None, start: Any,
+    backend: LearnBackend, devices: Devices,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
     choice("backend", backend, ("cpu", "gpu"))
     require_gpu(backend, devices)
     rule, seed = ScoreRule(GIVEN if callable(score) else score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     threads = None if threads is None else whole_number("threads", threads, 1)
-    coded = code_table(  # its warnings name the line of the caller of `learn.structure`
-        data, states=states, missing=missing, weights=weights, na_values=na_values, stacklevel=4
+    coded = table_of(  # its warnings name the line of the caller of `learn.structure`
+        data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values, stacklevel=4
     )
+    require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)
     prior = make_prior(prior, len(coded.names))
     constraints = make_constraints(
         coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
         within_tiers=flag("within_tiers", within_tiers),
     )  # fmt: skip
+    if isinstance(coded, NumericTable):
+        constraints = without_numeric_parents(constraints, coded)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     if callable(score):
         if table is not None:
@@ -210,6 +218,19 @@ def learning_task(  # noqa: PLR0913
         require_same(table, coded, rule)
     graph = start_graph(start, coded.names, constraints)
     return LearningTask(coded, rule, prior, constraints, table, seed, limit, threads, backend, devices, graph)
+
+
+def without_numeric_parents(constraints: Constraints, table: NumericTable) -> Constraints:
+    """The constraints that also forbid arcs from numbers to variables with states."""
+    forbidden = table.is_number[:, None] & ~table.is_number[None, :]
+    both = np.argwhere(forbidden & constraints.required)
+    if len(both):
+        u, v = (table.names[i] for i in both[0])
+        raise ArgumentError(
+            f"the required arc {u!r} -> {v!r} leads from a number to a variable with states; make intervals of {u!r} "
+            "(jtgpu.learn.discretise), or require the reverse"
+        )
+    return replace(constraints, forbidden=constraints.forbidden | forbidden)
 
 
 def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:

@@ -19,7 +19,7 @@ from ...mixed.fitting import MixedFit, Strength, empty_configurations, run, star
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
-from ..columns import sample_weights
+from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import labels_of, of_discretiser
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ...inference.tables import Table
 
 KINDS = ("gaussian", "intervals", "states")
-MANY = 20  # different numbers above which a column is a number by numbers="gaussian"
 DEFAULT_BINS = 5
 
 
@@ -136,10 +135,10 @@ def column_kinds(
         if v in given or v in states:
             continue
         x = as_numbers(table.column(v))
-        if x is not None and len(np.unique(x[~np.isnan(x)])) > MANY:
+        if x is not None and len(np.unique(x[~np.isnan(x)])) > MANY_NUMBERS:
             raise DataError(
-                f"column {v!r} has more than {MANY} different numbers; name its kind: numbers={{{v!r}: 'gaussian'}} or "
-                "'intervals'"
+                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: numbers={{{v!r}: "
+                "'gaussian'} or 'intervals'"
             )
     return {v: given.get(v, "states") for v in variables}
 

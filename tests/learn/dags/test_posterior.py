@@ -352,7 +352,7 @@ SMALL_FRAME = {v: [SMALL.states[i][c] for c in SMALL.codes[i]] for i, v in enume
     [
         ({"method": "order"}, ArgumentError, "method must be 'auto', 'exact' or 'mcmc'"),
         ({"prior": "flat"}, ArgumentError, "prior must be"),
-        ({"score": "bge"}, ArgumentError, "score must be"),
+        ({"score": "bgee"}, ArgumentError, "score must be"),
         ({"ess": 0}, ArgumentError, "ess must be"),
         ({"ess": math.nan}, ArgumentError, "ess must be"),
         ({"max_parents": -1}, ArgumentError, "max_parents must be"),

@@ -50,6 +50,7 @@ def posterior(  # noqa: PLR0913
     missing: MissingCells = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
+    numbers: bool | Iterable[str] | None = None,
     table: ScoreTable | None = None,
     tolerance: float = 0.01,
     time: float | None = None,
@@ -74,12 +75,12 @@ def posterior(  # noqa: PLR0913
     Parameters
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
-        Discrete data.
-    states, missing, na_values, weights
-        States of the variables, treatment and spelling of missing cells, and how often each row occurs, as for
-        `jtgpu.learn.structure`.
+        States, or numbers with the scores ``"bge"`` and ``"bic-cg"``.
+    states, missing, na_values, weights, numbers
+        States of the variables, treatment and spelling of missing cells, how often each row occurs, and which columns
+        are numbers, as for `jtgpu.learn.structure`.
     score, ess, table : str or callable, float, ScoreTable
-        As for `jtgpu.learn.structure`. ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
+        As for `jtgpu.learn.structure`. ``"bic"``, ``"bic-cg"`` and ``"aic"`` approximate ln P(data | graph).
     max_parents, forbidden, required, tiers, within_tiers
         Graphs that are possible: numbers of parents, arcs and tiers, as for `jtgpu.learn.structure`.
     prior : {"uniform", "fair", "order"} or ("edge", p)
@@ -175,10 +176,11 @@ def posterior(  # noqa: PLR0913
     task = learning_task(
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
-        table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start, backend=backend,
-        devices=devices,
+        numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
+        backend=backend, devices=devices,
     )  # fmt: skip
-    task = replace(task, notes=(AVAILABLE,) if task.coded.has_gaps else (), say=progress or task.say)
+    notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
+    task = replace(task, notes=notes, say=progress or task.say)
     by_orders = task.prior.name == "order"
     limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
     few = task.n <= limits[0 if by_orders else 1]
@@ -203,6 +205,9 @@ AVAILABLE = (
     "rows with missing cells were scored by available cases: equivalent graphs then have different scores, so "
     "directions may look certain that the data cannot tell; compare with missing='drop'"
 )
+
+
+NUMBERS_LAST = "arcs from numbers to variables with states are forbidden by the model: their probability is 0"
 
 
 def _unconverged(estimated: StructurePosterior) -> str:

@@ -18,7 +18,7 @@ from ....util.arrays import Bools, Ints
 from ....util.text_table import counted
 from ...state_file import file_contents
 from ..graphs import fitted_network
-from ..scores.coded import cases_like
+from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
 from .arviz_data import arviz_data
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
@@ -146,7 +146,8 @@ class StructurePosterior(ArcProbabilities):
         arcs = arcs_of(graphs, self._record.parents)
         if max_entries is not None:
             limit, known = whole_number("max_entries", max_entries, 1), dict[tuple[int, ...], Any]()
-            nets = (fitted_network(self._record.table, a, self._record.ess, known) for a in arcs)
+            table = with_states(self._record.table, "max_entries")
+            nets = (fitted_network(table, a, self._record.ess, known) for a in arcs)
             arcs = arcs[[clique_entries(net) <= limit for net in nets]]
         return [digraph(self.names, a) for a in arcs]
 
@@ -163,7 +164,7 @@ class StructurePosterior(ArcProbabilities):
     # Networks -----------------------------------------------------------------------------------------------------
 
     def network(self, data: Any = None, *, threshold: float | None = None) -> BayesianNetwork:
-        """The network of the best graph, with CPTs from data.
+        """The network of the best graph, with CPTs from data; a `jtgpu.MixedNetwork` if there are numbers.
 
         Parameters
         ----------
@@ -172,10 +173,8 @@ class StructurePosterior(ArcProbabilities):
         threshold : float, optional
             Use the graph `consensus` of this threshold instead.
         """
-        if threshold is None:
-            arcs = np.array([[self.structure.dag.has_edge(u, v) for v in self.names] for u in self.names])
-        else:
-            arcs = self._consensus(threshold)
+        best = np.array([[self.structure.dag.has_edge(u, v) for v in self.names] for u in self.names])
+        arcs = best if threshold is None else self._consensus(threshold)
         return fitted_network(cases_like(self._record.table, data), arcs, self._record.ess)
 
     def average(
@@ -212,7 +211,7 @@ class StructurePosterior(ArcProbabilities):
         graphs = self._source.graphs(wanted)
         graphs = graphs.reshape(-1, graphs.shape[-1])
         graphs, weights = distinct(graphs[evenly(len(graphs), wanted)])
-        cases, known = cases_like(self._record.table, data), dict[tuple[int, ...], Any]()
+        cases, known = cases_like(with_states(self._record.table, "average"), data), dict[tuple[int, ...], Any]()
         every = arcs_of(graphs, self._record.parents)
         networks = [fitted_network(cases, arcs, self._record.ess, known) for arcs in every]
         return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
@@ -290,6 +289,8 @@ class StructurePosterior(ArcProbabilities):
         }  # fmt: skip
         for name, (p, errors) in self._of_graphs.items():
             arrays |= {name: p, f"{name}_errors": errors}
+        if isinstance(table, NumericTable):
+            arrays["values"] = table.values
         if table.weights is not None:
             arrays["weights"] = table.weights
         write_bytes(where, file_contents(header, arrays))

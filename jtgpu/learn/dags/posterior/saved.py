@@ -14,6 +14,7 @@ from ....util.arrays import Floats, Ints
 from ...state_file import DAMAGED, read_file
 from ..graphs import has_cycle
 from ..scores.coded import NO_STATE, CodedTable
+from ..scores.numeric_table import NumericTable
 from ..structure import Structure
 from .averaging import PROPERTIES
 from .records import Diagnostics, PosteriorRecord
@@ -94,7 +95,7 @@ def check_header(header: Mapping[str, Any]) -> None:
     n = len(names)
     if not (n > 1 and len(set(names)) == n and len(header["states"]) == n):
         raise ValueError("names or states are wrong")
-    if not all(1 < len(s) <= NO_STATE and len(set(s)) == len(s) for s in header["states"]):
+    if not all(len(s) != 1 and len(s) <= NO_STATE and len(set(s)) == len(s) for s in header["states"]):
         raise ValueError("states are wrong")
     if sorted(header["structure"]["order"]) != sorted(names):
         raise ValueError("structure.order is wrong")
@@ -142,7 +143,8 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[s
         if array.dtype != np.dtype(kind) or array.ndim != ndim:
             raise ValueError(f"{name} is an array of {array.dtype} with {array.ndim} axes")
     codes, parents, graphs = arrays["codes"], arrays["parents"], arrays["graphs"]
-    sizes = np.array([len(s) for s in states])
+    sizes = np.array([max(len(s), 1) for s in states])  # numbers have no states, and the code 0
+    _check_values(arrays, sum(not s for s in states))
     if len(codes) != n or not codes.size or ((codes >= sizes[:, None]) & (codes != NO_STATE)).any():
         raise ValueError("codes are those of other variables")
     for name in ("arcs", "errors", "best"):
@@ -169,6 +171,13 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[s
         weights.dtype == np.int64 and weights.shape == codes.shape[1:] and (weights >= 0).all() and weights.any()
     ):
         raise ValueError("weights are those of other rows")
+
+
+def _check_values(arrays: Mapping[str, NDArray[Any]], n_numbers: int) -> None:
+    n_rows = arrays["codes"].shape[1]
+    values = arrays.get("values", np.empty((0, n_rows)))
+    if values.dtype != np.float64 or values.shape != (n_numbers, n_rows) or not np.isfinite(values).all():
+        raise ValueError("values are those of other numbers")
 
 
 class SavedSource:
@@ -235,6 +244,9 @@ def _posterior(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Struc
     names, states = tuple(header["names"]), tuple(map(tuple, header["states"]))
     check_arrays(arrays, states)
     table = CodedTable(names, states, arrays["codes"], arrays.get("weights"), header["dropped"])
+    if not all(states):
+        is_number = np.array([not s for s in states])
+        table = NumericTable(**vars(table), is_number=is_number, values=arrays["values"])
     diagnostics = Diagnostics(**header["facts"] | {"notes": tuple(header["facts"]["notes"])})
     best = Structure(
         names, **header["structure"], candidates=diagnostics.candidates, _arcs=arrays["best"], _table=table,

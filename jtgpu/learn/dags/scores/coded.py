@@ -56,10 +56,11 @@ def read_columns(
         reject_repeated(table.names, table.names, "the table")
     except EvidenceError as error:
         raise DataError(str(error)) from None
-    return list(table.names), [_column(name, table) for name in table.names], words
+    return list(table.names), [read_column(name, table) for name in table.names], words
 
 
-def _column(name: str, table: Table) -> ColumnValues:
+def read_column(name: str, table: Table) -> ColumnValues:
+    """A column of a table."""
     cells = table.column(name)
     values = column_values(name, cells, table.row_name)
     return ColumnValues(*values, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
@@ -139,7 +140,7 @@ def code_table(
         if states is not None or weights is not None:
             raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
         return data
-    declared = _declared_states(states)
+    declared = declared_states(states)
     names, columns, words = read_columns(data, declared, na_values, dialect)
     for name in declared:
         if name not in names and not isinstance(states, DiscreteModel):
@@ -154,14 +155,14 @@ def code_table(
     (n_rows,) = rows
     if not n_rows:
         raise DataError("the table has no rows")
-    coded = [_code_column(name, column, declared, words) for name, column in zip(names, columns, strict=True)]
-    counts = _whole_weights(weights, n_rows)
+    coded = [code_column(name, column, declared, words) for name, column in zip(names, columns, strict=True)]
+    counts = whole_weights(weights, n_rows)
     absent = {name: int((c < 0).sum()) for name, (c, _, _) in zip(names, coded, strict=True)}
     gaps = MissingReport(
         {name: n for name, n in absent.items() if n},
         {name: given for name, (_, _, given) in zip(names, coded, strict=True) if given},
     )
-    codes, counts, dropped = _complete_rows(names, [c for c, _, _ in coded], counts, missing, gaps)
+    codes, counts, dropped = complete_rows(names, [c for c, _, _ in coded], counts, missing, gaps)
     table = CodedTable(tuple(names), tuple(s for _, s, _ in coded), codes, counts, dropped, gaps)
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
@@ -169,16 +170,7 @@ def code_table(
     return table
 
 
-def cases_like(table: CodedTable, data: Data | CodedTable | None) -> CodedTable:
-    """Other cases with the columns and states of a table; the table itself for None."""
-    if data is None:
-        return table
-    uniform = {v: np.full(len(s), 1.0 / len(s)) for v, s in zip(table.names, table.states, strict=True)}
-    states = dict(zip(table.names, table.states, strict=True))
-    return code_table(data, states=BayesianNetwork(states, dict.fromkeys(table.names, ()), uniform))
-
-
-def _declared_states(states: Any) -> dict[str, list[str]]:
+def declared_states(states: Any) -> dict[str, list[str]]:
     """The names of declared states, by variable."""
     if states is None:
         return {}
@@ -201,7 +193,7 @@ def _select(names: list[str], columns: list[Any], wanted: Iterable[str]) -> tupl
     return wanted, [columns[at[v]] for v in wanted]
 
 
-def _code_column(
+def code_column(
     name: str, column: ColumnValues, declared: Mapping[str, list[str]], words: frozenset[str]
 ) -> tuple[NDArray[np.int16], tuple[str, ...], tuple[str, ...]]:
     """State of each row, -1 if missing, the names of the states, and the words that were read as missing."""
@@ -261,7 +253,7 @@ def _require_states(name: str, n_states: int) -> None:
         )
 
 
-def _complete_rows(
+def complete_rows(
     names: list[str], columns: list[NDArray[np.int16]], weights: Ints | None, missing: str, cells: MissingReport
 ) -> tuple[NDArray[np.uint8], Ints | None, int]:
     """The rows that are used, (n, N) uint8, their weights, and how many rows were left out for their missing cells."""
@@ -292,7 +284,7 @@ def _complete_rows(
     return codes, weights, int(incomplete.sum())
 
 
-def _whole_weights(weights: Any, n_rows: int) -> Ints | None:
+def whole_weights(weights: Any, n_rows: int) -> Ints | None:
     """Weights as integers."""
     if weights is None:
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _formulas = loops("jtgpu.learn.dags.loops.scores")
 
-Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic", "given"]
+Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic", "bge", "bic-cg", "given"]
 # the counts of a family, (q, r), the child and its parents -> its ln score
 ScoreFunction: TypeAlias = "Callable[[Ints, str, tuple[str, ...]], float]"
 GIVEN = "given"  # the name of scores of a function or a file
@@ -66,6 +66,8 @@ class StructureScore:
     runs_on_gpu = True
     takes_ess = False  # whether it has an equivalent sample size, which the CPTs of learned networks take too
     takes_gaps = False  # whether families can be scored by the rows in which they are known
+    takes_numbers = False  # whether it is one of tables with numbers: see `numeric_scores`
+    takes_states = True
 
     def penalty(self, n_cases: int) -> float:
         """Cost of a free parameter."""
@@ -149,7 +151,22 @@ class BIC(AIC):
         return log(n_cases) / 2.0
 
 
-SCORES: dict[str, StructureScore] = {
+# Scores of tables with numbers.
+
+
+class BGe(StructureScore):
+    """Marginal likelihood of jointly normal numbers; `numeric_scores.bge_scores` computes it."""
+
+    runs_on_gpu, takes_numbers, takes_states = False, True, False
+
+
+class ConditionalGaussianBIC(StructureScore):
+    """BIC of states, and of numbers given states and numbers; `numeric_scores.bic_cg_scores` computes it."""
+
+    runs_on_gpu, takes_numbers = False, True
+
+
+SCORES: dict[str, StructureScore] = {  # of tables of states
     "bdeu": BDeu(),
     "bds": BDs(),
     "k2": PseudoCount(1.0),
@@ -157,6 +174,7 @@ SCORES: dict[str, StructureScore] = {
     "bic": BIC(),
     "aic": AIC(),
 }
+NUMERIC_SCORES: dict[str, StructureScore] = {"bge": BGe(), "bic-cg": ConditionalGaussianBIC()}
 
 
 def _gamma_functions(
@@ -187,6 +205,12 @@ class ScoreRule:
     - ``"bds"``: the same, but divided among the configurations that occur (Scutari 2016); not score-equivalent
     - ``"k2"``, ``"bdj"``: a_jk = 1 and 1/2; not score-equivalent
     - ``"bic"``, ``"aic"``: log-likelihood minus ln(N)/2, or 1, for each free parameter
+    - ``"bge"``: marginal likelihood of jointly normal numbers (Geiger and Heckerman 2002, corrected by Kuipers, Moffa
+      and Heckerman 2014), scaled to mean 0 and standard deviation 1; prior mean 0 with the weight of one row, n + 2
+      degrees of freedom, T = I / 2
+    - ``"bic-cg"``: BIC of states and numbers; a number has a linear regression for each configuration of its parents
+      with states, and -inf if one that occurs has fewer rows than numeric parents + 2, or no residual variance.
+      Variables with states have no numeric parents
     - ``"given"``: those of a `ScoreTable` from a function or a file, which learning takes as ``table=``
 
     If cells are missing, ``"bic"`` takes the log-likelihood of the rows in which v and P are known, times N divided by
@@ -209,7 +233,7 @@ class ScoreRule:
     ess: float = 1.0
 
     def __post_init__(self) -> None:
-        choice("score", self.name, (*SCORES, GIVEN))
+        choice("score", self.name, (*SCORES, *NUMERIC_SCORES, GIVEN))
         if math.isinf(number("ess", self.ess, above=0.0)):
             raise ArgumentError(f"ess must be finite, not {self.ess!r}")
 
@@ -221,7 +245,12 @@ class ScoreRule:
                 "scores of a function or a file are those of a table: pass table= with families of all parents that "
                 "max_parents allows, and method='exact', 'order' or 'mcmc'"
             )
-        return SCORES[self.name]
+        return SCORES[self.name] if self.name in SCORES else NUMERIC_SCORES[self.name]
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether it is a score of tables with numbers."""
+        return self.name != GIVEN and self.score.takes_numbers
 
     @property
     def network_ess(self) -> float:

@@ -19,9 +19,10 @@ from ....util.atomic_file import write_bytes, write_text
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
-from .coded import code_table
+from .candidate_scores import numeric_scores, require_kind
 from .given_scores import SUFFIXES, empty_scores, function_scores, read_scores, scores_text
 from .gpu_scores import gpu_scores
+from .numeric_table import NumericTable, table_of
 from .ranks import binomial_table, family_of, n_parent_sets, parent_index
 from .rules import GIVEN, Score, ScoreFunction, ScoreRule
 from .set_values import MAX_CELLS, run_chunks, score_child, set_values, set_values_on
@@ -190,6 +191,7 @@ def score_table(  # noqa: PLR0913
     missing: MissingCells = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
+    numbers: bool | Iterable[str] | None = None,
     max_cells: int = MAX_CELLS,
     memory_limit: int | str | None = None,
     threads: int | None = None,
@@ -221,6 +223,8 @@ def score_table(  # noqa: PLR0913
         Words that mean a missing cell; see `jtgpu.learn.structure`.
     weights : (N,) array_like of int, optional
         How often each row occurs.
+    numbers : bool or list of str, optional
+        Columns that are numbers; see `jtgpu.learn.structure`.
     max_cells : int
         Families whose tables have more cells are left out: their score is -inf.
     memory_limit : int or str, optional
@@ -253,7 +257,8 @@ def score_table(  # noqa: PLR0913
     >>> round(table.score("wet", ["rain"]) - table.score("wet"), 3)
     0.393
     """
-    coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
+    rule = ScoreRule(GIVEN if callable(score) else score, ess)
+    coded = table_of(data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values)
     require_gpu(backend, devices)
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     if callable(score):
@@ -261,7 +266,7 @@ def score_table(  # noqa: PLR0913
             raise ArgumentError("a function scores in this process; leave out backend= and cluster=")
         return table_of_function(coded, score, max_parents, max_cells=max_cells, memory_limit=limit)
     return score_families(
-        coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,
+        coded, rule, max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,
         backend=backend, devices=devices, cluster=cluster,
     )  # fmt: skip
 
@@ -295,6 +300,13 @@ def score_families(  # noqa: PLR0913
     max_parents = min(whole_number("max_parents", max_parents, 0), n - 1)
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
     scores = empty_scores(n, max_parents, limit)
+    require_kind(coded, rule)
+    if isinstance(coded, NumericTable):
+        if backend == "gpu" or cluster is not None:
+            raise ArgumentError(f"score={rule.name!r} runs on the CPU of this machine; leave out backend= and cluster=")
+        others = [np.array([u for u in range(n) if u != v], np.int64) for v in range(n)]
+        scores[:] = numeric_scores(coded, rule, others, max_parents, threads)
+        return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
     functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases, coded.has_gaps)
     if backend == "gpu":
         if coded.has_gaps:
