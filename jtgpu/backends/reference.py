@@ -138,10 +138,11 @@ def allowed(scope: Sequence[int], evidence: Evidence, cardinality: NDArray[np.in
 class Reference(Backend):
     """`jtgpu.backends.base.Backend` in NumPy."""
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], maximal: bool = False):
+        # maximal: Whether posteriors are those by maximum, see `jtgpu.plans.program.posterior_program`
         self._plan = plan
         self._factors: Sequence[NDArray[np.float64]] | None = factors
-        self._posteriors, self._families = posterior_program(plan), family_program(plan)
+        self._posteriors, self._families = posterior_program(plan, maximal), family_program(plan)
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
@@ -181,8 +182,8 @@ class Reference(Backend):
         return self._factors
 
 
-def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Reference:
-    return Reference(plan, factors)
+def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Reference:
+    return Reference(plan, factors, **options)
 
 
 class ReferenceSweep:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .results import SequencePosteriors
+    from .results import SequenceExplanations, SequencePosteriors, SequenceStates
     from .stream import Stream
     from .tree import DynamicTree
 
-__all__ = ["DynamicTree", "SequencePosteriors", "Stream"]
+__all__ = ["DynamicTree", "SequenceExplanations", "SequencePosteriors", "SequenceStates", "Stream"]
 
 __getattr__, __dir__ = public_names(__name__, {
-    "results": "SequencePosteriors", "stream": "Stream", "tree": "DynamicTree",
+    "results": "SequenceExplanations SequencePosteriors SequenceStates", "stream": "Stream", "tree": "DynamicTree",
 })  # fmt: skip

@@ -33,9 +33,10 @@ class Forward(NamedTuple):
 class Propagation:
     """The passes over some sequences."""
 
-    def __init__(self, step: Step, sequences: Sequences, chosen: Ints):
+    def __init__(self, step: Step, sequences: Sequences, chosen: Ints, maximal: bool = False):
         # chosen: (B,) numbers of the sequences, the longest first
-        self.step, self.sequences, self.chosen = step, sequences, chosen
+        # maximal: Whether messages eliminate variables by maximum; ln P of a forward pass has no meaning then
+        self.step, self.sequences, self.chosen, self.maximal = step, sequences, chosen, maximal
         self.lengths = np.diff(sequences.ptr)[chosen]
         self._first = sequences.ptr[:-1][chosen]
         self.n = len(chosen)
@@ -60,7 +61,7 @@ class Propagation:
     ) -> BatchResult:
         """Run slice t with weights of the interfaces; the answer has the targets' cells side by side."""
         states, weights = self.case(t, which, alpha, beta)
-        backend = self.step.backend(t, self.sequences.cut(t))
+        backend = self.step.backend(t, self.sequences.cut(t), self.maximal)
         return backend.tables.run_batch(states, weights, list(targets))
 
     def case(

@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 class _OfSlices(Printed):
     """Answers for some slices of B sequences."""
 
-    def __init__(self, model: DiscreteModel, sequences: Sequences, slices: Ints | None, log_evidence: Floats):
+    def __init__(self, model: DiscreteModel, sequences: Sequences, slices: Ints | None):
         # slices: (S,) those that are answered; None: the last one of each sequence
         self._model, self._sequences, self._slices = model, sequences, slices
-        self.lengths = sequences.lengths
-        self.log_evidence = log_evidence
-        self.impossible: Bools = np.isneginf(log_evidence)
+        self.lengths: Ints = sequences.lengths
 
     def _places(self) -> tuple[Ints, Ints, Ints]:
         """Sequence, place among the answered slices, and slice of every answer, those beyond the end left out."""
@@ -70,7 +68,9 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
         self, model: DiscreteModel, sequences: Sequences, slices: Ints | None, log_evidence: Floats,
         arrays: Mapping[str, Floats], joint: Mapping[tuple[str, ...], Floats],
     ):  # fmt: skip
-        super().__init__(model, sequences, slices, log_evidence)
+        super().__init__(model, sequences, slices)
+        self.log_evidence = log_evidence
+        self.impossible: Bools = np.isneginf(log_evidence)
         self._arrays, self.joint = dict(arrays), dict(joint)
 
     def __getitem__(self, variable: str) -> Floats:
@@ -113,3 +113,81 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
                 names.append(f"{v}={name}")
                 columns.append([f"{x:.6g}" for x in picked[:, s].tolist()])
         return names, columns, 2
+
+
+class SequenceStates(_OfSlices, Mapping[str, Any]):
+    """States of all variables in all slices of B sequences.
+
+    ``result["rain"]`` has the names of the states, (B, T) ndarray of object, and (n, B, T) of n samples of each
+    sequence; None behind the end of a sequence and in impossible ones.
+
+    Attributes
+    ----------
+    states : (B, T, V) or (n, B, T, V) ndarray of int32
+        State numbers; -1 where there is none.
+    lengths : (B,) ndarray of int64
+        Slices of each sequence.
+    """
+
+    def __init__(self, model: DiscreteModel, sequences: Sequences, rows: NDArray[np.int32]):
+        # rows: ([n,] R, V) states, sequence after sequence
+        lengths = sequences.lengths
+        length = int(lengths.max(initial=0))
+        super().__init__(model, sequences, np.arange(length))
+        sequence, place, _ = self._places()
+        self.states = np.full((*rows.shape[:-2], len(lengths), length, rows.shape[-1]), -1, np.int32)
+        self.states[..., sequence, place, :] = rows
+
+    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+        v = self._model.index(variable)
+        return np.asarray(np.array([*self._model.states(v), None], object)[self.states[..., v]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._model.variables)
+
+    def __len__(self) -> int:
+        return len(self._model)
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each slice: the keys, and a column of state names for each variable.
+
+        Of n samples of each sequence it has n times as many rows; the column ``sample`` has their numbers.
+        """
+        sequence, place, _ = self._places()
+        keys, columns = self._keys(), {v: self[v][..., sequence, place] for v in self}
+        if self.states.ndim == 4:
+            n = len(self.states)
+            keys = {name: np.tile(np.array(column, object), n) for name, column in keys.items()}
+            name = unused_name("sample", {*self._model.variables, *keys})
+            keys = {name: np.repeat(np.arange(n), len(sequence)), **keys}
+        return make_frame({**keys, **{v: column.ravel() for v, column in columns.items()}}, backend)
+
+    def _title(self) -> str:
+        return f"States of {len(self)} variables in {len(self.lengths)} sequences"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        sequence, place, t = self._places()
+        first = self.states if self.states.ndim == 3 else self.states[:1].reshape(-1, *self.states.shape[2:])
+        names: list[str] = ["sequence", "slice", *self]
+        if not len(first):
+            return names, [[] for _ in names], 2
+        labels = [[*self._model.states(v), ""] for v in self]
+        cells = [[labels[v][s] for s in first[sequence, place, v].tolist()] for v in range(len(self))]
+        return names, [sequence.tolist(), t.tolist(), *cells], 2
+
+
+class SequenceExplanations(SequenceStates):
+    """The most probable states of each sequence given its evidence; see `SequenceStates`.
+
+    Attributes
+    ----------
+    log_joint : (B,) ndarray of float64
+        ln P(states, evidence); -inf if the evidence is impossible.
+    impossible : (B,) ndarray of bool
+    """
+
+    def __init__(self, model: DiscreteModel, sequences: Sequences, rows: NDArray[np.int32], log_joint: Floats):
+        super().__init__(model, sequences, rows)
+        self.log_joint = log_joint
+        self.impossible = np.isneginf(log_joint)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import backends
 from ..errors import TableTooLarge
 from ..inference.planning import split_options
+from ..inference.queries.posteriors import messages_of
 from ..inference.sets import Sets
 from ..inference.tree import JunctionTree
 from ..model.markov import MarkovNetwork
@@ -16,6 +18,7 @@ from ..util.lru import LRU
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
+    from ..inference.queries.posteriors import Messages
     from ..model.dynamic import DynamicNetwork
     from ..util.arrays import Floats
     from ..util.options import BackendName
@@ -109,9 +112,20 @@ class Step:
 
         return self._trees.get_or_make((kind, cut), make)[0]
 
-    def backend(self, t: int, cut: frozenset[int] = frozenset()) -> Backend:
-        """The backend that runs slice t."""
-        return self.tree(t, cut).intervened().backend
+    def backend(self, t: int, cut: frozenset[int] = frozenset(), maximal: bool = False) -> Backend:
+        """The backend that runs slice t; with `maximal` one whose posteriors are those by maximum."""
+        tree = self.tree(t, cut)
+        return tree.cached("maximal", 0, lambda: self._maximal(tree)) if maximal else tree.intervened().backend
+
+    def _maximal(self, tree: JunctionTree) -> Backend:
+        on_cpu: dict[str, Any] = {} if tree.backend == "reference" else {"threads": tree.threads}
+        prepare = backends.get("reference" if tree.backend == "reference" else "cpu")
+        return prepare(tree.plan.whole, tree.intervened().factors, maximal=True, **on_cpu)
+
+    def messages(self, t: int, cut: frozenset[int] = frozenset()) -> Messages:
+        """The sweeps of slice t: best states and samples."""
+        tree = self.tree(t, cut)
+        return messages_of(tree, tree.intervened().factors)
 
     def first(self) -> Floats:
         """Weights (K,) of the interface before slice 0: copies that do not exist are in state 0."""

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, PlanError, TableTooLarge, format_bytes, shown
+from ..errors import ArgumentError, EvidenceError, PlanError, shown
 from ..inference.queries.posteriors import as_list
 from ..util.arguments import choice, several, whole_number
 from ..util.lru import LRU
-from .propagation import Propagation, chunks
-from .results import SequencePosteriors
-from .sequences import read_sequences
+from .explain import most_probable, posterior_samples, prior_samples
+from .posteriors import At, check_size, posteriors, predictions
+from .results import SequenceExplanations, SequencePosteriors, SequenceStates
+from .sequences import Sequences, read_sequences
 from .step import Step
 from .stream import Stream
 
 if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
-    from .sequences import Sequences
-
-MOST_ANSWERS = 1 << 31  # bytes of the posteriors of a call
-At = str | int | Iterable[int] | None
 
 
 class DynamicTree:
@@ -174,25 +171,7 @@ class DynamicTree:
         choice("on_impossible", on_impossible, ("error", "flag"))
         steps = whole_number("steps", steps, 1)
         read = self._read(sequences, id, time, likelihood, do, on_gap)
-        step, names, numbers = self.step, *self._targets(targets)
-        _check_size((read.n, steps), sum(map(step.width, numbers)), "fewer steps")
-        arrays = {v: np.zeros((read.n, steps, len(self._net.states(v)))) for v in names}
-        longer, lengths = read.continued(steps), read.lengths
-        log_evidence = np.zeros(read.n)
-        for chosen in chunks(step, longer, sum(step.width(v) for v in numbers)):
-            run = Propagation(step, longer, chosen)
-
-            def visit(t: int, which: Ints, cells: Floats, chosen: Ints = chosen) -> None:
-                late = t >= lengths[chosen[which]]
-                rows = chosen[which[late]]
-                _write(arrays, names, (rows, t - lengths[rows]), cells[late])
-
-            done = run.forward(numbers, visit)
-            if on_impossible == "error":
-                run.raise_if_impossible(done.failed)
-            log_evidence[chosen] = done.log_evidence
-        future = type(read)(np.zeros((read.n * steps, 0), np.int32), np.arange(read.n + 1) * steps)
-        return SequencePosteriors(self._net, future, np.arange(steps), log_evidence, arrays, {})
+        return predictions(self.step, read, self._targets(targets), steps, on_impossible)
 
     def log_likelihood(
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
@@ -206,6 +185,66 @@ class DynamicTree:
 
     # Other questions ------------------------------------------------------------------------------------------
 
+    def mpe(
+        self, sequences: Any, *, id: str | None = None, time: str | None = None,
+        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
+        on_impossible: OnProblem = "error",
+    ) -> SequenceExplanations:  # fmt: skip
+        """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
+
+        Of equally probable configurations of the variables between two slices the first one is chosen, the last
+        variable counting fastest. The method is Viterbi's, with the junction tree of a slice (A. J. Viterbi, IEEE
+        Transactions on Information Theory 13, 1967).
+
+        Returns
+        -------
+        SequenceExplanations
+            ``["rain"]`` has the names of the states, (B, T); ``.log_joint`` is ln P(states, evidence), (B,).
+        """
+        choice("on_impossible", on_impossible, ("error", "flag"))
+        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_impossible))
+
+    def sample(  # noqa: PLR0913
+        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, id: str | None = None,
+        time: str | None = None, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+        on_gap: str = "error",
+    ) -> SequenceStates:  # fmt: skip
+        """Draw sequences, or n exact samples of all variables given the evidence of each sequence.
+
+        Parameters
+        ----------
+        n : int
+        sequences : optional
+            See `filter`. Without them n sequences of `length` slices are drawn.
+        length : int, optional
+            Slices of each sequence.
+        seed : optional
+            See `numpy.random.default_rng`. The same seed gives the same samples.
+        id, time, likelihood, do, on_gap
+            Of `sequences`; see `filter`.
+
+        Returns
+        -------
+        SequenceStates
+            ``["rain"]`` has the names of the states, (n, length), or (n, B, T) given B sequences.
+        """
+        n = whole_number("n", n, 0)
+        if sequences is None:
+            if length is None:
+                raise ArgumentError("sample needs length=, the number of slices, or sequences")
+            if likelihood or do:
+                raise ArgumentError("sample takes likelihood= and do= with sequences only")
+            length = whole_number("length", length, 1)
+            check_size((n, length), len(self._net), "fewer sequences")
+            rows = prior_samples(self._net, n, length, seed).reshape(n * length, len(self._net))
+            return SequenceStates(self._net, Sequences(rows, np.arange(n + 1) * length), rows)
+        if length is not None:
+            raise ArgumentError("sample takes length= without sequences only; they have their own lengths")
+        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        check_size((n, len(read.codes)), len(self._net), "fewer samples")
+        return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
+
     def stream(self) -> Stream:
         """Start a sequence whose slices come one by one."""
         return Stream(self.step)
@@ -215,10 +254,15 @@ class DynamicTree:
     def _read(self, sequences: Any, id: Any, time: Any, likelihood: Any, do: Any, on_gap: str) -> Sequences:
         return read_sequences(self._net, sequences, id=id, time=time, likelihood=likelihood, do=do, on_gap=on_gap)
 
-    def _targets(self, targets: Any) -> tuple[list[str], list[int]]:
+    def _targets(self, targets: Any) -> list[int]:
         given = self._net.variables if targets is None else as_list(targets, "targets")
-        numbers = list(dict.fromkeys(self._net.index(v) for v in given))
-        return [self._net.variables[v] for v in numbers], numbers
+        return list(dict.fromkeys(self._net.index(v) for v in given))
+
+    def _posteriors(
+        self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
+    ) -> SequencePosteriors:
+        step = self.step_of(self._joints(joints) if joints else ())
+        return posteriors(step, read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
 
     def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:
         """The sets of ``joints`` as numbers of the step network."""
@@ -236,81 +280,3 @@ class DynamicTree:
                     raise EvidenceError(f"joints has {v!r}; a slice has {', '.join(known)}")
             sets.append(tuple(known[v] for v in names))
         return tuple(sets)
-
-    def _posteriors(
-        self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
-    ) -> SequencePosteriors:
-        names, numbers = self._targets(targets)
-        step = self.step_of(self._joints(joints) if joints else ())
-        wanted = [*numbers, *dict.fromkeys(step.joints.values())]
-        slices = _slices(at, int(read.lengths.max()))
-        shape = (read.n,) if slices is None else (read.n, len(slices))
-        keys: list[Any] = [*names, *dict.fromkeys(step.joints.values())]
-        _check_size(shape, sum(map(step.width, wanted)), 'at="last", or fewer slices')
-        arrays = {k: np.zeros((*shape, step.width(v))) for k, v in zip(keys, wanted, strict=True)}
-        log_evidence = np.zeros(read.n)
-        place = None if slices is None else {int(t): i for i, t in enumerate(slices)}
-        for chosen in chunks(step, read, sum(step.width(v) for v in wanted)):
-            run = Propagation(step, read, chosen)
-
-            def write(t: int, which: Ints, cells: Floats, run: Propagation = run) -> None:
-                rows = run.chosen[which]
-                if place is None:
-                    ends = run.lengths[which] == t + 1
-                    _write(arrays, keys, (rows[ends],), cells[ends])
-                elif t in place:
-                    _write(arrays, keys, (rows, np.full(len(rows), place[t])), cells)
-
-            if smooth:
-                done = run.forward(keep=True)
-            else:
-                done = run.forward(wanted, write)
-            if on_impossible == "error":
-                run.raise_if_impossible(done.failed)
-            log_evidence[chosen] = done.log_evidence
-            if smooth:
-                for t, which, alpha, beta in run.backward():
-                    if wanted and (place is None or t in place):
-                        write(t, which, run.run(t, which, alpha, beta, wanted).posterior)
-        joint = {}
-        for given, scope in zip(several(joints) or (), step.joints, strict=True):
-            number = step.joints[scope]
-            cells = arrays.pop(number) if number in arrays else arrays[names[numbers.index(number)]]
-            joint[tuple(given)] = step.joint(number, scope, cells)
-        return SequencePosteriors(self._net, read, slices, log_evidence, arrays, joint)
-
-
-def _slices(at: At, length: int) -> Ints | None:
-    """The slices that are requested; None: the last one of each sequence."""
-    if at is None:
-        return np.arange(length)
-    if isinstance(at, str):
-        choice("at", at, ("last",))
-        return None
-    listed = [at] if isinstance(at, (int, np.integer)) else several(at)
-    if not listed:
-        raise ArgumentError(f'at must be "last", a slice, or a list of slices, not {shown(at)}')
-    slices = [whole_number("a slice of at", t, 0) for t in listed]
-    if max(slices) >= length:
-        raise ArgumentError(f"at has slice {max(slices)}; the longest sequence has slices 0 to {length - 1}")
-    return np.array(slices)
-
-
-def _check_size(shape: Sequence[int], cells: int, instead: str) -> None:
-    """Raise `TableTooLarge` if the answers would not fit into memory."""
-    # cells: of the targets of a slice; instead: what the caller may ask for
-    size = 8 * int(np.prod(shape)) * cells
-    if size > MOST_ANSWERS:
-        raise TableTooLarge(
-            f"the posteriors would need {format_bytes(size)}, more than {format_bytes(MOST_ANSWERS)}; "
-            f"use {instead}, or fewer targets="
-        )
-
-
-def _write(arrays: Mapping[Any, Floats], keys: Sequence[Any], where: tuple[Ints, ...], cells: Floats) -> None:
-    """Write the targets' cells, side by side, to some places of each target's array."""
-    at = 0
-    for key in keys:
-        table = arrays[key]
-        table[where] = cells[:, at : at + table.shape[-1]]
-        at += table.shape[-1]

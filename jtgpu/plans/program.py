@@ -247,8 +247,12 @@ class Program:
         return np.concatenate([[0], np.cumsum(self.cardinality)]).astype(np.int64)
 
 
-def posterior_program(plan: Plan) -> Program:
-    """All contractions of a plan: the posterior of every variable, and P(e)."""
+def posterior_program(plan: Plan, maximal: bool = False) -> Program:
+    """All contractions of a plan: the posterior of every variable, and P(e).
+
+    With `maximal` all variables are eliminated by maximum: in place of a posterior stands the largest probability of a
+    configuration with each state, normalised, in place of P(e) the largest one.
+    """
     answer = {int(t): v for v, t in enumerate(plan.posterior_table)}
     outs, kinds = tuple(plan.op_out.tolist()), tuple(plan.op_kind.tolist())
     return replace(
@@ -256,10 +260,10 @@ def posterior_program(plan: Plan) -> Program:
         scopes=plan.table_scopes,
         outs=outs,
         ins=plan.op_inputs,
-        maximal=(False,) * len(outs),
+        maximal=(maximal,) * len(outs),
         kinds=kinds,
         answers=tuple(answer[t] if kind == POSTERIOR else -1 for t, kind in zip(outs, kinds, strict=True)),
-        may_prune=True,
+        may_prune=not maximal,
     )
 
 

@@ -76,10 +76,13 @@ class Cpu(Backend):
     """`jtgpu.backends.base.Backend` in compiled code. Thread-safe: queries run at the same time."""
     # threads: Cores that one query or one table of cases may use; default: all that the process may use. The answers
     #     are bit-identical for every number.
+    # maximal: Whether posteriors are those by maximum, see `jtgpu.plans.program.posterior_program`
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None, maximal: bool = False
+    ):
         self.plan = self._plan = plan
-        self.runner = Runner(posterior_program(plan), factors, threads)
+        self.runner = Runner(posterior_program(plan, maximal), factors, threads)
         self._factors = factors
         self._lock = new_lock()
         self._mixed: MixedCases | None = None

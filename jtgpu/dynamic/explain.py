@@ -1,0 +1,216 @@
+"""Most probable sequences and samples: states chosen from the last slice to the first."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends.base import Evidence
+from ..errors import ArgumentError
+from ..util.elementary import logs
+from .propagation import Propagation, chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ..model.dynamic import DynamicNetwork
+    from ..util.arrays import Floats, Ints
+    from .sequences import Sequences
+    from .step import Step
+
+# A forward pass by maximum (Viterbi) or by sum keeps the message into every slice. Backward, the configuration of the
+# interface before a slice is chosen given that of the interface after it: the best one, or one at random. With these
+# known the slices are independent cases, and all of their other variables are chosen at once.
+
+BLOCK = 1 << 23  # random numbers that are drawn at a time
+
+
+def most_probable(step: Step, read: Sequences, on_impossible: str) -> tuple[NDArray[np.int32], Floats]:
+    """The best states (R, V), -1 where the evidence is impossible, and ln P(states, evidence) of each sequence."""
+    chosen = _interfaces(step, read, on_impossible, None)[0]
+    states = _with_others(step, read, chosen, None)
+    return states, _log_joint(step, read, states)
+
+
+def posterior_samples(step: Step, read: Sequences, n: int, seed: Any) -> NDArray[np.int32]:
+    """n samples of the states given the evidence, (n, R, V)."""
+    rng = generator(seed)
+    chosen = _interfaces(step, read, "error", rng.random((n, len(read.codes))))
+    return np.stack([_with_others(step, read, one, rng) for one in chosen]) if n else chosen
+
+
+def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Floats | None) -> NDArray[np.int32]:
+    """States (n, R, V) of what is observed and of the interface after each slice; -2 in impossible sequences."""
+    # uniforms: (n, R) numbers in [0, 1) that choose configurations; None: the best ones, n = 1
+    n = 1 if uniforms is None else len(uniforms)
+    states = np.repeat(read.codes[None], n, axis=0)
+    configurations = np.stack(np.unravel_index(np.arange(step.cells), step.shape), axis=1).astype(np.int32)
+    after = np.array(step.after)
+    own = np.flatnonzero(after < step.n)  # places of variables of the slice itself, and static ones
+    for part in chunks(step, read, 0):
+        run = Propagation(step, read, part, maximal=uniforms is None)
+        failed = run.forward(keep=True).failed
+        if on_impossible == "error":
+            run.raise_if_impossible(failed)
+        for i in part[failed >= 0]:
+            states[:, read.ptr[i] : read.ptr[i + 1]] = -2
+        known = np.full((n, run.n), -1)  # the configuration after a slice
+        for t in range(run.length - 1, 0, -1):
+            which = run.active(t)
+            if not len(which):
+                continue
+            alpha, rows = run.into(t)[which], run.rows(t, which)
+            for j in range(n):
+                before = known[j, which]
+                beta = np.ones((len(which), step.cells))
+                beta[before >= 0] = np.arange(step.cells) == before[before >= 0, None]
+                cells = run.run(t, which, alpha, beta, [step.before_number]).posterior
+                cells = step.joint_of(step.before_number, step.before, cells)
+                known[j, which] = _chosen(cells, None if uniforms is None else uniforms[j, rows])
+                states[j, rows[:, None] - 1, after[own]] = configurations[known[j, which]][:, own]
+    for v in step.static:  # chosen with the interface before any later slice
+        first = np.repeat(read.ptr[:-1], read.lengths)
+        states[:, :, v] = np.where(states[:, :, v] == -1, states[:, first, v], states[:, :, v])
+    return states
+
+
+def _chosen(cells: Floats, uniforms: Floats | None) -> Ints:
+    """The best cell of each row, the first of equal ones; or one at random."""
+    if uniforms is None:
+        return np.asarray(cells.argmax(axis=1))
+    below = np.cumsum(cells, axis=1)
+    return np.asarray((below <= (uniforms * below[:, -1])[:, None]).sum(axis=1))
+
+
+def _slices(step: Step, read: Sequences) -> Iterator[tuple[int, frozenset[int], Ints]]:
+    """Rows whose slices have the same tables: the first slice among them, what is set, and the rows."""
+    at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
+    single = np.array(sorted({*range(step.order), *read.cuts}), np.int64)
+    for t in single.tolist():
+        rows = np.flatnonzero(at == t)
+        if len(rows):
+            yield t, read.cut(t), rows
+    rows = np.flatnonzero(~np.isin(at, single))
+    if len(rows):
+        yield int(at[rows].min()), read.cut_always, rows
+
+
+def _with_copies(step: Step, states: NDArray[np.int32], rows: Ints, t: Ints) -> NDArray[np.int32]:
+    """States of the step network in some rows: the slice and earlier copies, in state 0 where they do not exist."""
+    # t: the slice of each row
+    table = np.zeros((len(rows), step.n_variables), np.int32)
+    table[:, : step.n] = states[rows]
+    for (v, lag), number in step.number.items():
+        if lag:
+            table[:, number] = np.where(t >= lag, states[rows - np.minimum(lag, t), v], 0)
+    return table
+
+
+def _with_others(
+    step: Step, read: Sequences, states: NDArray[np.int32], rng: np.random.Generator | None
+) -> NDArray[np.int32]:
+    """Choose the variables that neither evidence nor interfaces determine; -1 in impossible sequences."""
+    at = np.arange(len(states)) - np.repeat(read.ptr[:-1], read.lengths)
+    states = states.copy()
+    for t, cut, rows in _slices(step, read):
+        free = states[rows] == -1
+        rows, free = rows[free.any(axis=1)], free[free.any(axis=1)]
+        weighed = {v: w for v, w in read.likelihood.items() if v not in step.static or t == 0}
+        alone = np.zeros(len(rows), np.bool_)
+        for v in weighed:
+            alone |= free[:, v]
+        sweep = step.messages(t, cut).maximal() if rng is None else step.messages(t, cut).summing()
+        numbers = partial(_uniforms, rng, sweep.program.n_variables)
+        cases = _with_copies(step, states, rows, at[rows])
+        if alone.any():
+            mine = {v: w[rows[alone]] for v, w in weighed.items()}
+            if rng is None:
+                made = sweep.best_rows(cases[alone], mine).states
+            else:
+                made = sweep.draw_rows(cases[alone], mine, numbers)
+            states[rows[alone]] = made[:, : step.n]
+        if alone.all():
+            continue
+        distinct, index = np.unique(cases[~alone], axis=0, return_inverse=True)
+        index = index.ravel()
+        if rng is None:
+            states[rows[~alone]] = sweep.best_rows(distinct, {}).states[index, : step.n]
+            continue
+        order, ptr = np.argsort(index, kind="stable"), np.cumsum([0, *np.bincount(index, minlength=len(distinct))])
+        for i, case in enumerate(distinct):
+            mine_rows = rows[~alone][order[ptr[i] : ptr[i + 1]]]
+            made = sweep.draw(Evidence(case), len(mine_rows), numbers)
+            states[mine_rows] = made[:, : step.n]
+    for v in step.static:
+        states[:, v] = states[np.repeat(read.ptr[:-1], read.lengths), v]
+    return np.maximum(states, -1)
+
+
+def _uniforms(rng: np.random.Generator | None, n_variables: int, n: int) -> Floats:
+    assert rng is not None
+    return rng.random((n, n_variables))
+
+
+def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats:
+    """ln P(states, evidence) of each sequence; -inf if it is impossible."""
+    at = np.arange(len(states)) - np.repeat(read.ptr[:-1], read.lengths)
+    possible = states[read.ptr[:-1], 0] >= 0
+    total = np.zeros(len(states))
+    for t, cut, rows in _slices(step, read):
+        rows = rows[states[rows, 0] >= 0]
+        cases = _with_copies(step, states, rows, at[rows])
+        for v in range(step.n):
+            table = step.table(v, min(t, step.order), v in cut)
+            total[rows] += logs(table[(*(cases[:, step.number[p]] for p in step.parents[v]), cases[:, v])])
+        for v, w in read.likelihood.items():
+            if v not in step.static or t == 0:
+                total[rows] += logs(w[rows, states[rows, v]])
+    sums = np.add.reduceat(total, read.ptr[:-1])
+    return np.where(possible, sums, -np.inf)
+
+
+def prior_samples(net: DynamicNetwork, n: int, length: int, seed: Any) -> NDArray[np.int32]:
+    """n sequences (n, length, V), drawn slice by slice from the first to the last."""
+    rng, n_vars = generator(seed), len(net)
+    order = _in_order(net)
+    states = np.empty((n, length, n_vars), np.int32)
+    each = max(BLOCK // (length * n_vars), 1)
+    for first in range(0, n, each):
+        part = states[first : first + each]
+        uniforms = rng.random(part.shape)
+        for t in range(length):
+            for v in order:
+                name = net.variables[v]
+                if name in net.static and t:
+                    part[:, t, v] = part[:, 0, v]
+                    continue
+                above = [(net.index(p), lag) for p, lag in net.parents(v) if lag <= t]
+                table = np.asarray(net.cpt(v, t), np.float64)
+                cells = np.atleast_2d(table[tuple(part[:, t - lag, p] for p, lag in above)])
+                part[:, t, v] = _chosen(cells, uniforms[:, t, v])
+    return states
+
+
+def _in_order(net: DynamicNetwork) -> list[int]:
+    """The variables of a slice, parents of the same slice first."""
+    above = {v: {net.index(p) for p, lag in net.parents(v) if lag == 0} for v in range(len(net))}
+    order: list[int] = []
+    while above:
+        ready = min(v for v, parents in above.items() if not parents - set(order))
+        order.append(ready)
+        del above[ready]
+    return order
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """The generator of a seed."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"seed must be None, an integer of at least 0, or a numpy.random.Generator, not {seed!r}"
+        ) from None

@@ -1,0 +1,128 @@
+"""Most probable sequences equal those of the unrolled network; samples have its distributions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from tests.dynamic.random_templates import label, random_codes, random_template, unrolled_cases
+from tests.dynamic.test_posteriors import umbrella
+
+DAYS = {"umbrella": [["yes", "yes", "no", "yes", "yes"]]}
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_umbrella_world(backend: Any) -> None:
+    best = umbrella().compile(backend).mpe(DAYS)
+    assert best["rain"].tolist() == [["yes", "yes", "no", "yes", "yes"]]  # Russell and Norvig, section 14.2
+    expected = 0.5 * 0.9**4 * 0.8 * 0.7**2 * 0.3**2
+    assert best.log_joint[0] == pytest.approx(math.log(expected), rel=1e-14)
+    assert best.to_frame()["umbrella"].tolist() == DAYS["umbrella"][0]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_best_sequences_are_those_of_the_unrolled_network(seed: int) -> None:
+    rng = np.random.default_rng(1000 + seed)
+    dyn = random_template(rng)
+    length, n = int(rng.integers(1, 6)), 3
+    codes = random_codes(rng, dyn, n, length)
+    net, likelihood, do, unrolled_do = dyn.unroll(length), {}, {}, {}
+    if rng.random() < 0.5:
+        v = dyn.variables[int(rng.integers(len(dyn)))]
+        likelihood[v] = rng.random((n, length, len(dyn.states(v)))) + 0.01
+    if rng.random() < 0.5:
+        v, t = dyn.variables[int(rng.integers(len(dyn)))], int(rng.integers(length))
+        codes[:, :, dyn.index(v)] = -1
+        do[v] = dyn.states(v)[-1] if v in dyn.static else {t: dyn.states(v)[-1]}
+        unrolled_do[label(dyn, v, t)] = dyn.states(v)[-1]
+    tree = dyn.compile("cpu" if seed % 2 else "reference")
+    best = tree.mpe(codes, likelihood=likelihood, do=do, on_impossible="flag")
+    whole, cases = net.compile("reference"), unrolled_cases(dyn, net, codes)
+    for i in range(n):
+        seen = {net.variables[v]: net.states(v)[s] for v, s in enumerate(cases[i].tolist()) if s >= 0}
+        given = {label(dyn, v, t): w[i, t] for v, w in likelihood.items() for t in range(length)
+                 if v not in dyn.static or t == 0}  # fmt: skip
+        if best.impossible[i]:
+            with pytest.raises(jtgpu.ImpossibleEvidence):
+                whole.mpe(seen, likelihood=given, do=unrolled_do)
+            assert (best.states[i] == -1).all()
+            continue
+        expected = whole.mpe(seen, likelihood=given, do=unrolled_do)
+        assert best.log_joint[i] == pytest.approx(expected.log_joint, rel=1e-10)
+        chosen = {label(dyn, v, t): str(best[v][i, t]) for v in dyn.variables for t in range(length)}
+        assert seen.items() <= chosen.items()
+        if len(whole.mpe(seen, likelihood=given, do=unrolled_do, k=2).ranked) < 2:
+            assert chosen == dict(expected)
+
+
+def test_of_equal_sequences_the_first_is_chosen() -> None:
+    dyn = umbrella().replace(cpt={"rain": [[0.5, 0.5], [0.5, 0.5]], "umbrella": [[0.5, 0.5], [0.5, 0.5]]})
+    assert set(dyn.compile("cpu").mpe(DAYS)["rain"][0]) == {"no"}
+
+
+def test_ragged_and_impossible_sequences() -> None:
+    dyn = umbrella().replace(cpt={"umbrella": [[1.0, 0.0], [1.0, 0.0]]})
+    frame = {"id": ["a", "a", "b"], "umbrella": ["no", "no", "yes"]}
+    best = dyn.compile("cpu").mpe(frame, id="id", on_impossible="flag")
+    assert best.impossible.tolist() == [False, True]
+    assert best["rain"].tolist() == [["no", "no"], [None, None]]
+    assert best.to_frame()["id"].tolist() == ["a", "a", "b"]
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"sequence 1 \('b'\), slice 0"):
+        dyn.compile("cpu").mpe(frame, id="id")
+
+
+def test_samples_of_sequences_have_the_probabilities_of_the_unrolled_network() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(4):
+        dyn = random_template(rng)
+        drawn = dyn.compile("cpu").sample(20_000, length=4, seed=int(rng.integers(1000)))
+        whole = dyn.unroll(4).compile("reference").posteriors()
+        for v in dyn.variables:
+            for t in range(4):
+                share = np.bincount(drawn.states[:, t, dyn.index(v)], minlength=len(dyn.states(v))) / 20_000
+                np.testing.assert_allclose(share, list(whole[label(dyn, v, t)].values()), atol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_posterior_samples_have_the_smoothed_probabilities(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dyn = random_template(rng)
+    codes = dyn.compile("reference").sample(2, length=4, seed=seed).states
+    codes[rng.random(codes.shape) < 0.6] = -1
+    tree = dyn.compile("cpu" if seed % 2 else "reference")
+    v = dyn.variables[-1]
+    likelihood = {v: rng.random((2, 4, len(dyn.states(v)))) + 0.1} if seed > 3 else None
+    n = 200 if likelihood else 4000
+    drawn, smoothed = tree.sample(n, codes, seed=seed, likelihood=likelihood), tree.smooth(codes, likelihood=likelihood)
+    assert drawn.states.shape == (n, 2, 4, len(dyn))
+    assert ((drawn.states == codes) | (codes < 0)).all()
+    for v in dyn.variables:
+        share = (drawn.states[..., dyn.index(v), None] == np.arange(len(dyn.states(v)))).mean(axis=0)
+        np.testing.assert_allclose(share, smoothed[v], atol=4 / np.sqrt(n) / 2)
+
+
+def test_samples_repeat_with_their_seed() -> None:
+    tree = umbrella().compile("cpu")
+    assert np.array_equal(tree.sample(5, length=7, seed=3).states[:2], tree.sample(2, length=7, seed=3).states)
+    first, again = (tree.sample(3, DAYS, seed=4) for _ in range(2))
+    assert np.array_equal(first.states, again.states)
+    assert list(first.to_frame()["sample"]) == [0] * 5 + [1] * 5 + [2] * 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "length="),
+        ({"length": 3, "sequences": DAYS}, "without sequences"),
+        ({"length": 3, "do": {"rain": "yes"}}, "do="),
+    ],
+)
+def test_sample_says_what_it_needs(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(jtgpu.ArgumentError, match=message):
+        umbrella().compile("cpu").sample(2, **options)
+    with pytest.raises(jtgpu.ArgumentError, match="seed"):
+        umbrella().compile("cpu").sample(2, length=2, seed="x")
