@@ -29,6 +29,9 @@ reveal_type(jtgpu.read("asia.net").parents("lung"))  # tuple[str, ...]
 model = jtgpu.read("pairs.uai")
 if isinstance(model, jtgpu.MarkovNetwork):
     reveal_type(model.factors[0].scope)  # tuple[int, ...]
+reveal_type(jtgpu.read("heights.net", kind=jtgpu.MixedNetwork).numbers)  # tuple[str, ...]
+reveal_type(jtgpu.load("wildcatter.net", kind=jtgpu.DecisionNetwork))  # DecisionNetwork
+reveal_type(jtgpu.read("pairs.uai", kind=jtgpu.MarkovNetwork))  # MarkovNetwork
 tree = net.compile("cpu")
 reveal_type(tree)  # JunctionTree
 reveal_type(tree.posterior("lung", {"xray": "yes"}))  # Posterior
@@ -64,6 +67,7 @@ net.plan().compile("cpu", treads=2)  # wrong
 tree.posteriors(evidence=3)  # wrong
 tree.posteriors_batch({"xray": ["yes"]}, on_impossible="ignore")  # wrong
 jtgpu.read("x.net", zero_rows="keep")  # wrong
+jtgpu.read("x.net", kind=dict)  # wrong
 """
 
 

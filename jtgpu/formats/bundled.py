@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from ..errors import JtgpuError, MissingFileError, closest
 from .files import unpacked_name
 
 if TYPE_CHECKING:
+    from ..model.discrete import DiscreteModel
+    from ..model.mixed import MixedNetwork
     from ..model.network import BayesianNetwork
     from ..util.options import Decisions, ZeroRows
+
+    Network = DiscreteModel | MixedNetwork
+    N = TypeVar("N", bound=Network)
 
 # The folder of the bundled networks and the files there; imports no parser, since shells wait for it at every Tab.
 
@@ -49,9 +54,18 @@ def networks() -> tuple[str, ...]:
     return tuple(sorted(bundled_files()))
 
 
+@overload
 def load(
     name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
-) -> BayesianNetwork:
+) -> BayesianNetwork: ...
+@overload
+def load(
+    name: str | os.PathLike[str], *, kind: type[N], zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+) -> N: ...
+def load(
+    name: str | os.PathLike[str], *, kind: type[N] | None = None, zero_rows: ZeroRows = "error",
+    decisions: Decisions = "network",
+) -> Network | N:  # fmt: skip
     """Read a network file, or one of the bundled networks by its name.
 
     Parameters
@@ -59,6 +73,7 @@ def load(
     name : str or path-like
         The path of a file, as for `jtgpu.read`; or a name of `networks`, such as ``"asia"``. A file or folder of that
         name takes precedence.
+    kind : type, optional
     zero_rows : {"error", "uniform"}
     decisions : {"network", "chance"}
         See `jtgpu.read`.
@@ -82,6 +97,8 @@ def load(
     """
     from .network_files import read  # shells that complete names of networks need no parser
 
+    if kind is not None:
+        return read(network_path(name), kind=kind, zero_rows=zero_rows, decisions=decisions)
     return read(network_path(name), zero_rows=zero_rows, decisions=decisions)
 
 

@@ -6,20 +6,23 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 from ..errors import ArgumentError, FormatError, UnknownSuffix
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
-from ..model.network import BayesianNetwork
 from ..util.arguments import choice, flag
 from .files import declared_text, read_bytes, unpacked_name, write_bytes
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
 from .text import decode
 
 if TYPE_CHECKING:
+    from ..model.network import BayesianNetwork
     from ..util.options import Decisions, ZeroRows
+
+    Network = DiscreteModel | MixedNetwork
+    N = TypeVar("N", bound=Network)
 
 
 class Opened(NamedTuple):
@@ -30,15 +33,27 @@ class Opened(NamedTuple):
     n_bytes: int  # uncompressed
 
 
+@overload
 def read(
     path: str | os.PathLike[str], *, zero_rows: ZeroRows = "error", decisions: Decisions = "network"
-) -> BayesianNetwork:
+) -> BayesianNetwork: ...
+@overload
+def read(
+    path: str | os.PathLike[str], *, kind: type[N], zero_rows: ZeroRows = "error", decisions: Decisions = "network"
+) -> N: ...
+def read(
+    path: str | os.PathLike[str], *, kind: type[N] | None = None, zero_rows: ZeroRows = "error",
+    decisions: Decisions = "network",
+) -> Network | N:  # fmt: skip
     """Read a network file. The format is recognised by the content, or else by the suffix.
 
     Parameters
     ----------
     path : path-like
         A file of one of the `formats`, plain or compressed by gzip (recognised by its content).
+    kind : type, optional
+        The class that the network must have, such as `jtgpu.MixedNetwork`; another one is a `FormatError`. It is the
+        type of the result for type checkers, too.
     zero_rows : {"error", "uniform"}
         Whether a CPT row of zeros raises an error or is replaced by the uniform distribution.
     decisions : {"network", "chance"}
@@ -51,8 +66,8 @@ def read(
     BayesianNetwork
         A `MarkovNetwork` for factor graphs and UAI files of type MARKOV, a `DecisionNetwork` for files with decisions
         or utilities, a `MixedNetwork` for files with numbers (continuous nodes with linear normal densities), a
-        `DynamicNetwork` for files with slices of time. The annotation names the class of all other files, so that type
-        checkers know its methods; ``isinstance(net, jtgpu.MarkovNetwork)`` tells them apart.
+        `DynamicNetwork` for files with slices of time. The annotation without `kind` names the class of all other
+        files, so that type checkers know its methods.
 
     Raises
     ------
@@ -60,7 +75,7 @@ def read(
         If the file is malformed; the message gives ``file:line:column``, what was found and what was expected. If it
         has nodes that cannot be read, ``error.nodes`` lists all of them.
     FormatError
-        If the format is unknown, or gzip data are damaged.
+        If the format is unknown, gzip data are damaged, or the network is not of the `kind`.
     FileError
         If the operating system cannot read the file; also an `OSError`. A missing file raises `MissingFileError`.
     """
@@ -68,7 +83,9 @@ def read(
     choice("decisions", decisions, ("network", "chance"))
     opened = open_text(path)
     net = opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows, decisions=decisions)
-    return cast(BayesianNetwork, net)
+    if kind is not None and not isinstance(net, kind):
+        raise FormatError(f"{os.fspath(path)} has a {type(net).__name__}, expected a {kind.__name__}")
+    return net
 
 
 def open_text(path: str | os.PathLike[str]) -> Opened:

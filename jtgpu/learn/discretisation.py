@@ -15,18 +15,20 @@ import numpy as np
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
 from ..inference.tables import Table, column_values, open_table
 from ..util.arguments import choice, whole_number
-from ..util.arguments import names as given_names
 from ..util.arrays import Ints
 from ..util.estimator import Estimator, check_table, check_width, feature_names_out
 from .cut_points import mdl_cuts, quantile_cuts, width_cuts
-from .scales import Scale, given_cuts, kind_of, read_column, replaced, whole_dates
+from .scales import Scale, columns_to_cut, given_cuts, kind_of, read_column, replaced, whole_dates
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from datetime import datetime
+
+    from numpy.typing import ArrayLike, NDArray
 
     from ..util.options import TableLike
 
 DEFAULT_BINS = 5
+
 
 How = Literal["quantile", "width", "edges", "mdl"]
 Bins = int | Sequence[Any] | Mapping[str, Any]
@@ -71,7 +73,7 @@ class Discretiser(Estimator):
     _fitted = "scales_"
 
     n_features_in_: int
-    feature_names_in_: NDArray[Any]
+    feature_names_in_: NDArray[np.object_]
     scales_: dict[str, Scale]
 
     def __init__(
@@ -95,7 +97,7 @@ class Discretiser(Estimator):
 
     # Fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: TableLike, y: Any = None) -> Discretiser:
+    def fit(self, X: TableLike, y: ArrayLike | None = None) -> Discretiser:
         """Find the intervals of a table.
 
         Parameters
@@ -119,7 +121,10 @@ class Discretiser(Estimator):
         check_table(X)
         table = open_table(None, X)
         classes = self._classes(table, y)
-        self.scales_ = {name: self._scale(table, name, classes) for name in self._columns(table)}
+        given = self.columns if self.columns is not None else self.bins if isinstance(self.bins, Mapping) else None
+        most = 0 if given is not None or self.how in ("mdl", "edges") else whole_number("bins", self.bins, 2)
+        wanted = columns_to_cut(table, given, most, self.target)
+        self.scales_ = {name: self._scale(table, name, classes) for name in wanted}
         self.n_features_in_ = len(table.names)
         self.__dict__.pop("feature_names_in_", None)
         if not table.by_index:
@@ -140,25 +145,6 @@ class Discretiser(Estimator):
         if len(codes) != table.n:
             raise DataError(f"X has {table.n} rows and y {len(codes)}; expected equal numbers of rows")
         return codes
-
-    def _columns(self, table: Table) -> list[str]:
-        """The columns to cut."""
-        given = self.columns if self.columns is not None else self.bins if isinstance(self.bins, Mapping) else None
-        if given is not None:
-            names = [str(c) for c in given_names("columns", given)]
-            for name in names:
-                if name not in table.names:
-                    raise UnknownVariable(f"there is no column {name!r}{closest(name, table.names)}")
-            return names
-        most = 0 if self.how in ("mdl", "edges") else whole_number("bins", self.bins, 2)
-        wanted = []
-        for name in table.names:
-            column = table.column(name)
-            codes, values = column_values(name, column, table.row_name)
-            distinct = len(np.unique(codes[codes >= 0])) if len(values) > most else 0
-            if name != self.target and distinct > most and kind_of(column, values) in ("numbers", "dates"):
-                wanted.append(name)
-        return wanted
 
     def _scale(self, table: Table, name: str, classes: Ints | None) -> Scale:
         """The intervals of one column."""
@@ -189,7 +175,7 @@ class Discretiser(Estimator):
     # What was learned ---------------------------------------------------------------------------------------------
 
     @property
-    def edges(self) -> Mapping[str, NDArray[Any]]:
+    def edges(self) -> Mapping[str, NDArray[np.float64] | NDArray[np.datetime64]]:
         """Cut points of each column of numbers or dates."""
         scales = self._scales("edges").items()
         return MappingProxyType({v: s.cells(s.cuts) for v, s in scales if s.has_numbers})
@@ -200,12 +186,12 @@ class Discretiser(Estimator):
         return {name: scale.labels for name, scale in self._scales("states").items()}
 
     @property
-    def ends(self) -> dict[str, tuple[Any, Any]]:
+    def ends(self) -> dict[str, tuple[float, float] | tuple[datetime, datetime]]:
         """Least and greatest value of each column of numbers or dates."""
         scales = self._scales("ends").items()
         return {v: tuple(s.cells(np.array([s.least, s.greatest])).tolist()) for v, s in scales if s.has_numbers}
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Names of the columns of the result, those of the table, as an array of str.
 
         Raises
@@ -222,7 +208,7 @@ class Discretiser(Estimator):
 
     # Using it -----------------------------------------------------------------------------------------------------
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: TableLike) -> Any:
         """Replace values by their intervals; other columns stay as they are.
 
         Parameters
@@ -250,11 +236,11 @@ class Discretiser(Estimator):
                 made[name] = [labels[i] for i in at.tolist()]
         return replaced(X, table, made)
 
-    def fit_transform(self, X: Any, y: Any = None, **_: Any) -> Any:
+    def fit_transform(self, X: TableLike, y: ArrayLike | None = None) -> Any:
         """Find the intervals of a table, and replace its values; see `fit` and `transform`."""
         return self.fit(X, y).transform(X)
 
-    def inverse_transform(self, X: Any, *, seed: Any = None) -> Any:
+    def inverse_transform(self, X: TableLike, *, seed: int | np.random.Generator | None = None) -> Any:
         """Replace intervals by numbers or dates inside them.
 
         Parameters
@@ -278,11 +264,11 @@ class Discretiser(Estimator):
                 made[name] = scale.cells(scale.middle(scale.read_names(table, name), rng))
         return replaced(X, table, made)
 
-    def apply(self, frame: Any) -> Any:
+    def apply(self, frame: TableLike) -> Any:
         """Replace values by their intervals, as `transform`."""
         return self.transform(frame)
 
-    def evidence(self, findings: Mapping[str, Any]) -> dict[str, Any]:
+    def evidence(self, findings: Mapping[str, object]) -> dict[str, object]:
         """Replace the values of one case by the names of their intervals; other findings stay as they are."""
         scales = self._scales("evidence")
         return {v: scales[v].name_of(v, x) if v in scales else x for v, x in findings.items()}

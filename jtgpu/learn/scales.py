@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, UnknownState, closest, shown
+from ..errors import ArgumentError, DataError, UnknownState, UnknownVariable, closest, shown
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.arrow import narwhals
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..inference.tables.plain_table import NativeFrame
-from ..util.arguments import several
+from ..util.arguments import names, several
 from ..util.arrays import Floats, Ints
 from ..util.text_table import interval_labels
 
@@ -62,8 +62,8 @@ class Scale:
         if self.kind == "categories":
             firsts = [0, *self.cuts.astype(int).tolist(), len(self.categories)]
             pairs = itertools.pairwise(firsts)
-            names = [(str(self.categories[i]), str(self.categories[j - 1])) for i, j in pairs]
-            return tuple(low if low == high else f"{low} to {high}" for low, high in names)
+            ends = [(str(self.categories[i]), str(self.categories[j - 1])) for i, j in pairs]
+            return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
         if self.kind == "dates":
             texts = ["-inf", *date_texts(self.cuts), "inf"]
             return tuple(f"{'(' if low == '-inf' else '['}{low}, {high})" for low, high in itertools.pairwise(texts))
@@ -117,6 +117,25 @@ class Scale:
             return numbers
         known = np.where(np.isnan(numbers), 0.0, numbers).astype(np.int64).astype("datetime64[s]")
         return np.where(np.isnan(numbers), np.datetime64("NaT"), known)
+
+
+def columns_to_cut(table: Table, given: Any, most: int, target: str | None) -> list[str]:
+    """The columns that are named, or those of numbers and dates with more than `most` distinct values."""
+    # raises UnknownVariable: If the table has no column of a name.
+    if given is not None:
+        named = [str(c) for c in names("columns", given)]
+        for name in named:
+            if name not in table.names:
+                raise UnknownVariable(f"there is no column {name!r}{closest(name, table.names)}")
+        return named
+    wanted = []
+    for name in table.names:
+        column = table.column(name)
+        codes, values = column_values(name, column, table.row_name)
+        distinct = len(np.unique(codes[codes >= 0])) if len(values) > most else 0
+        if name != target and distinct > most and kind_of(column, values) in ("numbers", "dates"):
+            wanted.append(name)
+    return wanted
 
 
 def date_texts(seconds: Floats) -> list[str]:

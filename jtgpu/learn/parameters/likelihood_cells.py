@@ -279,9 +279,11 @@ def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str
     """The argument `states`, and the ends of intervals of numbers if it is a `Discretiser`."""
     if not isinstance(states, Discretiser):
         return states, {}
-    labels, ends = states.states, states.ends
+    labels, scales = states.states, states.scales_
     known = [v for v in variables if v in labels]
-    return {v: labels[v] for v in known}, {v: ends[v] for v in known if isinstance(ends.get(v, (None,))[0], float)}
+    return {v: labels[v] for v in known}, {
+        v: (scales[v].least, scales[v].greatest) for v in known if scales[v].kind == "numbers"
+    }
 
 
 def ends_of(counts: Mapping[Any, int], labels: Sequence[str]) -> tuple[float, float] | None:
