@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.base import Evidence
-from ..errors import ImpossibleEvidence, TableTooLarge
-from ..plans.compiler import plan_tables
+from ..errors import ImpossibleEvidence
+from ..plans.compiler import order_graph, plan_tables
+from ..plans.ordering.anneal import RULES, greedy_order
+from ..plans.ordering.elimination import order_cost
+from ..util.elementary import log
 from .goal import TRUE, goal_network
 from .place import Place
 
@@ -32,17 +35,15 @@ TIE = 1e-11  # relative difference of expected utilities that rounding explains
 
 
 def _plan(network: BayesianNetwork, together: list[tuple[int, ...]], options: Mapping[str, Any]) -> NetworkPlan:
-    """The plan of a network: by one greedy rule, which takes half the time, unless a longer search may pay."""
+    """The plan of a network: by one greedy rule, which takes a quarter of the time, unless a search may pay."""
     if "order" not in options:
-        try:
-            plan: NetworkPlan = network.plan("min-weight", together=together, **options)
-        except TableTooLarge:
-            pass
-        else:
-            if plan.cost().entries <= SEARCHED:
-                return plan
-    made: NetworkPlan = network.plan(together=together, **options)
-    return made
+        neighbours, cards = order_graph(network, together), network.cardinality.tolist()
+        masks = [sum(1 << u for u in near if u != v) for v, near in enumerate(neighbours)]
+        order = greedy_order(masks, [log(n) for n in cards], cards, RULES["min-weight"])
+        if order_cost(cards, neighbours, order).entries <= SEARCHED:
+            options = {**options, "order": order}
+    plan: NetworkPlan = network.plan(together=together, **options)
+    return plan
 
 
 class Evaluator:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence
 from ..model.directed import descendants
+from ..util.elementary import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,9 +63,11 @@ class PolicyCase:
         self._reached: _Held | None = None  # where the goal is reached
         self._plain: _Held | None = None
         self._base: float | None = None  # ln P of the evidence, where no policy changes it
-        observed = set() if state is None else set(np.flatnonzero(state >= 0).tolist())
-        below = descendants(evaluator.net._children, [d for d in evaluator.scopes if d not in observed])
-        self._is_fixed = not observed & below
+        self._observed = set() if state is None else set(np.flatnonzero(state >= 0).tolist())
+        below = descendants(evaluator.net._children, [d for d in evaluator.scopes if d not in self._observed])
+        self._is_fixed = not self._observed & below
+        if not self._observed:  # in the plan, decisions have uniform CPTs
+            self._base = -math.fsum(log(evaluator.shape(d)[-1]) for d in evaluator.scopes)
 
     @property
     def _goal(self) -> _Held:
@@ -90,10 +93,14 @@ class PolicyCase:
         return held.table(d)
 
     def reached(self, wanted: Iterable[int]) -> dict[int, Floats]:
-        """P(information, option | evidence) of some decisions where every option may be chosen.
+        """P(information, option | evidence) of some decisions where every option may be chosen; empty if nothing has
+        probability 0.
 
         Raises `ImpossibleEvidence` if the evidence has probability 0.
         """
+        net = self._evaluator.net
+        if not self._observed and all((table > 0).all() for table in net._cpts.values()):
+            return {}
         log_p = self._log_evidence(self._evaluator.uniform())
         if log_p == -math.inf:
             raise ImpossibleEvidence("the evidence has probability 0, whatever is decided")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import TYPE_CHECKING
 
 from ..errors import NetworkError
@@ -29,10 +31,18 @@ class Influence:
         for child, ids in enumerate(self.parents):
             for p in ids:
                 self.children[p].append(child)
+        self._order = [*map(net.index, net.topological_order()), *self.utilities]
+        self._below: list[int] | None = None  # of each vertex, the utilities that descend from it, as a bit mask
 
     def utilities_of(self, d: int) -> set[int]:
         """Utilities that descend from a decision."""
-        return descendants(self.children, [d]) & set(self.utilities)
+        if self._below is None:  # for all vertices at once: bit i is the utility i
+            n, below = self.utilities.start, [0] * len(self.parents)
+            for v in reversed(self._order):
+                below[v] = 1 << v - n if v >= n else reduce(or_, [below[c] for c in self.children[v]], 0)
+            self._below = below
+        mask = self._below[d]
+        return {u for i, u in enumerate(self.utilities) if mask >> i & 1}
 
     def is_requisite(self, d: int, x: int, wanted: set[int]) -> bool:
         """Whether the policy of d needs to know x, for its utilities (Nielsen and Jensen 1999; Lauritzen and Nilsson
@@ -54,6 +64,7 @@ class Influence:
         """Remove x from the information of d."""
         self.parents[d] = tuple(v for v in self.parents[d] if v != x)
         self.children[x].remove(d)
+        self._below = None
 
 
 def information_of(net: DecisionNetwork) -> Information:

@@ -46,7 +46,7 @@ class Solver:
         self.net = net
         self.information = requisite_information(net)
         self.order, self.is_soluble = solution_order(net, self.information)
-        self._near: dict[int, NDArray[np.bool_]] = {}  # decision -> where an option is as good as the best
+        self._near: dict[int, NDArray[np.bool_]] = {}  # decision -> (options, rows): which are among the best
         self.evaluator = Evaluator(net, self.information, options)
         self._case: PolicyCase | None = None  # of the evidence that was last
         self._key = b""
@@ -89,18 +89,21 @@ class Solver:
     def _best(self, case: PolicyCase, d: int, now: Floats | None) -> Floats:
         """Give a decision its best policy given the others; notes where options tie."""
         # now: its policy of zeros and ones, kept where it ties with the best
-        worth = case.worth(d)
-        near = worth >= worth.max(axis=-1, keepdims=True) * (1.0 - TIE)
+        table = case.worth(d)
+        n = table.shape[-1]
+        worth = np.ascontiguousarray(table.reshape(-1, n).T)  # option by option
+        near = worth >= worth.max(axis=0) * (1.0 - TIE)
         self._near[d] = near
+        chosen = near
         if now is not None:
-            stays = near | (now == 0.0)
+            kept = near & (now.reshape(-1, n).T > 0.0)
+            stays = kept.any(axis=0)
             if stays.all():
                 case.set(d, now)
                 return now
-            choice = np.where(stays.all(axis=-1), now.argmax(axis=-1), near.argmax(axis=-1))
-        else:
-            choice = near.argmax(axis=-1)
-        policy: Floats = np.eye(near.shape[-1])[choice]
+            chosen = np.where(stays, kept, near)
+        first = chosen & (chosen.cumsum(axis=0) == 1)
+        policy = np.array(first.T, np.float64, order="C").reshape(table.shape)
         case.set(d, policy)
         return policy
 
@@ -133,9 +136,11 @@ class Solver:
         joints = case.reached(decided)
         expected = case.expected(policies)
         for d in decided:
-            never = joints[d].sum(axis=-1) <= 0.0
+            never = np.zeros(evaluator.shape(d)[:-1], bool)
+            if d in joints:
+                never = joints[d].sum(axis=-1) <= 0.0
             if d in self._near:
-                tied = self._near[d].sum(axis=-1) > 1
+                tied = (self._near[d].sum(axis=0) > 1).reshape(never.shape)
                 ties[d] = [tuple(row) for row in np.argwhere(tied & ~never).tolist()]
             if never.any():
                 unreached[d] = [tuple(row) for row in np.argwhere(never).tolist()]

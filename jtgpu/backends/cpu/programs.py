@@ -196,7 +196,10 @@ class ProgramCache:
         program = self.program
         if not program.may_prune:
             return [-1] * program.n_factors, frozenset()
-        return densities(factors, program.factor_scopes, program.n_variables)
+        # the ones of a set are no density, and need no sums over each axis of a table that may be large
+        n = program.n_factors - program.n_sets
+        tables = [*factors[:n], *(np.full((1,) * table.ndim, 2.0) for table in factors[n:])]
+        return densities(tables, program.factor_scopes, program.n_variables)
 
     def get(
         self,
