@@ -30,6 +30,9 @@ class _Held:
         self._places, self._present = evaluator.places, evaluator.uniform()
         self._case: HeldCase = evaluator.hold(self._present, state, goal)
         self._fixed = set() if state is None else {d for d in self._present if state[d] >= 0}
+        self._log_p = 0.0  # of the last run
+        self._free = -1  # the decision whose options had the same weight there
+        self._changed = set(self._present)  # decisions whose policies were set since
 
     def set(self, d: int, policy: Floats) -> None:
         if self._present[d] is policy:
@@ -38,13 +41,25 @@ class _Held:
         if d not in self._fixed:  # whatever its policy
             place = self._places[d]
             self._case.set(place.number, place.cells(policy))
+            self._changed.add(d)
 
     def load(self, policies: Policies) -> None:
         for d, policy in policies.items():
             self.set(d, policy)
 
-    def run(self) -> float:
-        return self._case.run()
+    def run(self, free: int = -1) -> float:
+        """ln P; free: a decision whose options have the same weight."""
+        self._log_p, self._free = self._case.run(), free
+        self._changed.clear()
+        return self._log_p
+
+    def log_p(self) -> float:
+        """ln P, without a run if only the policy of the decision changed that was free in the last one."""
+        d = self._free
+        if self._changed != {d} or self._log_p == -math.inf:
+            return self.run()
+        share = float((self.table(d) * self._present[d]).sum())
+        return self._log_p + log(share) if share > 0.0 else -math.inf
 
     def table(self, d: int) -> Floats:
         """P(information, option) as of the last run; valid until the next one."""
@@ -88,7 +103,7 @@ class PolicyCase:
         has the same weight and the other policies are as they are; valid until the next call."""
         held = self._goal
         held.set(d, self._evaluator.free(d))
-        if held.run() == -math.inf:
+        if held.run(d) == -math.inf:
             return np.zeros(self._evaluator.shape(d))
         return held.table(d)
 
@@ -126,7 +141,7 @@ class PolicyCase:
         if base == -math.inf:
             raise ImpossibleEvidence("the evidence has probability 0 under this policy")
         self._goal.load(policies)
-        return evaluator.utility(self._goal.run() - base)
+        return evaluator.utility(self._goal.log_p() - base)
 
     def close(self) -> None:
         """Free the backend's memory of the case."""
