@@ -41,32 +41,35 @@ class Solution(NamedTuple):
 
 class Solver:
     """Solves a decision network; keeps its compiled form."""
+    # shared: An evaluator whose plan serves this network, too
 
-    def __init__(self, net: DecisionNetwork, options: Mapping[str, Any]):
+    def __init__(self, net: DecisionNetwork, options: Mapping[str, Any], shared: Evaluator | None = None):
         self.net = net
         self.information = requisite_information(net)
         self.order, self.is_soluble = solution_order(net, self.information)
         self._near: dict[int, NDArray[np.bool_]] = {}  # decision -> (options, rows): which are among the best
-        self.evaluator = Evaluator(net, self.information, options)
+        self.evaluator = shared.of(net, self.information) if shared else Evaluator(net, self.information, options)
         self._case: PolicyCase | None = None  # of the evidence that was last
         self._key = b""
         self._lock = new_lock()  # of the cases, whose policies change while they are solved
 
     def solve(
-        self, state: NDArray[np.int32] | None = None, *, method: str = "auto", restarts: int = 10, seed: int = 0
-    ) -> Solution:
-        """The best policy given evidence, which holds whatever is decided."""
+        self, state: NDArray[np.int32] | None = None, *, method: str = "auto", restarts: int = 10, seed: int = 0,
+        start: Policies | None = None,
+    ) -> Solution:  # fmt: skip
+        """The best policy given evidence, which holds whatever is decided; never a worse one than `start`."""
         with self._lock:
             key = b"" if state is None else state.tobytes()
             if self._case is None or self._key != key:
                 if self._case is not None:
                     self._case.close()
                 self._case, self._key = PolicyCase(self.evaluator, state), key
-            return self._solve(self._case, state, method, restarts, seed)
+            return self._solve(self._case, state, method, restarts, seed, start)
 
-    def _solve(
-        self, case: PolicyCase, state: NDArray[np.int32] | None, method: str, restarts: int, seed: int
-    ) -> Solution:
+    def _solve(  # noqa: PLR0913 (of `solve`)
+        self, case: PolicyCase, state: NDArray[np.int32] | None, method: str, restarts: int, seed: int,
+        start: Policies | None,
+    ) -> Solution:  # fmt: skip
         evaluator, self._near = self.evaluator, {}
         decided = [d for d in self.order if state is None or state[d] < 0]
         if self.is_soluble or len(decided) <= 1:
@@ -80,8 +83,8 @@ class Solver:
             best = BranchAndBound(evaluator, case, state, best, value).run()
             return self._finished(case, best, state, "exact")
         rng = np.random.default_rng(seed)
-        for _ in range(restarts):
-            policies, other = self._updated(case, evaluator.random(rng), decided)
+        for first in (*([start] if start else []), *(evaluator.random(rng) for _ in range(restarts))):
+            policies, other = self._updated(case, first, decided)
             if other > value + TIE * (abs(value) + evaluator.goal.scale):
                 best, value = policies, other
         return self._finished(case, best, state, "local optimum")

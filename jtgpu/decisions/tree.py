@@ -17,6 +17,7 @@ from ..model.cpt import Axis, Cpt
 from ..plans.compiler import MAX_TABLE
 from ..util.arguments import choice, number, whole_number
 from ..util.lru import LRU
+from .information import informed_utilities
 from .results import Options, Policy, ValueOfInformation
 from .solve import Solution, Solver, check_network
 from .utility import Utility
@@ -320,15 +321,11 @@ class DecisionTree:
                     f"{v!r} depends on the decision {net.variables[d]!r} and cannot be observed before it"
                 )
         prices = {net.variables[net.index(v)]: number("cost", c) for v, c in (cost or {}).items()}
-        base = self._solved(case).expected_utility
-        gains = {}
-        for v in names:
-            if v in known:
-                gains[v] = -prices.get(v, 0.0)
-                continue
-            extended = net.with_information({net.variables[d]: (*net.parents(net.variables[d]), v)})
-            solved = Solver(extended, self._options).solve(case.state)
-            gains[v] = solved.expected_utility - base - prices.get(v, 0.0)
+        solution = self._solved(case)
+        base = solution.expected_utility
+        unknown = [v for v in names if v not in known]
+        values = informed_utilities(self._solver, self._options, d, unknown, case.state, solution.policies)
+        gains = {v: values.get(v, base) - base - prices.get(v, 0.0) for v in names}
         return ValueOfInformation(net.variables[d], base, gains)
 
     # Helpers --------------------------------------------------------------------------------------------------

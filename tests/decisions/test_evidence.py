@@ -50,3 +50,20 @@ def test_expected_utility_given_evidence(seed: int, backend: str) -> None:
             fixed = {d: np.asarray(best[d]) for d in net.decisions if d in evidence}
             values = [given(net, {**policy, **fixed}, evidence) for policy in policy_tables(net)]
             assert best.expected_utility == pytest.approx(np.nanmax(values), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_information_is_worth_what_a_network_with_it_gains(seed: int) -> None:
+    rng = np.random.default_rng([seed, 7])
+    net = random_network(rng)
+    tree = net.compile()
+    base = tree.policy().expected_utility
+    for d in net.decisions:
+        worth = tree.value_of_information(d)
+        for v, gain in worth.items():
+            informed = net.with_information({d: (*net.parents(d), v)}).compile().policy()
+            assert gain >= -1e-9
+            if informed.method == "exact":
+                assert gain == pytest.approx(max(informed.expected_utility - base, 0.0), abs=1e-9)
+            else:
+                assert gain >= informed.expected_utility - base - 1e-9
