@@ -43,7 +43,7 @@ def greedy_plan_order(network: BayesianNetwork, together: Sequence[tuple[int, ..
 
 
 def scopes_of(*informations: Information) -> list[tuple[int, ...]]:
-    """What a plan keeps together: each decision with what it knows."""
+    """The sets that a plan keeps together: each decision with its information."""
     scopes = [(*sorted(known), d) for information in informations for d, known in information.items() if known]
     return list(dict.fromkeys(scopes))
 

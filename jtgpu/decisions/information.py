@@ -1,4 +1,4 @@
-"""Expected utilities where a decision knows one more variable: one plan for all candidates, where it is small enough."""
+"""Expected utilities where a decision knows one more variable: one plan for all candidates, if it is small."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Solver:
                 self._case, self._key = PolicyCase(self.evaluator, state), key
             return self._solve(self._case, state, method, restarts, seed, start)
 
-    def _solve(  # noqa: PLR0913 (of `solve`)
+    def _solve(
         self, case: PolicyCase, state: NDArray[np.int32] | None, method: str, restarts: int, seed: int,
         start: Policies | None,
     ) -> Solution:  # fmt: skip

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
+from ..errors import EvidenceError, ImpossibleEvidence, closest
 from ..inference.evidence import read_findings
 from ..inference.evidence_table import read_known_cases
+from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
 from ..inference.tables import at_row
-from ..model.cpt import Axis, Cpt
 from ..plans.compiler import MAX_TABLE
 from ..util.arguments import choice, number, whole_number
 from ..util.lru import LRU
 from .information import informed_utilities
+from .names import decision_number, named_policy, policies_by_number
 from .results import Options, Policy, ValueOfInformation
 from .solve import Solution, Solver, check_network
 from .utility import Utility
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
     from ..model.decisions import DecisionNetwork
-    from .evaluate import Policies
+    from .place import Policies
 
 MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence
 
@@ -60,6 +61,7 @@ class DecisionTree:
     """
 
     def __init__(self, net: DecisionNetwork, backend: str = "cpu", **options: Any):
+        _check_options(options)
         self._net, self._options = net, {"backend": backend, **options}
         check_network(net, options.get("max_table", MAX_TABLE))
         self._solver = Solver(net, self._options)
@@ -104,37 +106,13 @@ class DecisionTree:
         case = self._case(evidence)
         choice("method", method, ("auto", "branch"))
         solution = self._solved(case, method, whole_number("restarts", restarts, 0), whole_number("seed", seed, 0))
-        return self._named(solution)
+        return named_policy(self._net, self._solver.information, solution)
 
     def _solved(self, case: Evidence, method: str = "auto", restarts: int = 10, seed: int = 0) -> Solution:
         key = case.state.tobytes(), method, restarts, seed
         return self._solutions.get_or_make(
             key, lambda: self._solver.solve(case.state, method=method, restarts=restarts, seed=seed)
         )
-
-    def _named(self, solution: Solution) -> Policy:
-        """A solution by name, its tables over all parents of the decisions."""
-        net, information = self._net, self._solver.information
-        tables: dict[str, Cpt] = {}
-        named: list[dict[str, list[dict[str, str]]]] = [{}, {}]
-        for name in net.decisions:
-            d = net.index(name)
-            parents = tuple(map(net.index, net.parents(name)))
-            scope = (*parents, d)
-            own = (*information[d], d)
-            table = np.transpose(solution.policies[d], [own.index(v) for v in scope if v in own])
-            shape = [len(net.states(v)) for v in scope]
-            table = table.reshape([n if v in own else 1 for v, n in zip(scope, shape, strict=True)])
-            full = np.array(np.broadcast_to(table, shape))
-            full.flags.writeable = False
-            tables[name] = Cpt.of(full, [Axis(net.variables[v], net.states(v)) for v in scope])
-            for place, rows in zip(named, (solution.ties, solution.unreached), strict=True):
-                if rows.get(d):
-                    place[name] = [
-                        {net.variables[v]: net.states(v)[s] for v, s in zip(information[d], row, strict=True)}
-                        for row in rows[d][:1000]
-                    ]
-        return Policy(tables, solution.expected_utility, solution.method, *named)
 
     def options(
         self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None
@@ -212,39 +190,9 @@ class DecisionTree:
 
     def _policies_of(self, policy: Any, case: Evidence | None) -> Policies:
         """Policies by number over requisite information."""
-        net, evaluator = self._net, self._solver.evaluator
         if policy is None:
-            case = case or self._case(None)
-            return self._solved(case).policies
-        if isinstance(policy, str):
-            choice("policy", policy, ("uniform",))
-            return evaluator.uniform()
-        if not isinstance(policy, Mapping):
-            raise ArgumentError(f"policy must be a Policy, a mapping from decision to table, or 'uniform': {policy!r}")
-        policies = evaluator.uniform()
-        for name, table in policy.items():
-            d = self._decision(name)
-            parents = tuple(map(net.index, net.parents(net.variables[d])))
-            full = np.asarray(table, np.float64)
-            shape = tuple(len(net.states(v)) for v in (*parents, d))
-            if full.shape != shape:
-                raise ArgumentError(f"the policy of {net.variables[d]!r} has shape {full.shape}, expected {shape}")
-            if not np.isfinite(full).all() or (full < 0).any() or not np.allclose(full.sum(axis=-1), 1.0, atol=1e-6):
-                raise ArgumentError(f"the policy of {net.variables[d]!r} must have rows of probabilities that sum to 1")
-            own = (*self._solver.information[d], d)
-            drop = tuple(i for i, v in enumerate((*parents, d)) if v not in own)
-            spread = full - full.mean(axis=drop, keepdims=True) if drop else np.zeros(1)
-            if np.abs(spread).max(initial=0.0) > 1e-9:
-                return self._of_given_policy(policy)
-            left = [v for v in (*parents, d) if v in own]
-            policies[d] = np.ascontiguousarray(np.transpose(full.mean(axis=drop), [left.index(v) for v in own]))
-        return policies
-
-    def _of_given_policy(self, policy: Mapping[str, Any]) -> Policies:
-        raise ArgumentError(
-            "the policy depends on information that is not requisite; network.with_policy(policy).compile() answers "
-            "queries about it"
-        )
+            return self._solved(case or self._case(None)).policies
+        return policies_by_number(self._net, self._solver.evaluator, policy)
 
     # Queries under a policy -----------------------------------------------------------------------------------
 
@@ -265,7 +213,8 @@ class DecisionTree:
     def _compiled(self, policy: Any) -> JunctionTree:
         chosen = self.policy() if policy is None else policy
         if isinstance(chosen, str):
-            chosen = self._named(Solution(self._policies_of(chosen, None), math.nan, "given", {}, {}))
+            given = Solution(self._policies_of(chosen, None), math.nan, "given", {}, {})
+            chosen = named_policy(self._net, self._solver.information, given)
         options = {k: v for k, v in self._options.items() if k != "backend"}
         return self._net.with_policy(chosen).compile(self._options["backend"], **options)
 
@@ -331,12 +280,7 @@ class DecisionTree:
     # Helpers --------------------------------------------------------------------------------------------------
 
     def _decision(self, name: str | int) -> int:
-        d = self._net.index(name)
-        if self._net.variables[d] not in self._net.decisions:
-            raise ArgumentError(
-                f"{self._net.variables[d]!r} is no decision; the decisions are {list(self._net.decisions)}"
-            )
-        return d
+        return decision_number(self._net, name)
 
     def _case(self, evidence: Findings | None) -> Evidence:
         if isinstance(evidence, Mapping):
@@ -344,3 +288,12 @@ class DecisionTree:
                 if v in self._net.utilities:
                     raise EvidenceError(f"{v!r} is a utility, which cannot be observed")
         return read_findings(self._net, evidence)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise `TypeError` for an option that decisions do not have."""
+    known = {"order", "threads", *plan_options()} - {"backend", "devices", "progress", "slices", "together"}
+    for name in options:
+        if name not in known:
+            hint = closest(name, sorted(known))
+            raise TypeError(f"compile() of a network with decisions has no option {name!r}{hint}")

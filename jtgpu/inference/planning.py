@@ -224,7 +224,7 @@ def make_plan(  # noqa: PLR0913
 def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`."""
     # raises TypeError: If neither has an option of that name; the message suggests the closest one.
-    plans = set(_plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
+    plans = set(plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
     trees = {*TREE_OPTIONS, *(option for known in OPTIONS.values() for option in known)}
     for name in options:
         if name not in plans and name not in trees:
@@ -233,7 +233,7 @@ def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, A
     return for_plan, {name: value for name, value in options.items() if name in trees}
 
 
-def _plan_options() -> list[str]:
+def plan_options() -> list[str]:
     """Names of the options of planning."""
     of_search = [*inspect.signature(find_order).parameters][3:]
     of_plan = [p for p in inspect.signature(make_plan).parameters if p not in ("model", "order", "search")]
@@ -244,7 +244,7 @@ def _check_search_options(search: dict[str, Any]) -> None:
     """Raise `TypeError` for an option that planning does not have."""
     if not search:
         return
-    known = _plan_options()
+    known = plan_options()
     for name in search:
         if name in known:
             continue

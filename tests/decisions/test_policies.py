@@ -299,3 +299,9 @@ def test_a_decision_without_utilities_is_a_tie() -> None:
 def test_wrong_calls(call: Any, words: str) -> None:
     with pytest.raises(jtgpu.JtgpuError, match=words):
         call(oil().compile())
+
+
+@pytest.mark.parametrize("option", ["thread", "slices", "replan"])
+def test_a_wrong_option_of_compile(option: str) -> None:
+    with pytest.raises(TypeError, match=rf"compile\(\) of a network with decisions has no option '{option}'"):
+        oil().compile(**{option: 1})
