@@ -136,7 +136,7 @@ def smoothing(
             arrays = made.arrays(codes)
             works = {"jtgpu mpe": lambda arrays=arrays: tree.mpe(arrays)}  # type: ignore[misc]
             works["hmmlearn viterbi"] = lambda codes=codes: peers["hmmlearn"].most_probable(codes)  # type: ignore[misc]
-            ours_log, theirs_log = float(np.sum(works["jtgpu mpe"]().log_probability)), works["hmmlearn viterbi"]()[1]
+            ours_log, theirs_log = float(np.sum(works["jtgpu mpe"]().log_joint)), works["hmmlearn viterbi"]()[1]
             if not np.isclose(ours_log, theirs_log, rtol=1e-10):
                 raise SystemExit(f"{name}: the most probable sequences have ln P {ours_log} and {theirs_log}")
             rows += report(name, taking_turns(works, runs), n, slices=length)

@@ -16,6 +16,7 @@ from ..formats.registry import file_suffixes
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
+from ..model.first_slice import SliceNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..model.quick import parse_findings
@@ -23,11 +24,12 @@ from ..util.text_table import printable as shown
 from .console import warn
 
 
-def read_network(file: str) -> DiscreteModel:
+def read_network(file: str, *, over_time: bool = False) -> DiscreteModel:
     """Read a file or a bundled network, and warn about rows that had to be repaired."""
+    # over_time: Whether it may be a `DynamicNetwork`
     if file.endswith(".plan"):
         raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
-    net = load_any(file)
+    net = load_any(file, over_time=over_time)
     if isinstance(net, MixedNetwork):
         raise ArgumentError(
             f"{file} has numbers ({', '.join(net.numbers[:3])}{', ...' if len(net.numbers) > 3 else ''}): this command "
@@ -37,10 +39,10 @@ def read_network(file: str) -> DiscreteModel:
     return net
 
 
-def load_any(file: str) -> DiscreteModel | MixedNetwork:
+def load_any(file: str, *, over_time: bool = False) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
     net: DiscreteModel | MixedNetwork = load(file)
-    if isinstance(net, DynamicNetwork):
+    if isinstance(net, DynamicNetwork) and not over_time:
         raise ArgumentError(
             f"{file} is a dynamic network: jtgpu dynamic answers questions about sequences, and "
             f"jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
@@ -50,8 +52,10 @@ def load_any(file: str) -> DiscreteModel | MixedNetwork:
 
 
 def read_chance_network(file: str) -> DiscreteModel:
-    """Read a file; decisions follow the best policy."""
-    net = read_network(file)
+    """Read a file; decisions follow the best policy, and a network over time is its first slice, which knows it."""
+    net = read_network(file, over_time=True)
+    if isinstance(net, DynamicNetwork):
+        return SliceNetwork(net)
     return net.with_policy(net.compile().policy()) if isinstance(net, DecisionNetwork) else net
 
 

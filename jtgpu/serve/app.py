@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import described
@@ -32,6 +33,7 @@ from .networks import Hosted
 from .page_module import read_form
 from .requests import PROBLEM, Refusal, Trace, kind_of, problem
 from .routes import COMPRESSED, QuestionEndpoints, not_found, page_routes, routes, state_routes
+from .sequences import of_slices
 from .settings import Guard, Head, Settings, headers_of
 from .tables import Tables
 
@@ -67,7 +69,7 @@ class App:
 
     Parameters
     ----------
-    trees : mapping of str to JunctionTree
+    trees : mapping of str to JunctionTree or DynamicTree
         The networks by the names that clients use. The application does not close them.
     **options : `jtgpu.serve.settings.Settings`
         ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``, ``read_only``, ``max_body``,
@@ -81,11 +83,12 @@ class App:
     >>> app = jtgpu.serve.App({"asia": tree})  # for example: uvicorn.run(app)
     """
 
-    def __init__(self, trees: Mapping[str, JunctionTree], **options: Any):
+    def __init__(self, trees: Mapping[str, JunctionTree | DynamicTree], **options: Any):
         self.settings = Settings.of(options)
         if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")
-        for name, tree in trees.items():
+        given = {name: of_slices(tree) for name, tree in trees.items()}
+        for name, tree in given.items():
             if (
                 not isinstance(cast(object, name), str)
                 or not name
@@ -96,7 +99,7 @@ class App:
                     f"trees must map names without slashes to compiled models, not {described(name)} to "
                     f"{described(tree)}"
                 )
-        self.networks = {name: Hosted(name, tree, self.settings) for name, tree in trees.items()}
+        self.networks = {name: Hosted(name, tree, self.settings) for name, tree in given.items()}
         self._guard = Guard(self.settings)
         self._metrics = Metrics(self._gauges, self.settings.metrics_folder)
         self._tables = Tables(self.settings)
@@ -110,7 +113,7 @@ class App:
         of_router += edit_routes(self.networks, self._editing)
         of_router += state_routes(self.networks, lambda: self._state, self._metrics)
         if not self.settings.api_only:
-            form = read_form(self.settings.page, {n: t.model for n, t in trees.items()}) if self.settings.page else None
+            form = read_form(self.settings.page, {n: t.model for n, t in given.items()}) if self.settings.page else None
             of_router += page_routes(form)
         self._router = Router(of_router, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
         self._others = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)

@@ -23,6 +23,8 @@ from ..formats import read as read_network
 from ..formats.registry import file_suffixes
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
+from ..model.first_slice import SliceNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from .networks import Hosted
@@ -55,6 +57,8 @@ def edited_network(model: DiscreteModel) -> EditedNetwork:
     # raises Refusal: If the model is a Markov network, which has no CPTs.
     if not isinstance(model, BayesianNetwork):
         raise Refusal("unsupported", "a Markov network has factors and no CPTs, and cannot be edited here")
+    if isinstance(model, SliceNetwork):
+        raise Refusal("unsupported", "a network over time cannot be edited here")
     variables = [
         EditedVariable(
             name=v, states=[*model.states(v)], parents=[*model.parents(v)],
@@ -101,7 +105,7 @@ def network_of_file(data: bytes, suffix: str) -> DiscreteModel:
             net: Any = read_network(path)
             if isinstance(net, MixedNetwork):
                 raise JtgpuError("the network has numbers; the server takes variables with states only")
-            return cast(DiscreteModel, net)
+            return SliceNetwork(net) if isinstance(net, DynamicNetwork) else cast(DiscreteModel, net)
         except JtgpuError as error:  # without the name of our folder
             raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None
 

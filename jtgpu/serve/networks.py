@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,6 +25,7 @@ from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
+from ..model.first_slice import SliceNetwork
 from ..model.network import BayesianNetwork
 from .batching import Batcher, measure
 from .map_layout import CANVAS, MAX_NODES, map_layout, overview, positions
@@ -35,7 +38,14 @@ from .settings import Settings
 
 def digest(tree: JunctionTree) -> str:
     """A digest of the model and of where it is computed."""
-    return model_fingerprint(tree.model)[:32]
+    model = tree.model
+    own = model_fingerprint(model)
+    if isinstance(model, SliceNetwork):  # and the other slices
+        net = model.dynamic_network
+        tables = [np.asarray(cpt).tobytes() for v in net.variables for cpt in (net.cpt(v), *net.start(v))]
+        parents = [net.parents(v) for v in net.variables]
+        own = hashlib.sha256(b"".join([f"{own}{parents}{net.static}".encode(), *tables])).hexdigest()
+    return own[:32]
 
 
 def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
@@ -67,6 +77,7 @@ def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, An
         "dtype": tree.dtype,
         "variables": _variables(model, graph),
         **_decisions(model),
+        **_slices(model),
         "arcs": [[*arc] for arc in graph.arcs],
         "prior": [p.probabilities.tolist() for p in prior.values()],
         "log_evidence": prior.log_evidence,
@@ -99,6 +110,15 @@ def _decisions(model: DiscreteModel) -> dict[str, Any]:
     return {"decisions": [net.index(d) for d in net.decisions], "utilities": utilities}
 
 
+def _slices(model: DiscreteModel) -> dict[str, Any]:
+    """What a network over time has and its first slice has not: parents in earlier slices, as numbers and lags."""
+    if not isinstance(model, SliceNetwork):
+        return {}
+    net = model.dynamic_network
+    earlier = [[[net.index(p), lag] for p, lag in net.parents(v) if lag] for v in net.variables]
+    return {"slices": {"order": net.order, "static": [net.index(v) for v in net.static], "earlier": earlier}}
+
+
 def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     """The CPT of a variable; the last axis, its own states, varies fastest."""
     # raises EvidenceError: If the model is a Markov network, which has no CPTs.
@@ -106,11 +126,11 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     v = model.index(variable)
     if not isinstance(model, BayesianNetwork):
         raise EvidenceError("a Markov network has factors and no CPTs")
-    table = model.cpt(v)
-    parents = model.parents(v)
+    table: Any = model.dynamic_network.cpt(v) if isinstance(model, SliceNetwork) else model.cpt(v)
+    names = table.variables
     return {
-        "variable": model.variables[v], "parents": [*parents],
-        "states": [*([*model.states(p)] for p in parents), [*model.states(v)]], "shape": [*table.shape],
+        "variable": model.variables[v], "parents": [*names[:-1]],
+        "states": [[*table.states(name)] for name in names], "shape": [*table.shape],
         "probabilities": table.ravel().tolist(),
     }
 

@@ -62,6 +62,10 @@ class Posteriors(Case, kw_only=True):
     cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
 
     @property
+    def n_cases(self) -> int:
+        return 1 if self.cases is None else len(self.cases)
+
+    @property
     def is_single(self) -> bool:
         """Whether a batch of other requests can include this one."""
         return self.cases is None and not self.soft and not self.do

@@ -15,6 +15,7 @@ from ..util.arguments import whole_number
 from ..util.options import InformationUnit
 from . import decisions as decisions  # registers its questions
 from . import posteriors as posteriors
+from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS
 from .registry import Body, Case, Form, Rates, Reply, State, Variable, question, rate
 from .registry import answer as answer

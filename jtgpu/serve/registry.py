@@ -64,6 +64,11 @@ class Rates(NamedTuple):
 class Body(Struct, forbid_unknown_fields=True, kw_only=True):
     """Base class of questions: the body that a client sends."""
 
+    @property
+    def n_cases(self) -> int:
+        """Number of cases, or of sequences."""
+        return 1
+
     def answer(self, tree: JunctionTree, form: Form) -> Any:
         """The reply, as plain data."""
         raise NotImplementedError

@@ -28,6 +28,7 @@ from .questions import QUESTIONS
 from .registry import Form, admit, rounded
 from .replies import accepts, encoding_of, form_of
 from .requests import JSON, Refusal, Trace, json_response, read_body, trace_of, unless_gone
+from .sequences import MAX_SLICES
 from .settings import Head, Settings, check_type
 from .tables import Tables
 
@@ -99,8 +100,7 @@ class QuestionEndpoints:
     ) -> bytes:
         """The encoded reply to a question that has the second thread for itself."""
         settings = self._settings
-        cases = body.cases if isinstance(body, Posteriors) else None
-        n = 1 if cases is None else len(cases)
+        n = body.n_cases
         if n > settings.max_cases:
             raise Refusal(
                 "too-many-cases", f"{n:,} cases are more than {settings.max_cases:,}; use table",
@@ -160,7 +160,7 @@ async def describe(request: Request, hosted: Hosted) -> Response:
     settings = hosted.settings
     limits = {
         "cases": settings.max_cases, "body": settings.max_body, "upload": settings.max_upload,
-        "seconds": settings.timeout, "read_only": settings.read_only,
+        "seconds": settings.timeout, "read_only": settings.read_only, "slices": MAX_SLICES,
     }  # fmt: skip
     return json_response({**hosted.description, "limits": limits}, headers=headers)
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import uvicorn
 
+from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import number, text, whole_number
@@ -104,7 +105,9 @@ class Listener(uvicorn.Server):
         self.should_exit = True
 
 
-def make_app(trees: Mapping[str, JunctionTree], host: str, *, with_token: bool = True, **options: Any) -> App:
+def make_app(
+    trees: Mapping[str, JunctionTree | DynamicTree], host: str, *, with_token: bool = True, **options: Any
+) -> App:
     """Create the application of a server that listens at `host`.
 
     Off this machine's loopback a token is required: it is made if none is given.
@@ -245,14 +248,14 @@ class Server:
 
 
 def serve(
-    trees: JunctionTree | Mapping[str, JunctionTree], *, host: str = "127.0.0.1", port: int = 0, grace: float = 10.0,
-    **options: Any,
+    trees: JunctionTree | DynamicTree | Mapping[str, JunctionTree | DynamicTree], *, host: str = "127.0.0.1",
+    port: int = 0, grace: float = 10.0, **options: Any,
 ) -> Server:  # fmt: skip
     """Serve one or several compiled networks over HTTP, in a thread.
 
     Parameters
     ----------
-    trees : JunctionTree or mapping of str to JunctionTree
+    trees : JunctionTree or DynamicTree, or mapping of str to these
         Networks by the names that clients use. A single one gets the name of its model.
     host : str, default "127.0.0.1"
         The address to listen at. Anything but an address of the loopback requires a token, which is made if none is
@@ -285,6 +288,7 @@ def serve(
     True
     """
     number("grace", grace, least=0)
-    if isinstance(trees, JunctionTree):
-        trees = {trees.model.name.replace("/", "-") or "network": trees}
+    if isinstance(trees, (JunctionTree, DynamicTree)):
+        model = trees.model if isinstance(trees, JunctionTree) else trees.network
+        trees = {model.name.replace("/", "-") or "network": trees}
     return Server(make_app(trees, host, **options), host, port, grace)

@@ -15,6 +15,8 @@ from jtgpu.serve import App
 from jtgpu.serve.questions import QUESTIONS, answer
 from tests.serve.client import Client, posts, together
 
+# tested in test_decisions.py and test_slices.py
+ELSEWHERE = {"options", "policy", "decision-value", "filter", "smooth", "predict", "step", "sequence-mpe"}
 SEEN = {"xray": "yes", "smoke": ["yes", "no"]}
 CASES: list[dict[str, Any]] = [
     {},
@@ -189,7 +191,7 @@ def test_the_answers_have_the_documented_types(asia: JunctionTree) -> None:
         "importance": {"target": "lung", "evidence": {"xray": "yes"}}, "conflict": {"evidence": {"xray": "yes"}},
         "joint": {"variables": ["lung", "bronc"]}, "sample": {"n": 2}, "ask": {"question": "P(lung)"},
     }  # fmt: skip
-    assert set(bodies) == set(QUESTIONS) - {"options", "policy", "decision-value"}  # test_decisions.py
+    assert set(bodies) == set(QUESTIONS) - ELSEWHERE
     for question, body in bodies.items():
         found = answer(asia, question, body)
         msgspec.convert(found, QUESTIONS[question].reply, strict=True)

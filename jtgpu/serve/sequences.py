@@ -1,0 +1,200 @@
+"""Sequences as clients send them, and the compiled networks over time that answer questions about them.
+
+A dynamic network is served as its first slice, a Bayesian network that knows it; the questions of `slices` are about
+slices of sequences, all others about one case of the first slice.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..dynamic.tree import DynamicTree
+from ..errors import ArgumentError, EvidenceError
+from ..inference.tree import JunctionTree
+from ..model.first_slice import SliceNetwork
+from ..util.arguments import whole_number
+from .registry import Body, Rates, State, Weights
+from .requests import Refusal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..model.discrete import DiscreteModel
+
+MAX_SLICES = 100_000  # of all sequences of a request
+TRIED = 16  # slices that are timed
+MANY = 32  # sequences that are timed together
+
+BySlice = dict[str, State | list[State | None]]
+
+
+def of_slices(tree: Any) -> JunctionTree:
+    """The first slice of a compiled dynamic network; any other tree as it is."""
+    if not isinstance(tree, DynamicTree):
+        return tree  # type: ignore[no-any-return]
+    made = SliceNetwork(tree.network).compile("cpu")
+    made.cached("slices", 0, lambda: Sliced.timed(tree))
+    return made
+
+
+class Sliced(NamedTuple):
+    """A compiled dynamic network, and the seconds of its slices."""
+
+    tree: DynamicTree
+    each: float  # of a slice, whatever the number of sequences
+    more: float  # of a slice of one sequence more
+
+    @classmethod
+    def timed(cls, tree: DynamicTree) -> Sliced:
+        """Measure smoothing."""
+        n = len(tree.network)
+        seconds = []
+        for sequences in (1, 1, MANY):  # the first one loads what the others need
+            codes = np.full((sequences, TRIED, n), -1, np.int32)
+            begun = time.perf_counter()
+            tree.smooth(codes)
+            seconds.append((time.perf_counter() - begun) / TRIED)
+        return cls(tree, seconds[1], max(seconds[2] - seconds[1], 0.0) / (MANY - 1))
+
+
+def sliced(tree: JunctionTree) -> Sliced:
+    """The compiled dynamic network of a tree of its first slice; compiled on first use."""
+    net = tree.model
+    if not isinstance(net, SliceNetwork):
+        raise ArgumentError("this network has no slices of time")
+    options = {} if tree.threads is None else {"threads": tree.threads}
+    made: Sliced = tree.cached("slices", 0, lambda: Sliced.timed(net.dynamic_network.compile("cpu", **options)))
+    return made
+
+
+# Bodies: sequences, by variable a state for each slice.
+
+class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A sequence; null: not observed in this slice."""
+
+    # Variable to its states, one for each slice; a static variable to its state
+    evidence: BySlice | None = None
+    likelihood: dict[str, list[Weights | None]] | None = None  # variable to weights for each slice
+    do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
+    length: int | None = None  # slices. Default: those of the evidence
+
+    def lengths(self) -> dict[str, int]:
+        """Lengths of its lists, by variable."""
+        lists = [*(self.evidence or {}).items(), *(self.likelihood or {}).items()]
+        return {name: len(x) for name, x in lists if isinstance(x, list)}
+
+    @property
+    def slices(self) -> int:
+        """Its length, as far as it can be told before `check`."""
+        return max([*self.lengths().values(), self.length or 0], default=0) or 1
+
+    def check(self) -> int:
+        """Its length; raises where the lists contradict it, or each other."""
+        lengths = self.lengths()
+        first, least = next(iter(lengths.items()), ("", 1))
+        if self.length is not None:
+            whole_number("length", self.length, 1, MAX_SLICES)
+        for name, n in lengths.items():
+            if not n:
+                raise EvidenceError(f"the list of {name!r} has no slices")
+            if self.length is not None and n > self.length:
+                raise EvidenceError(f"the list of {name!r} has {n} slices, more than length, which is {self.length}")
+            if self.length is None and n != least:
+                raise EvidenceError(
+                    f"the list of {name!r} has {n} slices and that of {first!r} {least}; use null for slices without "
+                    "observations, or give length"
+                )
+        return self.slices
+
+
+class Read(NamedTuple):
+    """A sequence by numbers."""
+
+    codes: NDArray[np.int32]  # (T, V), -1: not observed
+    likelihood: dict[str, Any]  # variable -> (T, states)
+    do: dict[str, Any]
+
+
+def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence) -> Read:
+    """Convert a sequence; errors name variable and slice."""
+    codes = np.full((given.check(), len(net)), -1, np.int32)
+    for name, states in (given.evidence or {}).items():
+        v = net.index(name)
+        if not isinstance(states, list):
+            if name not in static:
+                raise EvidenceError(
+                    f"evidence on {name!r} must be a list with a state for each slice, and null where it is not known"
+                )
+            codes[0, v] = net.state_index(v, states)
+            continue
+        known: dict[State, int] = {}
+        for t, state in enumerate(states):
+            if state is not None:
+                if state not in known:
+                    known[state] = net.state_index(v, state)
+                codes[t, v] = known[state]
+    weights: dict[str, Any] = {}
+    for name, vectors in (given.likelihood or {}).items():
+        v = net.index(name)
+        table = np.ones((len(codes), len(net.states(v))))
+        for t, vector in enumerate(vectors):
+            if vector is not None:
+                table[t] = _weights(net, v, vector, t)
+        weights[name] = table
+    for variable, setting in (given.do or {}).items():
+        for late in setting if isinstance(setting, dict) else ():
+            if not 0 <= late < len(codes):
+                raise EvidenceError(f"do on {variable!r} has the slice {late}; slices are 0 to {len(codes) - 1}")
+    return Read(codes, weights, dict(given.do or {}))
+
+
+def _weights(net: DiscreteModel, v: int, given: Weights, t: int) -> list[float]:
+    """The likelihood of a slice, in the order of the states."""
+    states = net.states(v)
+    if isinstance(given, dict):
+        given = {net.state_index(v, s): w for s, w in given.items()}  # type: ignore[misc]
+        given = [given.get(s, 0.0) for s in range(len(states))]  # type: ignore[call-overload]
+    if len(given) != len(states) or not all(math.isfinite(w) and w >= 0 for w in given) or not any(given):
+        raise EvidenceError(
+            f"the likelihood of {net.variables[v]!r} in slice {t} must be {len(states)} numbers >= 0, not all zero"
+        )
+    return given
+
+
+class Sequences(OneSequence, Body, kw_only=True):
+    """The evidence of one sequence, or of many in `sequences`."""
+
+    sequences: list[OneSequence] | None = None
+
+    @property
+    def n_cases(self) -> int:
+        """Number of sequences."""
+        return 1 if self.sequences is None else len(self.sequences)
+
+    def parts(self) -> list[OneSequence]:
+        """The sequences, if they are not too long together."""
+        if self.sequences is not None and any((self.evidence, self.likelihood, self.do, self.length)):
+            raise ArgumentError("evidence is given for one sequence and in sequences; put all of it into sequences")
+        parts = [self] if self.sequences is None else self.sequences
+        total = sum(part.slices for part in parts)
+        if total > MAX_SLICES:
+            raise Refusal(
+                "too-large", f"{total:,} slices are more than {MAX_SLICES:,}: ask for fewer sequences, or by step",
+                needed=total, limit=MAX_SLICES,
+            )  # fmt: skip
+        return parts  # type: ignore[return-value]
+
+    def further(self) -> int:
+        """Slices behind the end of each sequence."""
+        return 0
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        parts = self.parts()
+        lengths = [part.slices + self.further() for part in parts]
+        measured = sliced(tree)
+        return max(lengths, default=0) * measured.each + sum(lengths) * measured.more

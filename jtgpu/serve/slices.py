@@ -1,0 +1,293 @@
+"""Questions about sequences, to dynamic networks: filter, smooth, predict, explain, and single steps."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+import numpy as np
+
+from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
+from ..inference.queries.posteriors import as_list, targets_of
+from ..model.first_slice import SliceNetwork
+from ..util.arguments import whole_number
+from .registry import (
+    Body,
+    Distribution,
+    Form,
+    Rates,
+    Reply,
+    State,
+    Variable,
+    Weights,
+    check_size,
+    question,
+    with_labels,
+)
+from .requests import problem
+from .sequences import MAX_SLICES, OneSequence, Read, Sequences, read_sequence, sliced
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..dynamic.results import SequencePosteriors
+    from ..dynamic.tree import DynamicTree
+    from ..inference.tree import JunctionTree
+    from ..model.discrete import DiscreteModel
+
+
+class SequenceResult(TypedDict):
+    """Posteriors of a sequence by variable, a distribution for each slice in ``slices``; or why there are none."""
+
+    log_evidence: NotRequired[float]
+    slices: NotRequired[list[int]]
+    posteriors: NotRequired[dict[str, list[Distribution]]]
+    error: NotRequired[dict[str, Any]]
+
+
+class SequencesReply(Reply, SequenceResult):
+    """The result of one sequence, or ``results`` in the order of the sequences."""
+
+    results: NotRequired[list[SequenceResult]]
+
+
+def _answer_all(tree: JunctionTree, body: Sequences, ask: Any, result_of: Any) -> Any:
+    """Answer the sequences of a body: those without interventions in one call; one bad sequence harms no other."""
+    # ask: function of sequences, likelihood and do; result_of: function of its answer and of a number in it
+    compiled, net = sliced(tree).tree, tree.model
+    assert isinstance(net, SliceNetwork)
+    static, parts = frozenset(net.dynamic_network.static), body.parts()
+
+    def alone(part: OneSequence) -> Any:
+        read = read_sequence(net, static, part)
+        try:
+            made = ask(compiled, [read.codes], read.likelihood, read.do, "error")
+        except ImpossibleEvidence as error:  # without what to do in Python
+            raise ImpossibleEvidence(str(error).partition(";")[0]) from None
+        return result_of(made, 0, len(read.codes))
+
+    if body.sequences is None:
+        return alone(body)
+    results: list[Any] = [None] * len(parts)
+    plain: list[int] = []
+    reads: list[Read] = []
+    for i, part in enumerate(parts):
+        try:
+            if part.do:
+                results[i] = alone(part)
+            else:
+                reads.append(read_sequence(net, static, part))
+                plain.append(i)
+        except JtgpuError as error:
+            results[i] = {"error": problem(error, net)}
+    if reads:
+        made = ask(compiled, [r.codes for r in reads], _joined(net, reads), {}, "flag")
+        for k, i in enumerate(plain):
+            if made.impossible[k]:
+                refused = ImpossibleEvidence("the evidence of this sequence has probability 0")
+                results[i] = {"error": problem(refused, net)}
+            else:
+                results[i] = result_of(made, k, len(reads[k].codes))
+    return {"results": results}
+
+
+def _joined(net: DiscreteModel, reads: list[Read]) -> dict[str, Any]:
+    """The likelihoods of several sequences, slice after slice."""
+    names = dict.fromkeys(name for r in reads for name in r.likelihood)
+    return {
+        name: np.concatenate([r.likelihood.get(name, np.ones((len(r.codes), len(net.states(name))))) for r in reads])
+        for name in names
+    }
+
+
+def _slices_of(
+    made: SequencePosteriors, i: int, slices: dict[int, int], tree: JunctionTree, form: Form
+) -> SequenceResult:
+    """The result of a sequence from the answer about several."""
+    # slices: slice -> its place in the answer
+    model, posteriors = tree.model, {}
+    for name, table in made.items():
+        rows: list[Any] = (table[i : i + 1] if table.ndim == 2 else table[i, [*slices.values()]]).tolist()
+        posteriors[name] = [with_labels(model, model.index(name), row) for row in rows] if form.labels else rows
+    return {"log_evidence": float(made.log_evidence[i]), "slices": [*slices], "posteriors": posteriors}
+
+
+class Over(Sequences, kw_only=True):
+    """Sequences, and which posteriors of which slices are the answer."""
+
+    targets: Variable | list[Variable] | None = None  # variable or list of variables. Default: all
+    at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
+
+    def posteriors(self, method: str, tree: JunctionTree, form: Form) -> SequencesReply:
+        """The reply of a method of the compiled dynamic network."""
+        targets = targets_of(tree.model, self.targets)
+        names = None if targets is None else [tree.model.variables[v] for v in targets]
+        longest = max((part.slices for part in self.parts()), default=0)
+        listed = [self.at] if isinstance(self.at, int) else self.at if isinstance(self.at, list) else None
+        number = longest if self.at is None else 1 if listed is None else len(listed)
+        width = int(sum(tree.model.cardinality if targets is None else tree.model.cardinality[targets]))
+        check_size(self.n_cases * number * width, f"{self.n_cases:,} sequences, {number:,} slices of {width:,} states")
+
+        def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
+            made: SequencePosteriors = getattr(dyn, method)(
+                sequences, likelihood=likelihood, do=do, targets=names, at=self.at, on_impossible=on_impossible
+            )
+            return made
+
+        def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
+            chosen = range(length) if self.at is None else [length - 1] if listed is None else listed
+            return _slices_of(made, i, {t: k for k, t in enumerate(chosen) if t < length}, tree, form)
+
+        reply: SequencesReply = _answer_all(tree, self, ask, result_of)
+        return reply
+
+
+@question(
+    "/filter", SequencesReply, "Posteriors in every slice of sequences given the evidence up to it.",
+    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"]},
+)
+class Filter(Over, kw_only=True):
+    """Posteriors in every slice given the evidence up to it; of networks over time."""
+
+    def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
+        return self.posteriors("filter", tree, form)
+
+
+@question(
+    "/smooth", SequencesReply, "Posteriors in every slice of sequences given the evidence of all slices.",
+    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"], "at": [0, 3]},
+    lambda first, last, seen: {"length": 2},
+)
+class Smooth(Over, kw_only=True):
+    """Posteriors in every slice given the evidence of all slices; of networks over time."""
+
+    def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
+        return self.posteriors("smooth", tree, form)
+
+
+@question(
+    "/predict", SequencesReply, "Posteriors of the slices that follow sequences.",
+    {"evidence": {"umbrella": ["yes", "yes", "no"]}, "steps": 2, "targets": ["rain"]},
+)
+class Predict(Sequences, kw_only=True):
+    """Posteriors of the slices that follow each sequence, in which nothing is observed; of networks over time."""
+
+    steps: int = 1
+    targets: Variable | list[Variable] | None = None
+
+    def further(self) -> int:
+        return whole_number("steps", self.steps, 1, MAX_SLICES)
+
+    def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
+        targets, steps = targets_of(tree.model, self.targets), self.further()
+        names = None if targets is None else [tree.model.variables[v] for v in targets]
+        width = int(sum(tree.model.cardinality if targets is None else tree.model.cardinality[targets]))
+        check_size(self.n_cases * steps * width, f"{self.n_cases:,} sequences, {steps:,} slices of {width:,} states")
+
+        def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
+            return dyn.predict(
+                sequences, steps=steps, likelihood=likelihood, do=do, targets=names, on_impossible=on_impossible
+            )
+
+        def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
+            return _slices_of(made, i, {length + k: k for k in range(steps)}, tree, form)
+
+        reply: SequencesReply = _answer_all(tree, self, ask, result_of)
+        return reply
+
+
+class SequenceStates(TypedDict):
+    """The most probable states of a sequence by variable: numbers of states by slice, or names with ?labels=1."""
+
+    log_joint: NotRequired[float]
+    states: NotRequired[dict[str, list[int | str]]]
+    error: NotRequired[dict[str, Any]]
+
+
+class SequenceStatesReply(Reply, SequenceStates):
+    """The result of one sequence, or ``results`` in the order of the sequences."""
+
+    results: NotRequired[list[SequenceStates]]
+
+
+@question(
+    "/sequence-mpe", SequenceStatesReply, "The most probable states of all variables in all slices of sequences.",
+    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}},
+)
+class SequenceMpe(Sequences, kw_only=True):
+    """The most probable states of all variables in all slices; of networks over time."""
+
+    def answer(self, tree: JunctionTree, form: Form) -> SequenceStatesReply:
+        names = tree.model.variables
+        longest = max((part.slices for part in self.parts()), default=0)
+        check_size(self.n_cases * longest * len(names), f"{self.n_cases:,} sequences of {longest:,} slices")
+
+        def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> Any:
+            compiled: Any = dyn
+            return compiled.mpe(sequences, likelihood=likelihood, do=do, on_impossible=on_impossible)
+
+        def result_of(made: Any, i: int, length: int) -> SequenceStates:
+            columns: list[list[Any]] = made.states[i, :length].T.tolist()
+            if form.labels:
+                columns = [[tree.model.states(v)[s] for s in column] for v, column in enumerate(columns)]
+            return {"log_joint": float(made.log_joint[i]), "states": dict(zip(names, columns, strict=True))}
+
+        reply: SequenceStatesReply = _answer_all(tree, self, ask, result_of)
+        return reply
+
+
+class StepReply(Reply):
+    """Posteriors of a slice, and the state for the next step."""
+
+    slice: int
+    state: str
+    log_evidence: float
+    posteriors: dict[str, Distribution]
+
+
+@question(
+    "/step", StepReply, "The next slice of a sequence: its posteriors, and the state that the next step needs.",
+    {"state": None, "evidence": {"umbrella": "yes"}},
+)
+class Step(Body, kw_only=True):
+    """The next slice of a sequence; the client keeps the state, and the server nothing. Of networks over time."""
+
+    state: str | None = None  # of the step before, in base64; null: the first slice
+    evidence: dict[str, State | list[State]] | None = None
+    likelihood: dict[str, Weights] | None = None
+    targets: Variable | list[Variable] | None = None
+
+    def answer(self, tree: JunctionTree, form: Form) -> StepReply:
+        model, live = tree.model, sliced(tree).tree.stream()
+        if self.state is not None:
+            live.restore(_state(self.state, len(live.state)))
+        check_size(len(live.state), "the state")
+        chosen = model.variables if self.targets is None else as_list(self.targets, "targets")
+        names = [model.variables[model.index(v)] for v in chosen]
+        made = live.step(self.evidence, likelihood=self.likelihood)
+        posteriors = {}
+        for name in names:
+            values: list[float] = made[name].probabilities.tolist()
+            posteriors[name] = with_labels(model, model.index(name), values) if form.labels else values
+        state = live.state
+        return {
+            "slice": int(state[0]) - 1, "state": base64.b64encode(state.astype("<f8").tobytes()).decode(),
+            "log_evidence": live.log_evidence, "posteriors": posteriors,
+        }  # fmt: skip
+
+    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+        return sliced(tree).each
+
+
+def _state(text: str, n: int) -> NDArray[np.float64]:
+    """The numbers of a state."""
+    try:
+        raw = base64.b64decode(text.encode(), validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != 8 * n:
+        raise ArgumentError(
+            f"state must be what a step of this network returned: {8 * n} bytes in base64, or null for the first slice"
+        )
+    return np.frombuffer(raw, "<f8").astype(np.float64)
