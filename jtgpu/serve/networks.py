@@ -21,6 +21,7 @@ from ..draw.drawing import Graph, graph_of, hub, neighbourhood
 from ..errors import ArgumentError, BackendUnavailable, EvidenceError, JtgpuError, closest
 from ..formats.bundled import networks
 from ..formats.conversion import carry
+from ..formats.dynamic_writers import dumps_dynamic
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
@@ -111,7 +112,7 @@ def _decisions(model: DiscreteModel) -> dict[str, Any]:
 
 
 def _slices(model: DiscreteModel) -> dict[str, Any]:
-    """What a network over time has and its first slice has not: parents in earlier slices, as numbers and lags."""
+    """Order, static variables, and parents in earlier slices as pairs of number and lag, of a network over time."""
     if not isinstance(model, SliceNetwork):
         return {}
     net = model.dynamic_network
@@ -135,11 +136,18 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     }
 
 
+_OVER_TIME = {"dynamic.json": "dynamic JSON", "xdsl": "XDSL"}  # suffix -> format
+
+
 def file(model: DiscreteModel, name: str) -> tuple[str, str]:
     """The network as text in a format, and the suffix of its file."""
     # name: A suffix without the dot, such as ``"bif"``
     # raises ArgumentError: If there is no such format that can be written.
     # raises FormatError: If the format cannot represent the model.
+    if isinstance(model, SliceNetwork):
+        if name not in _OVER_TIME:
+            raise ArgumentError(f"a network over time is written as {' or '.join(_OVER_TIME)}, not {name[:60]!r}")
+        return dumps_dynamic(model.dynamic_network, _OVER_TIME[name]), name
     suffixes = {s[1:]: f for f in FORMATS if f.writer for s in f.suffixes if s not in f.only_read}
     if name not in suffixes:
         raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{closest(name, suffixes)}")

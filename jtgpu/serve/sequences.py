@@ -90,7 +90,7 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def slices(self) -> int:
-        """Its length, as far as it can be told before `check`."""
+        """Its length; `check` makes sure of it."""
         return max([*self.lengths().values(), self.length or 0], default=0) or 1
 
     def check(self) -> int:

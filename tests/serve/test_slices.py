@@ -111,7 +111,7 @@ def test_many_sequences_of_which_some_are_bad(client: Client) -> None:
 
 def test_impossible_sequences() -> None:
     net = jtgpu.DynamicNetwork(
-        {"x": ["a", "b"]}, {"x": [("x", 1)]}, {"x": [[1, 0], [0.5, 0.5]]}, start={"x": [0.5, 0.5]}, name="x"
+        {"x": ["a", "b"]}, {"x": [("x", 1)]}, {"x": [[1.0, 0.0], [0.5, 0.5]]}, start={"x": [0.5, 0.5]}, name="x"
     )
     app = App({"x": net.compile("cpu")})
     app.warm()
@@ -225,6 +225,18 @@ def test_served_files_are_first_slices(tmp_path: Path) -> None:
     assert isinstance(net, SliceNetwork)
     assert net.dynamic_network == umbrella()
     assert answer(net.compile("cpu"), "filter", {"length": 3})["slices"] == [0, 1, 2]
+
+
+def test_networks_over_time_are_saved_and_opened(client: Client) -> None:
+    for suffix in ("dynamic.json", "xdsl"):
+        text = client.get(f"/v1/networks/clinic/file?format={suffix}").text
+        url = f"/v1/networks/opened?format={suffix}"
+        headers = {"content-type": "application/octet-stream"}
+        assert client.request("PUT", url, content=text.encode(), headers=headers).status_code == 201
+        body = {"evidence": {"test": ["low", None, "high"]}}
+        assert client.ask("opened", "smooth", body)["posteriors"] == client.ask("clinic", "smooth", body)["posteriors"]
+        assert client.request("DELETE", "/v1/networks/opened").status_code in (200, 204)
+    assert "dynamic.json" in client.get("/v1/networks/clinic/file?format=bif").json()["detail"]
 
 
 def test_serve_takes_a_compiled_network_over_time() -> None:
