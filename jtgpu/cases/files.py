@@ -248,7 +248,7 @@ def run_file(
     writer = writer_for(output, options.compression, options.escape_formulas)
     unfinished = ResumableFile(output, writer, identity, resume=options.resume, force=options.force)
     before = unfinished.done
-    with _saved(unfinished):
+    with saved(unfinished):
         rows = options.chunk or default_chunk(model, tree.plan.plan, query, bool(tree.device))
         chunks = source.chunks([model.variables[v] for v in query.evidence], kept, rows, before.position)
 
@@ -277,7 +277,7 @@ def used_columns(
 
 
 @contextmanager
-def _saved(unfinished: ResumableFile) -> Iterator[None]:
+def saved(unfinished: ResumableFile) -> Iterator[None]:
     """Flush and close the output however the block ends; a full disk becomes a `JtgpuError`."""
     try:
         yield

@@ -139,7 +139,7 @@ def batch(  # noqa: PLR0913 (a Typer command)
             tree = run.compile(made, step)
             _load_kernels(tree)
         startup = time.perf_counter() - begun
-        with tree, _terminable(output), progress_of(is_shown(run.progress)) as progress:
+        with tree, terminable_run(output), progress_of(is_shown(run.progress)) as progress:
             report = run_file(tree, Path(cases), Path(output), options, files, progress)
     _print_report(report, cases, output, startup, json)
 
@@ -161,7 +161,7 @@ def _answer_on_cluster(
 ) -> Report:  # fmt: skip
     where = Cluster(on.cluster or "auto", on.workers, run.threads)
     # Ray reports lost workers on stdout, which is reserved for results
-    with _terminable(paths[1]), redirect_stdout(sys.stderr), progress_of(is_shown(run.progress)) as progress:
+    with terminable_run(paths[1]), redirect_stdout(sys.stderr), progress_of(is_shown(run.progress)) as progress:
         return run_files(made, *paths, options, files, where, run.backend, progress)
 
 
@@ -212,7 +212,7 @@ def _split(given: list[str]) -> list[str]:
 
 
 @contextmanager
-def _terminable(output: str | Path) -> Iterator[None]:
+def terminable_run(output: str | Path) -> Iterator[None]:
     """Treat SIGTERM like Ctrl-C, and report that finished work is saved."""
     try:
         with terminable():

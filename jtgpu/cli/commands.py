@@ -23,6 +23,7 @@ COMMANDS = {
     "decide": (QUERIES, "Find the policy of a decision network with the highest expected utility."),
     "solve": (QUERIES, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
+    "dynamic": (TABLES, "Compute posteriors of sequences by a dynamic network."),
     "fit": (TABLES, "Estimate the CPTs of a network from cases."),
     "validate": (TABLES, "Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration."),
     "screen": (TABLES, "Find outlier rows of a table, by nearest-neighbour distance or by likelihood under a network."),
@@ -64,7 +65,7 @@ PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lis
 _PLANNED = {"--time": "--order-time", "--seed": "--order-seed"}
 ALIASES = {
     **{name: {"--targets": "--target", **_PLANNED} for name in COMMANDS},
-    **{name: {} for name in ("decide", "explore", "fit", "learn", "rank", "screen", "validate", "whiten")},
+    **{name: {} for name in ("decide", "dynamic", "explore", "fit", "learn", "rank", "screen", "validate", "whiten")},
     "sample": {"--time": "--order-time"},
     "batch": {"--targets": "--target", **_PLANNED, "-e": "--evidence-columns"},
     "time": {"--evidence": "--observed", "--time": "--order-time"},

@@ -38,6 +38,8 @@ _OPTIONS = (
     (r"\b(metric|missing|scale|time)='([^']*)'", r"--\1 \2"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
     (r'\border="(\w+)"', r"--order \1"),
+    (r'\bon_gap="(\w+)"', r"--on-gap \1"),
+    (r'\buse at="last", or fewer slices, or fewer targets=', "use -o FILE, --at last, or fewer targets (-t)"),
     (r"\bwith columns=\[\.\.\.\]", "by --columns"),
     (r"^k is ([\d,]+), but", r"--samples is \1, but"),
     (r"\bpass k=([\d,]+)", r"use --samples \1"),

@@ -34,6 +34,7 @@ class Sequences:
     keys: Mapping[str, list[Any]] = field(default_factory=dict)  # columns of the answers: (R,) id and time
     source: Ints | None = None  # (R,) row of the table, -1 for slices that it lacks; None: as they stand
     ids: list[Any] | None = None  # (N,)
+    first: int = 0  # number of the first sequence among all of a file
     cuts: Mapping[int, frozenset[int]] = field(default_factory=dict)  # slice -> variables that are set in it
     cut_always: frozenset[int] = frozenset()
 
@@ -54,7 +55,7 @@ class Sequences:
     def name(self, i: int, t: int) -> str:
         """A slice, for messages."""
         label = f" ({self.ids[i]!r})" if self.ids is not None else ""
-        return f"sequence {i}{label}, slice {t}"
+        return f"sequence {self.first + i}{label}, slice {t}"
 
     def continued(self, steps: int) -> Sequences:
         """These sequences with so many slices more in which nothing is observed."""
@@ -80,6 +81,8 @@ def read_sequences(
     # likelihood: variable -> weights: (states,), (rows, states) in the order of the frame's rows, or (B, T, states)
     # do: variable -> state in all slices, or {slice: state}
     choice("on_gap", on_gap, ("error", "empty"))
+    if isinstance(given, Sequences):
+        return given
     if is_tensor(given):
         given = as_array(given, "sequences")
     if isinstance(given, (list, tuple)) and given and _is_table(given[0]):
@@ -165,6 +168,11 @@ def _of_frame(net: DynamicNetwork, given: Any, id: str | None, time: str | None,
         )
     names = [c for c in table.names if c not in (id, time)]
     codes, _ = read_states(net, {c: table.column(c) for c in names})
+    return in_order(codes, table, id, time, on_gap)
+
+
+def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
+    """The rows of a table with the states that were read from it, by sequence and time."""
     if not table.n:
         return Sequences(codes, np.zeros(1, np.int64))
     group, ids = np.zeros(table.n, np.int64), None

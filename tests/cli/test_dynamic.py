@@ -10,7 +10,7 @@ import pytest
 import jtgpu
 
 from ..formats.test_dynamic_files import umbrella
-from .commands import ASIA, run
+from .commands import ASIA, REFERENCE, run
 
 
 @pytest.fixture
@@ -42,3 +42,71 @@ def test_other_commands_name_the_command(words: tuple[str, ...], file: str) -> N
     done = run(words[0], file, *words[1:])
     assert done.exit_code == 2
     assert "is a dynamic network: jtgpu dynamic answers questions about sequences" in done.stderr.replace("\n", " ")
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> str:
+    """Two sequences in a file."""
+    (tmp_path / "days.csv").write_text("place,day,umbrella\na,1,yes\na,2,yes\nb,1,no\nb,2,\nb,3,yes\n")
+    return str(tmp_path / "days.csv")
+
+
+KEYS = ("--id", "place", "--time", "day", *REFERENCE)
+
+
+def test_answers(file: str, days: str, tmp_path: Path) -> None:
+    lines = [line.split("\t") for line in run("dynamic", "filter", file, days, *KEYS).stdout.splitlines()]
+    assert lines[0] == ["place", "day", "rain=no", "rain=yes"]
+    assert [float(x[3]) for x in lines[1:3]] == pytest.approx([0.8181818, 0.8833570])  # Russell and Norvig
+    assert [x[:2] for x in lines[1:]] == [["a", "1"], ["a", "2"], ["b", "1"], ["b", "2"], ["b", "3"]]
+    output = str(tmp_path / "o.csv")
+    done = run("dynamic", "smooth", file, days, *KEYS, "-o", output)
+    assert "2 sequences, 5 rows, 1 target" in done.stdout
+    assert float(Path(output).read_text().splitlines()[1].split(",")[3]) == pytest.approx(0.8833570)
+    assert run("dynamic", "smooth", file, days, *KEYS, "-o", output).exit_code == 6
+    about = json.loads(run("dynamic", "smooth", file, days, *KEYS, "-o", output, "--force", "--json").stdout)
+    assert (about["sequences"], about["rows"], about["targets"]) == (2, 5, ["rain"])
+    rows = json.loads(run("dynamic", "predict", file, days, *KEYS, "--steps", "2", "-t", "rain", "--json").stdout)
+    assert [(r["place"], r["step"]) for r in rows] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    last = run("dynamic", "filter", file, days, *KEYS, "--at", "last", "--labels").stdout.splitlines()
+    assert last == ["place\tday\train", "a\t2\tyes", "b\t3\tyes"]
+
+
+def test_unroll_and_info(file: str, tmp_path: Path) -> None:
+    done = run("dynamic", "unroll", file, "--steps", "3", "-o", str(tmp_path / "u.net"))
+    assert done.exit_code == 0
+    assert "'rain[0]' is 'rain_0'" in done.stderr
+    assert jtgpu.read(tmp_path / "u.net").variables[:2] == ("rain_0", "umbrella_0")
+    assert run("dynamic", "info", file, "--json").stdout == run("info", file, "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("filter", "FILE"), 2, "filter needs a file of sequences"),
+        (("filter", ASIA, "DAYS"), 2, "is a BayesianNetwork, without slices: jtgpu query and jtgpu batch answer"),
+        (("unroll", "FILE"), 2, "unroll writes a network: name its file by -o"),
+        (("unroll", "FILE", "DAYS", "-o", "OUT.net"), 2, "unroll takes a network only"),
+        (("filter", "FILE", "DAYS", "--steps", "3"), 2, "only predict and unroll take a number of slices"),
+        (("filt", "FILE", "DAYS"), 2, "'filt' is not one of filter, smooth"),
+        (("filter", "FILE", "DAYS", "-t", "rian"), 2, "there is no variable 'rian'; did you mean 'rain'"),
+        (("filter", "FILE", "DAYS", "--id", "plaice"), 2, "--id 'plaice' is no column"),
+        (("filter", "FILE", "DAYS", "--time", "day"), 2, "the time 1 comes after 2"),
+        (("filter", "FILE", "DAYS", "-o", "OUT.txt"), 2, "must be .parquet, .csv or .tsv"),
+        (("filter", "FILE", "NONE.csv"), 2, "NONE.csv"),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], code: int, message: str, file: str, days: str, tmp_path: Path) -> None:
+    given = {"FILE": file, "DAYS": days, "OUT.net": str(tmp_path / "o.net"), "OUT.txt": str(tmp_path / "o.txt")}
+    done = run("dynamic", *[given.get(w, w) for w in words])
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert done.exit_code == code
+    assert not (tmp_path / "o.net").exists()
+
+
+def test_gaps_are_explained_by_options(file: str, tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("place,day,umbrella\na,1,yes\na,4,no\n")
+    done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS)
+    assert "--on-gap empty takes missing times as slices without observations" in done.stderr
+    done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS, "--on-gap", "empty")
+    assert len(done.stdout.splitlines()) == 5

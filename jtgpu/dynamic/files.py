@@ -1,0 +1,134 @@
+"""Answer questions about the sequences of a file, in memory that grows with the longest sequence only."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..cases.files import saved
+from ..cases.query import FileOptions, file_fingerprint
+from ..cases.writing import ResumableFile, writer_for
+from ..errors import EvidenceError, JtgpuError
+from ..inference.results.marginals import distinct_names
+from ..inference.tables.arrow import arrow
+from .sequence_file import SequenceFile, SequenceQuestion
+
+if TYPE_CHECKING:
+    from ..cases.solver import Progress
+    from .sequences import Sequences
+    from .tree import DynamicTree
+
+
+@dataclass(frozen=True)
+class SequenceReport:
+    """Summary of a run."""
+
+    output: str
+    sequences: int
+    rows: int  # of the output
+    resumed: int  # rows that an earlier run had written
+    flagged: int  # impossible sequences
+    seconds: float
+    targets: tuple[str, ...]
+    evidence: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+def answer_block(tree: DynamicTree, file: SequenceFile, block: Sequences) -> tuple[Any, int]:
+    """The answers about some sequences as an Arrow table, and how many of them are impossible."""
+    pa, q, net = arrow(), file.question, tree.network
+    names = file.targets()
+    more: dict[str, Any] = {"on_impossible": q.on_impossible}
+    if q.kind == "predict":
+        result: Any = tree.predict(block, steps=q.steps, targets=names, **more)
+    elif q.kind == "mpe":
+        result = tree.mpe(block, **more)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        result = getattr(tree, q.kind)(block, targets=names, at="last" if q.last else None, **more)
+    sequence, place, t = result._places()
+    columns: dict[str, Any] = {}
+    if q.kind == "predict":
+        if q.id is not None and block.ids is not None:
+            columns[q.id] = pa.array([block.ids[i] for i in sequence.tolist()], file.kinds[q.id])
+        columns["step"] = pa.array(t + 1)
+    else:
+        for key, cells in result._keys().items():
+            columns[key] = pa.array(cells, file.kinds.get(key)) if key in file.kinds else pa.array(cells)
+        if q.id is None and q.time is None:
+            columns = {"slice": pa.array(t)}
+    lost = result.impossible[sequence] if result.impossible.any() else None
+    for v in names:
+        states = [*distinct_names(net.states(v))]
+        if q.kind == "mpe":
+            _add(columns, v, pa.array(result[v][sequence, place], pa.string(), mask=lost))
+            continue
+        table = result[v][sequence] if result[v].ndim == 2 else result[v][sequence, place]
+        if q.labels:
+            best = np.array(net.states(v), object)[table.argmax(axis=-1)]
+            _add(columns, v, pa.array(best, pa.string(), mask=lost))
+            continue
+        for s, state in enumerate(states):
+            _add(columns, f"{v}={state}", pa.array(table[:, s], pa.float64(), mask=lost))
+    if q.log_evidence:
+        known = "log_mpe" if q.kind == "mpe" else "log_evidence"
+        numbers = result.log_probability if q.kind == "mpe" else result.log_evidence
+        _add(columns, known, pa.array(numbers[sequence], pa.float64()))
+    if q.on_impossible == "flag":
+        texts = ["impossible evidence" if result.impossible[i] else None for i in sequence.tolist()]
+        _add(columns, "error", pa.array(texts, pa.string()))
+    return pa.table(columns), int(result.impossible.sum())
+
+
+def _add(columns: dict[str, Any], name: str, column: Any) -> None:
+    if name in columns:
+        raise EvidenceError(f"the answer would have two columns named {name!r}; rename it in the file")
+    columns[name] = column
+
+
+def answer_tables(tree: DynamicTree, file: SequenceFile, skip: int = 0) -> Iterator[tuple[Any, int, int, int]]:
+    """Tables of answers, impossible sequences in each, rows of the file up to its end, and how much has been read."""
+    width = sum(len(tree.network.states(v)) for v in file.targets())
+    for block, rows, done in file.blocks(width, skip):
+        yield *answer_block(tree, file, block), rows, done
+
+
+def answer_file(
+    tree: DynamicTree, path: Path, output: Path, question: SequenceQuestion, options: FileOptions,
+    progress: Progress | None = None,
+) -> SequenceReport:  # fmt: skip
+    """Write the answers about the sequences of a file to another; a run that was interrupted can be continued."""
+    from ..formats.dynamic_json import dumps  # only here: the identity of the network
+
+    begun = clock.perf_counter()
+    file = SequenceFile(tree.network, path, question, options)
+    if output.exists() and output.samefile(path):
+        raise JtgpuError(f"{output} contains the sequences: choose another output")
+    identity: dict[str, Any] = {
+        "cases": file_fingerprint(path), "network": dumps(tree.network), "question": asdict(question),
+        "dialect": list(asdict(options.dialect).values()), "output": [output.name, options.compression],
+    }  # fmt: skip
+    writer = writer_for(output, options.compression, options.escape_formulas)
+    schema = None
+    unfinished = ResumableFile(output, writer, identity, resume=options.resume, force=options.force)
+    before = unfinished.done
+    with saved(unfinished):
+        for table, impossible, rows, done in answer_tables(tree, file, (before.position or {}).get("row", 0)):
+            unfinished.append(table, {"row": rows}, impossible)
+            schema = table.schema
+            if progress is not None:
+                progress(unfinished.done.rows, done, file.source.size)
+        unfinished.finish(schema)
+    after = unfinished.done
+    return SequenceReport(
+        str(output), len(file.seen) or 1, after.rows, before.rows, after.flagged, clock.perf_counter() - begun,
+        file.targets(), tuple(file.evidence), file.ignored,
+    )  # fmt: skip

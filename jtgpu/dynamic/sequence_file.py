@@ -1,0 +1,240 @@
+"""Files of sequences, CSV or Parquet, read sequence by sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..cases.query import FileOptions
+from ..cases.reading import open_cases
+from ..errors import DataError, ParseError, UnknownState
+from ..inference.tables import column_values
+from ..inference.tables.arrow import arrow
+from ..inference.tables.columns import Encoder, evidence_columns
+from ..util.missing import na_words
+from .sequences import Sequences, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ..cases.reading import CaseChunk, Source
+    from ..model.dynamic import DynamicNetwork
+
+CHUNK_ROWS = 1 << 17  # read at a time
+BLOCK_CELLS = 1 << 23  # of the posteriors of the sequences that are answered together, with the ends of shorter ones
+
+
+@dataclass(frozen=True)
+class SequenceQuestion:
+    """A question about every sequence of a file."""
+
+    kind: str  # filter, smooth, predict or mpe
+    id: str | None = None
+    time: str | None = None
+    targets: tuple[str, ...] | None = None  # None: what is not observed
+    last: bool = False  # only the last slice
+    steps: int = 1  # of a prediction
+    labels: bool = False  # the most probable states in place of probabilities
+    log_evidence: bool = False
+    on_gap: str = "error"
+    on_impossible: str = "error"
+    na_values: tuple[str, ...] | None = None
+
+
+@dataclass
+class _Rows:
+    """Consecutive rows of a file, in the form of a table of ids and times."""
+
+    codes: NDArray[np.int32]  # (n, V)
+    columns: dict[str, Any]  # id and time, Arrow arrays of n cells
+    place: Callable[[int], str]  # of a row, for messages
+
+    @property
+    def n(self) -> int:
+        return len(self.codes)
+
+    def column(self, name: str) -> Any:
+        return self.columns[name]
+
+    def row_name(self, row: int) -> str:
+        return self.place(row)
+
+    def slice(self, begin: int, end: int) -> _Rows:
+        columns = {name: c.slice(begin, end - begin) for name, c in self.columns.items()}
+        return _Rows(self.codes[begin:end], columns, lambda row: self.place(begin + row))
+
+    def joined(self, other: _Rows) -> _Rows:
+        n, pa = self.n, arrow()
+        columns = {c: pa.concat_arrays([x, other.columns[c]]) for c, x in self.columns.items()}
+        codes = np.concatenate([self.codes, other.codes])
+        return _Rows(codes, columns, lambda row: self.place(row) if row < n else other.place(row - n))
+
+
+class SequenceFile:
+    """A CSV or Parquet file whose rows are slices; the rows of a sequence follow each other."""
+
+    def __init__(self, net: DynamicNetwork, path: Path, question: SequenceQuestion, options: FileOptions):
+        self.net, self.question, self.name = net, question, str(path)
+        self.source: Source = open_cases(path, net, options.dialect, threads=options.threads != 1)
+        self.rows = options.chunk or CHUNK_ROWS
+        self.keys = [k for k in (question.id, question.time) if k is not None]
+        for what, key in (("--id", question.id), ("--time", question.time)):
+            if key is not None and key not in self.source.columns:
+                listed = ", ".join(map(repr, self.source.columns[:20]))
+                raise DataError(f"{path}: {what} {key!r} is no column; the file has {listed}")
+        named = [c for c in self.source.columns if c not in self.keys]
+        asked = [net.index(v) for v in question.targets or () if question.kind != "predict"]
+        self.evidence = evidence_columns(net, named, asked, source=self.name)
+        self.ignored = tuple(c for c in named if c not in self.evidence and c not in net.variables)
+        numbers = [net.index(v) for v in self.evidence]
+        self.encoders = [
+            Encoder(net, numbers, na_words(question.na_values, is_text=is_text)) for is_text in (False, True)
+        ]
+        self.kinds: dict[str, Any] = {}  # Arrow type of each key in the output
+        self.seen: set[Any] = set()
+
+    def targets(self) -> tuple[str, ...]:
+        """The variables that are computed."""
+        if self.question.targets is not None:
+            return self.question.targets
+        if self.question.kind in ("predict", "mpe"):
+            return self.net.variables
+        return tuple(v for v in self.net.variables if v not in self.evidence) or self.net.variables
+
+    def blocks(self, width: int, skip: int = 0) -> Iterator[tuple[Sequences, int, int]]:
+        """Sequences, how many rows of the file end with them, and the amount of the file that has been read."""
+        # width: cells of the answer in a slice
+        # skip: rows that an earlier run has answered
+        held: _Rows | None = None
+        row = n_sequences = 0
+        for chunk, last in _with_last(self.source.chunks(self.evidence, self.keys, self.rows)):
+            rows = self._read(chunk)
+            done = chunk.done
+            starts = self._starts(rows, held)
+            if held is not None:
+                starts += held.n
+                rows = held.joined(rows)
+                starts = np.concatenate([[0], starts])
+            ends = np.append(starts, rows.n) if last else starts
+            end = int(ends[-1]) if len(ends) else 0
+            again = ends[ends + row >= skip]
+            n_sequences += len(ends) - max(len(again), 1) if len(ends) else 0
+            for begin, stop, n in _groups(again, width):
+                part = rows.slice(begin, stop)
+                made = in_order(part.codes, part, self.question.id, self.question.time, self.question.on_gap)
+                yield replace(made, first=n_sequences), row + stop, done
+                n_sequences += n
+            row += end
+            held = rows.slice(end, rows.n) if end < rows.n else None
+        if not row:
+            raise DataError(f"{self.name}: the file has no rows, and no sequences")
+
+    def _read(self, chunk: CaseChunk) -> _Rows:
+        """The states, ids and times of a chunk."""
+        chunk.load()
+
+        def place(row: int) -> str:
+            file, line = chunk.locate(row)
+            return file if line is None else f"{file}:{line}"
+
+        for row, reason in chunk.broken.items():
+            raise ParseError(reason, *chunk.locate(row))
+        n = len(self.evidence)
+        encoded = self.encoders[chunk.is_text].encode(chunk.columns[:n], chunk.n, first_only=True)
+        for row, reason in encoded.rejected.items():
+            raise UnknownState(f"{place(row)}: {reason}")
+        codes = np.full((chunk.n, len(self.net)), -1, np.int32)
+        codes[:, [self.net.index(v) for v in self.evidence]] = encoded.codes.T
+        columns = {}
+        for name, column in zip(self.keys, chunk.columns[n:], strict=True):
+            cells = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+            columns[name] = self._key(name, cells, place)
+        chunk.columns = []
+        return _Rows(codes, columns, place)
+
+    def _key(self, name: str, cells: Any, place: Callable[[int], str]) -> Any:
+        """A column of ids or times; times in text become numbers or dates."""
+        pa = arrow()
+        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+            empty = [not (x or "").strip() for x in cells.to_pylist()]
+            cells = pa.array([None if e else x.strip() for e, x in zip(empty, cells.to_pylist(), strict=True)])
+            if name == self.question.time:
+                cells = _as_times(cells.cast(pa.string()), self.kinds.get(name), name, place)
+            else:
+                cells = cells.cast(pa.string())
+        if self.kinds.setdefault(name, cells.type) != cells.type:
+            raise DataError(f"{place(0)}: column {name!r} has other values than before, {cells.type} cells")
+        return cells
+
+    def _starts(self, rows: _Rows, held: _Rows | None) -> NDArray[np.int64]:
+        """The rows at which sequences begin; raises if one of them has occurred before."""
+        name = self.question.id
+        if name is None:
+            return np.zeros(0 if held is not None else min(rows.n, 1), np.int64)
+        codes, values = column_values(name, rows.column(name), rows.row_name)
+        if (codes < 0).any():
+            row = int(np.argmax(codes < 0))
+            raise DataError(f"{rows.row_name(row)}, column {name!r}: the sequence's id is missing")
+        begins = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if rows.n else np.zeros(0, np.int64)
+        if held is not None and rows.n and held.column(name)[-1].as_py() == values[codes[0]]:
+            begins = begins[1:]
+        for row in begins.tolist():
+            value = values[codes[row]]
+            if value in self.seen:
+                raise DataError(
+                    f"{rows.row_name(row)}: rows of the sequence {value!r} have come before; the rows of a sequence "
+                    f"must follow each other: sort the file by {name!r}"
+                )
+            self.seen.add(value)
+        return begins
+
+
+def _with_last(chunks: Iterator[CaseChunk]) -> Iterator[tuple[CaseChunk, bool]]:
+    """Chunks, and whether one is the last."""
+    before = next(chunks, None)
+    while before is not None:
+        after = next(chunks, None)
+        yield before, after is None
+        before = after
+
+
+def _groups(ends: NDArray[np.int64], width: int) -> Iterator[tuple[int, int, int]]:
+    """First row, last row and number of sequences that are answered together."""
+    # ends: (n + 1,) where sequences begin, and the end of the last one
+    i = 0
+    while i < len(ends) - 1:
+        j, longest = i, 0
+        while j < len(ends) - 1:
+            longest = max(longest, int(ends[j + 1] - ends[j]))
+            if j > i and (j + 1 - i) * longest * width > BLOCK_CELLS:
+                break
+            j += 1
+        yield int(ends[i]), int(ends[j]), j - i
+        i = j
+
+
+def _as_times(text: Any, kind: Any, name: str, place: Callable[[int], str]) -> Any:
+    """A column of texts as whole numbers, numbers or dates; later chunks are of the kind of the first one."""
+    pa = arrow()
+    kinds = (pa.int64(), pa.float64(), pa.timestamp("us")) if kind is None else (kind,)
+    for wanted in kinds:
+        if _is_castable(text, wanted):
+            return text.cast(wanted)
+    first = next((k for k in kinds[1:] if _is_castable(text.drop_null()[:1], k)), kinds[-1])
+    row = next(i for i in range(len(text)) if not _is_castable(text[i : i + 1], first))
+    what = "numbers or dates, such as 0, 1, 2" if kind is None else f"cells of the kind of those before, {kind}"
+    raise DataError(f"{place(row)}: column {name!r} has the times and must hold {what}; got {text[row].as_py()!r}")
+
+
+def _is_castable(cells: Any, kind: Any) -> bool:
+    try:
+        cells.cast(kind)
+    except (arrow().ArrowInvalid, arrow().ArrowNotImplementedError):
+        return False
+    return True
