@@ -11,7 +11,7 @@ import typer
 
 from ..cases.query import FileOptions
 from ..cases.solver import progress_of
-from ..dynamic.files import SequenceReport, answer_file, answer_tables
+from ..dynamic.files import SequenceReport, answer_file, answer_tables, draw_table, write_table
 from ..dynamic.sequence_file import SequenceFile, SequenceQuestion
 from ..errors import ArgumentError, format_bytes
 from ..formats import load, write
@@ -25,11 +25,13 @@ from .options import OUTPUT, Digits, Json, Targets, Without
 from .planning import RunOptions
 from .tables import is_shown, print_rows, status
 
-QUESTIONS = ("filter", "smooth", "predict", "info", "unroll")
+QUESTIONS = ("filter", "smooth", "predict", "mpe", "sample", "info", "unroll")
 EXAMPLES = (
     "jtgpu dynamic smooth weather.dynamic.json days.csv --id place --time day -t rain",
     "jtgpu dynamic filter ward.xdsl stays.parquet --id patient --time day --at last -o now.parquet",
     "jtgpu dynamic predict ward.xdsl stays.csv --id patient --time day --steps 3 -t stage -o next.csv",
+    "jtgpu dynamic mpe ward.xdsl stays.csv --id patient --time day -o stages.csv",
+    "jtgpu dynamic sample ward.xdsl --samples 100 --steps 30 --seed 1 -o stays.csv",
     "jtgpu dynamic unroll weather.dynamic.json --steps 10 -o weather.net",
 )
 
@@ -58,7 +60,10 @@ class SequenceOptions:
 
 
 Steps = Annotated[int | None, Option(
-    "--steps N", "Slices to predict, or of the unrolled network.", least=1)]
+    "--steps N", "Slices to predict, of samples, or of the unrolled network.", least=1)]
+Samples = Annotated[int, Option("--samples N", "Sequences that sample draws.", least=0)]
+Seed = Annotated[int | None, Option(
+    "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0)]
 
 
 @command
@@ -72,6 +77,8 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
         "each other.")] = None,
     target: Targets = None,
     steps: Steps = None,
+    samples: Samples = 1,
+    seed: Seed = None,
     *,
     about: SequenceOptions,
     output: Annotated[str | None, Option(
@@ -86,7 +93,8 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     """Compute posteriors of sequences by a dynamic network.
 
     filter: posteriors in every slice given the evidence up to it. smooth: given the whole sequence. predict: of the
-    slices that follow. info: what the network is. unroll: write the Bayesian network of some slices.
+    slices that follow. mpe: the most probable states of all slices together. sample: draw sequences, which need no
+    file. info: what the network is. unroll: write the Bayesian network of some slices.
 
     The file of sequences may be larger than the memory. The output appears when it is complete; the results of an
     interrupted run are saved next to it, and --resume continues.
@@ -106,13 +114,20 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
             warn(f"{output} cannot represent {loss}")
         print(f"{shown(output)}: {steps or 2} slices of {shown(file)}")
         return
-    assert sequences is not None
     files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
     asked = SequenceQuestion(
         question, about.id, about.time, tuple(split_names(target, net.variables, "variable")) if target else None,
         about.at == "last", steps or 1, about.labels, about.log_evidence, about.on_gap, about.on_error,
         None if csv.na_values is None else tuple(csv.na_values),
     )  # fmt: skip
+    if sequences is None:
+        drawn = draw_table(net, samples, steps or 1, seed)
+        if output is None:
+            _print([drawn], json, digits)
+        else:
+            n_bytes = write_table(drawn, Path(output), files)
+            print(f"{shown(output)}: {samples:,} sequences, {drawn.num_rows:,} rows, {format_bytes(n_bytes)}")
+        return
     begun = clock.perf_counter()
     with status("compiling (takes longer the first time on a machine)", run.progress):
         tree = net.compile(run.backend, **run.threads_option())  # type: ignore[arg-type]
@@ -146,10 +161,16 @@ def _check(question: str, sequences: str | None, steps: int | None, output: str 
         if output is None:
             raise typer.BadParameter("unroll writes a network: name its file by -o", param_hint="--output")
         return
+    if question == "sample":
+        if sequences is not None:
+            raise typer.BadParameter("sample draws sequences of the network, and reads none", param_hint="SEQUENCES")
+        if steps is None:
+            raise typer.BadParameter("sample needs the number of slices", param_hint="--steps")
+        return
     if sequences is None:
         raise typer.BadParameter(f"{question} needs a file of sequences", param_hint="SEQUENCES")
     if steps is not None and question != "predict":
-        raise typer.BadParameter("only predict and unroll take a number of slices", param_hint="--steps")
+        raise typer.BadParameter("only predict, sample and unroll take a number of slices", param_hint="--steps")
 
 
 def _print(tables: list[Any], json: bool, digits: int | None) -> None:

@@ -16,10 +16,12 @@ from ..cases.writing import ResumableFile, writer_for
 from ..errors import EvidenceError, JtgpuError
 from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow
+from ..util.atomic_file import write_bytes
 from .sequence_file import SequenceFile, SequenceQuestion
 
 if TYPE_CHECKING:
     from ..cases.solver import Progress
+    from ..model.dynamic import DynamicNetwork
     from .sequences import Sequences
     from .tree import DynamicTree
 
@@ -51,7 +53,7 @@ def answer_block(tree: DynamicTree, file: SequenceFile, block: Sequences) -> tup
     if q.kind == "predict":
         result: Any = tree.predict(block, steps=q.steps, targets=names, **more)
     elif q.kind == "mpe":
-        result = tree.mpe(block, **more)  # type: ignore[attr-defined,unused-ignore]
+        result = tree.mpe(block, **more)
     else:
         result = getattr(tree, q.kind)(block, targets=names, at="last" if q.last else None, **more)
     sequence, place, t = result._places()
@@ -67,20 +69,19 @@ def answer_block(tree: DynamicTree, file: SequenceFile, block: Sequences) -> tup
             columns = {"slice": pa.array(t)}
     lost = result.impossible[sequence] if result.impossible.any() else None
     for v in names:
-        states = [*distinct_names(net.states(v))]
         if q.kind == "mpe":
-            _add(columns, v, pa.array(result[v][sequence, place], pa.string(), mask=lost))
+            _add(columns, v, pa.array(result[v][sequence, place], pa.string()))
             continue
         table = result[v][sequence] if result[v].ndim == 2 else result[v][sequence, place]
         if q.labels:
             best = np.array(net.states(v), object)[table.argmax(axis=-1)]
             _add(columns, v, pa.array(best, pa.string(), mask=lost))
             continue
-        for s, state in enumerate(states):
+        for s, state in enumerate(distinct_names(net.states(v))):
             _add(columns, f"{v}={state}", pa.array(table[:, s], pa.float64(), mask=lost))
     if q.log_evidence:
         known = "log_mpe" if q.kind == "mpe" else "log_evidence"
-        numbers = result.log_probability if q.kind == "mpe" else result.log_evidence
+        numbers = result.log_joint if q.kind == "mpe" else result.log_evidence
         _add(columns, known, pa.array(numbers[sequence], pa.float64()))
     if q.on_impossible == "flag":
         texts = ["impossible evidence" if result.impossible[i] else None for i in sequence.tolist()]
@@ -132,3 +133,18 @@ def answer_file(
         str(output), len(file.seen) or 1, after.rows, before.rows, after.flagged, clock.perf_counter() - begun,
         file.targets(), tuple(file.evidence), file.ignored,
     )  # fmt: skip
+
+
+def draw_table(net: DynamicNetwork, n: int, length: int, seed: int | None) -> Any:
+    """Samples of the network as an Arrow table with the columns ``sequence`` and ``slice``."""
+    return net.compile("reference").sample(n, length=length, seed=seed).to_frame("pyarrow")
+
+
+def write_table(table: Any, output: Path, options: FileOptions) -> int:
+    """Write a table of rows, complete or not at all; its size in bytes."""
+    writer = writer_for(output, options.compression, options.escape_formulas)
+    parts = [writer.start()]
+    parts += writer.place(writer.encode(table), len(parts[0]))[0]
+    data = b"".join([*map(bytes, parts), writer.end(table.schema)])
+    write_bytes(str(output), data)
+    return len(data)

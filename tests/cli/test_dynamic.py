@@ -72,6 +72,25 @@ def test_answers(file: str, days: str, tmp_path: Path) -> None:
     assert last == ["place\tday\train", "a\t2\tyes", "b\t3\tyes"]
 
 
+def test_explanations_and_samples(file: str, days: str, tmp_path: Path) -> None:
+    lines = run("dynamic", "mpe", file, days, *KEYS, "--log-evidence").stdout.splitlines()
+    best = umbrella().compile("reference").mpe({"umbrella": [["yes", "yes", None], ["no", None, "yes"]]})
+    assert lines[0] == "place\tday\train\tumbrella\tlog_mpe"
+    assert [line.split("\t")[2] for line in lines[3:]] == best["rain"][1].tolist()
+    words = ("dynamic", "sample", file, "--samples", "3", "--steps", "4", "--seed", "1")
+    drawn = run(*words).stdout.splitlines()
+    assert drawn[0] == "sequence\tslice\train\tumbrella"
+    assert [line.split("\t")[:2] for line in drawn[1:]] == [[str(i), str(t)] for i in range(3) for t in range(4)]
+    assert run(*words).stdout.splitlines() == drawn
+    for output in ("s.csv", "s.parquet"):
+        done = run(*words, "-o", str(tmp_path / output))
+        assert "3 sequences, 12 rows" in done.stdout
+    keys = ("--id", "sequence", "--time", "slice", *REFERENCE)
+    again = run("dynamic", "smooth", file, str(tmp_path / "s.csv"), *keys)
+    assert len(again.stdout.splitlines()) == 13
+    assert run("dynamic", "smooth", file, str(tmp_path / "s.parquet"), *keys).stdout == again.stdout
+
+
 def test_unroll_and_info(file: str, tmp_path: Path) -> None:
     done = run("dynamic", "unroll", file, "--steps", "3", "-o", str(tmp_path / "u.net"))
     assert done.exit_code == 0
@@ -87,7 +106,9 @@ def test_unroll_and_info(file: str, tmp_path: Path) -> None:
         (("filter", ASIA, "DAYS"), 2, "is a BayesianNetwork, without slices: jtgpu query and jtgpu batch answer"),
         (("unroll", "FILE"), 2, "unroll writes a network: name its file by -o"),
         (("unroll", "FILE", "DAYS", "-o", "OUT.net"), 2, "unroll takes a network only"),
-        (("filter", "FILE", "DAYS", "--steps", "3"), 2, "only predict and unroll take a number of slices"),
+        (("filter", "FILE", "DAYS", "--steps", "3"), 2, "only predict, sample and unroll take a number"),
+        (("sample", "FILE"), 2, "sample needs the number of slices"),
+        (("sample", "FILE", "DAYS", "--steps", "2"), 2, "sample draws sequences of the network, and reads none"),
         (("filt", "FILE", "DAYS"), 2, "'filt' is not one of filter, smooth"),
         (("filter", "FILE", "DAYS", "-t", "rian"), 2, "there is no variable 'rian'; did you mean 'rain'"),
         (("filter", "FILE", "DAYS", "--id", "plaice"), 2, "--id 'plaice' is no column"),

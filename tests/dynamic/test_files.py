@@ -93,6 +93,15 @@ def test_kinds_of_answers(path: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "l.csv")["rain"] == last.modes()["rain"].tolist()
 
 
+def test_most_probable_states(path: Path, tmp_path: Path) -> None:
+    table = long_table(60)
+    best = TREE.mpe(table, id="place", time="day")
+    answer_file(TREE, path, tmp_path / "o.csv", question("mpe", log_evidence=True), FileOptions(chunk=20))
+    got = read(tmp_path / "o.csv")
+    assert got["rain"] == [best["rain"][int(p[1:]), t - 3] for p, t in zip(got["place"], got["day"], strict=True)]
+    assert np.allclose(got["log_mpe"], best.log_joint[[int(p[1:]) for p in got["place"]]], atol=1e-13)
+
+
 def test_a_run_that_was_interrupted_is_continued(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
