@@ -201,6 +201,12 @@ def answer_file(
         If the output exists and `force` is not given.
     JtgpuError
         If the disk is full or a limit of the file size is reached; the message says how to continue.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> jtgpu.cases.answer_file(tree, "cases.csv", "posteriors.parquet", targets=["lung"])  # doctest: +SKIP
     """
     if cluster is not None:
         options.pop("threads", None)  # the share of a worker determines its threads

@@ -79,6 +79,13 @@ def layout(
         If the model has no such variable.
     ArgumentError
         If a size is not a pair of positive integers.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> placed = jtgpu.draw.layout(jtgpu.load("asia"))
+    >>> placed.width, placed.height, placed.boxes[0]
+    (196, 226, (0, 0, 46, 24))
     """
     if not isinstance(model, DiscreteModel):
         raise ArgumentError(f"model must be a network, not {described(model)}")

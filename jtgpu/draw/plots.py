@@ -59,6 +59,12 @@ def posterior(
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> axes = jtgpu.draw.plots.posterior(tree.posterior("lung", {"xray": "yes"}))  # doctest: +SKIP
     """
     one = _one(result, variable)
     axes = _axes(ax, 0.9 + 0.3 * min(len(one), 40))
@@ -101,6 +107,12 @@ def tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1, *, ax: A
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> axes = jtgpu.draw.plots.tornado(tree.sensitivity(("lung", "yes"), {"xray": "yes"}))  # doctest: +SKIP
     """
     bars = [bar for bar in sensitivity.tornado(n, spread) if np.isfinite([bar.at_low, bar.at_high]).all()]
     axes = _axes(ax, 1.2 + 0.3 * len(bars))

@@ -96,6 +96,13 @@ def heat_map(posterior: StructurePosterior) -> Drawing:
     """Draw the probability of every arc as the colour of a cell: parents by rows, children by columns.
 
     Variables are in the order of the best graph, so that its arcs are above the diagonal; they have a border.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> post = jtgpu.learn.posterior({v: data[v] for v in ("smoke", "bronc", "lung", "dysp")})
+    >>> jtgpu.draw.heat_map(post).save("probabilities.svg")  # doctest: +SKIP
     """
     _check(posterior)
     order = [posterior.names.index(v) for v in posterior.structure.order]
@@ -190,6 +197,13 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     ------
     ArgumentError
         If the threshold is no number between 0 and 1.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> post = jtgpu.learn.posterior({v: data[v] for v in ("smoke", "bronc", "lung", "dysp")})
+    >>> jtgpu.draw.arcs(post).save("arcs.svg")  # doctest: +SKIP
     """
     _check(posterior)
     if not 0.0 <= number("threshold", threshold) < 1.0:

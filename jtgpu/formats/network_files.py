@@ -78,6 +78,13 @@ def read(
         If the format is unknown, gzip data are damaged, or the network is not of the `kind`.
     FileError
         If the operating system cannot read the file; also an `OSError`. A missing file raises `MissingFileError`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.read("nets/asia.net")
+    >>> len(net), net.parents("dysp")
+    (8, ('bronc', 'either'))
     """
     choice("zero_rows", zero_rows, ("error", "uniform"))
     choice("decisions", decisions, ("network", "chance"))
@@ -134,6 +141,11 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
         If the suffix is unknown, or the format cannot represent something in the network; the message names it.
     FileError
         If the operating system cannot write the file; also an `OSError`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.write(jtgpu.load("asia"), "asia.xdsl")  # doctest: +SKIP
     """
     if isinstance(net, DynamicNetwork):
         if flag("rename", rename):

@@ -91,6 +91,13 @@ class NetworkPlan:
         Variables whose states are enumerated; empty unless the plan was made with ``slices=``.
     n_slices : int
         Number of configurations of these variables: a query runs the plan once for each.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> plan = jtgpu.load("asia").plan()
+    >>> plan.order[:3], len(plan.cliques), plan.cost().entries
+    (('asia', 'tub', 'xray'), 6, 40)
     """
 
     model: DiscreteModel

@@ -46,6 +46,19 @@ class Validation(Printed):
         1950): from 0 to 2. For two states, half of it is what other programs call the Brier score.
     calibration_error : float
         Mean over the rows of the distance between accuracy and mean confidence in ten intervals of confidence.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> result = jtgpu.learn.validate(jtgpu.load("asia"), data, "dysp", seed=1)
+    >>> print(result)
+    Prediction of dysp in 500 rows
+    accuracy 0.8360, always the most frequent state 0.5600
+    log loss 0.4240, Brier score 0.2616, calibration error 0.0198
+    dysp  rows  precision    recall        F1       AUC  predicted yes  predicted no
+    yes    220   0.773810  0.886364  0.826271  0.858409            195            25
+    no     280   0.899194  0.796429  0.844697  0.858409             57           223
     """
 
     target: str

@@ -250,6 +250,13 @@ def normalize_rows(
     ------
     NetworkError
         If a number is negative or not finite, or, unless ``zero_rows="uniform"``, a row is all zeros.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> cpts, report = jtgpu.normalize_rows({"rain": [0.3, 0.9], "wet": [[1.0, 0.0], [0.2, 0.8]]})
+    >>> cpts["rain"], report.n_off
+    (array([0.25, 0.75]), 1)
     """
     choice("zero_rows", zero_rows, ("error", "uniform"))
     out: dict[str, NDArray[np.float64]] = {}

@@ -33,6 +33,14 @@ class MarkovNetwork(DiscreteModel):
     NetworkError
         If the shape of a table does not match its scope, a scope repeats a variable, or a number is negative or not
         finite.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> states = {"a": ["no", "yes"], "b": ["no", "yes"]}
+    >>> net = jtgpu.MarkovNetwork(states, [(("a", "b"), [[4.0, 1.0], [1.0, 4.0]])])
+    >>> net.compile("cpu").posterior("a", {"b": "yes"})["yes"]
+    0.8
     """
 
     def __init__(

@@ -171,6 +171,13 @@ class Cost:
         Largest table and sum of all tables of the program, in entries, factors included.
     bytes : int
         Memory of one propagation in bytes of float64: all tables of the program.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> cost = jtgpu.load("asia").plan().cost()
+    >>> cost.cliques, cost.width, cost.entries
+    (6, 2, 40)
     """
 
     cliques: int

@@ -176,6 +176,12 @@ def solve_toeplitz(
     DataError
         For shapes that do not fit, values that are not finite, and matrices with a leading minor that is singular to
         working precision.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.series.solve_toeplitz([2.0, 1.0], [3.0, 3.0]).tolist()
+    [1.0, 1.0]
     """
     if isinstance(c, tuple) and len(c) == 2 and all(np.ndim(part) for part in c):
         raise ArgumentError(

@@ -147,6 +147,12 @@ def autocovariance(
     ------
     DataError
         If a series has a gap or an infinite value, or is not longer than `max_lag`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.series.autocovariance([1.0, 2.0, 3.0, 2.0, 1.0], 2).round(3).tolist()
+    [0.56, 0.032, -0.376]
     """
     data = read_series(x)
     computed = moments(data, whole_number("max_lag", max_lag, 0) + 1, flag("demean", demean), backend, threads)

@@ -80,6 +80,14 @@ class EvidenceFunction:
         See `jtgpu.JunctionTree.posteriors_batch`.
     on_impossible : {"error", "flag"}
         Whether a case of probability 0 raises an error, or has ln P = -inf and derivatives of 0.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> f = tree.evidence_function([{"xray": "yes"}, {"xray": "no"}])
+    >>> f.log_evidence().round(3).tolist()
+    [-2.205, -0.117]
     """
 
     def __init__(self, tree: CompiledModel, cases: Any, on_impossible: str = "error"):

@@ -185,6 +185,17 @@ class Importance:
         Hellinger distance, 0 to 1, and largest absolute difference of a probability, between P and `without`.
     kl_alone, hellinger_alone, shift_alone : float
         The same measures between `alone` and the prior: KL(alone || prior).
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.evidence_importance("lung", {"xray": "yes", "smoke": "no"}))
+    Importance of findings for lung, most important first
+    variable  states  kl without  hellinger without  ...  kl alone  hellinger alone  shift alone
+    smoke     no        0.268155           0.272174  ...  0.029007         0.096486     0.045000
+    xray      yes       0.254780           0.201973  ...  0.753501         0.375431     0.433711
+    [2 rows x 7 columns; to_frame() has all of them]
     """
 
     variable: str

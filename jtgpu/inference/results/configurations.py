@@ -89,6 +89,14 @@ class Explanation(Printed, Mapping[str, str]):
         Number of each variable's state, in the order of the model; -1 for variables that are not part of the query.
     log_joint : float
         ln P(configuration, evidence); unnormalised for a Markov network.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> best = tree.mpe({"xray": "yes", "smoke": "yes"})
+    >>> best["lung"], round(best.log_joint, 3)
+    ('yes', -3.652)
     """
 
     def __init__(self, ranking: Ranking, i: int):
@@ -243,6 +251,14 @@ class CaseExplanations(CaseStates):
         ln P(configuration, case); -inf for an impossible case.
     impossible : (B,) ndarray of bool
         Cases of probability zero.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> best = tree.mpe_batch([{"xray": "yes"}, {"xray": "no"}])
+    >>> best["lung"].tolist()
+    ['yes', 'no']
     """
 
     def __init__(
@@ -270,7 +286,16 @@ class CaseExplanations(CaseStates):
 
 
 class Samples(CaseStates):
-    """Samples of the posterior distribution; see `CaseStates`."""
+    """Samples of the posterior distribution; see `CaseStates`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> samples = tree.sample(3, {"xray": "yes"}, seed=1)
+    >>> samples["smoke"].tolist()
+    ['yes', 'no', 'yes']
+    """
 
 
 class Imputed(CaseStates):
@@ -282,6 +307,14 @@ class Imputed(CaseStates):
         Cells that were filled in.
     impossible : (B,) ndarray of bool
         Cases of probability zero; their cells are -1.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> full = tree.impute([{"smoke": "yes", "xray": None}], seed=1)
+    >>> full["xray"].tolist()
+    ['no']
     """
 
     def __init__(

@@ -63,6 +63,14 @@ class Posterior(Mapping[str, float]):
         Names of the states, in order.
     probabilities : (n_states,) ndarray of float64
         Read-only; sums to 1.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> print(jtgpu.load("asia").compile("cpu").posterior("lung", {"xray": "yes"}))
+    lung  probability
+    yes      0.488711
+    no       0.511289
     """
 
     __slots__ = ("_ends", "probabilities", "states", "variable")
@@ -161,6 +169,15 @@ class Posteriors(Printed, Mapping[str, Posterior]):
     ----------
     log_evidence : float
         ln P(evidence), 0 without evidence; for a Markov network, ln of the partition function.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.posteriors({"xray": "yes"}, targets=["lung", "tub"]))
+    Posteriors of 2 variables, log_evidence=-2.20464166
+    lung  yes 0.488711  no 0.511289
+    tub   yes 0.092411  no 0.907589
     """
 
     def __init__(
@@ -254,6 +271,14 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
         ln P(evidence) of each case; -inf if the case is impossible.
     impossible : (B,) ndarray of bool
         Cases whose evidence has probability zero; their posteriors are zeros.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> post = tree.posteriors_batch([{"xray": "yes"}, {"xray": "no"}], targets=["lung"])
+    >>> post["lung"].round(3).tolist()
+    [[0.489, 0.511], [0.001, 0.999]]
     """
 
     def __init__(

@@ -39,6 +39,16 @@ class Ranking(Printed, list[T]):
         Class of the records.
     title : str
         First line of the printed table.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.mutual_information("lung", ["smoke", "either", "dysp"], {"xray": "yes"}))
+    Mutual information of 3 variables, in nats, largest first
+    either  0.447801
+    smoke   0.118189
+    dysp    0.064866
     """
 
     def __init__(self, records: Iterable[T], kind: type[T], title: str):
@@ -85,6 +95,17 @@ class Scores(Printed, dict[str, float]):
         Name of the number, which is the name of its column.
     unit : {"nats", "bits"}
         Unit of the number.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.value_of_information("lung", ["smoke", "xray", "dysp"]))
+    Value of information about lung, in nats, best first
+    variable  expected entropy      gain  expected accuracy
+    xray              0.084884  0.128099           0.945000
+    smoke             0.190542  0.022440           0.945000
+    dysp              0.195388  0.017594           0.945000
     """
 
     def __init__(self, scores: dict[str, float], quantity: str, unit: str = "nats"):
@@ -131,6 +152,14 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
         Weighted sum of `log_evidence` over the possible cases.
     rows : int
         Number of cases, B.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> counts = tree.expected_counts([{"smoke": "yes"}, {"smoke": "no", "lung": "no"}])
+    >>> counts["lung"].round(2).tolist()
+    [[0.1, 0.9], [0.0, 1.0]]
     """
 
     def __init__(
@@ -244,6 +273,13 @@ class JointCost:
         Entries of the largest table, the result included.
     bytes : int
         Memory of the result and all intermediate tables, in float64. What the tree already holds is not counted.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> tree.joint_cost(["tub", "lung"]).operations
+    2472
     """
 
     how: str
@@ -272,6 +308,13 @@ class MapCost:
         Multiplications, additions and comparisons.
     bytes : int
         Memory of all tables, in float64.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> tree.map_cost(["tub", "lung"]).operations
+    20
     """
 
     how: str

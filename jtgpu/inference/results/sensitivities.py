@@ -146,6 +146,14 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         P(target | evidence).
     log_evidence : float
         ln P(evidence).
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> s = tree.sensitivity(("lung", "yes"), {"xray": "yes"})
+    >>> s["smoke"].round(3).tolist()
+    [0.433, -0.433]
     """
 
     def __init__(

@@ -181,6 +181,16 @@ class Joint(_Table):
         Read-only; sums to 1.
     log_evidence : float
         ln P(evidence).
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.joint(["tub", "lung"], {"xray": "yes"}))
+    Joint of tub, lung: 2 x 2 probabilities
+    tub  lung=yes   lung=no
+    yes  0.005083  0.087328
+    no   0.483629  0.423960
     """
 
     def __init__(
@@ -244,6 +254,16 @@ class Conditional(_Table):
         Read-only. Each row sums to 1; rows of impossible configurations are zeros.
     possible : ndarray of bool
         For each configuration of `given`, whether its probability is positive; one axis for each variable.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.conditional("lung", "smoke", {"xray": "yes"}))
+    P(lung | smoke): 2 x 2
+    smoke  lung=yes   lung=no
+    yes    0.645991  0.354009
+    no     0.142286  0.857714
     """
 
     def __init__(

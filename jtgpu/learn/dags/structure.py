@@ -63,6 +63,16 @@ class Structure:
         Rows that were left out because of missing cells.
     steps : int
         Moves of single arcs (``"greedy"``, ``"tabu"``) or relocations of a variable (``"order"``); 0 if exact.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> print(jtgpu.learn.structure({v: data[v] for v in ("smoke", "bronc", "lung", "dysp")}))
+    4 variables, 4 arcs, score -1034.09, exact
+    lung -> smoke
+    smoke -> bronc
+    bronc, lung -> dysp
     """
 
     names: tuple[str, ...]

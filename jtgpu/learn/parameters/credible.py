@@ -30,6 +30,17 @@ class CredibleIntervals(Printed):
     draws : (D, n_states) ndarray
         P(state | evidence) in networks whose CPTs are drawn from their posteriors.
     level : float
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> fit = jtgpu.learn.fit(jtgpu.load("asia"), data)
+    >>> print(fit.credible("lung", {"xray": "yes"}, seed=1))
+    P(lung | evidence) with intervals of 95 %, by 1,000 draws
+    lung  probability     lower     upper
+    yes      0.590072  0.476514  0.693504
+    no       0.409928  0.306496  0.523486
     """
 
     target: str

@@ -188,6 +188,19 @@ class PredictiveCheck(Printed):
         Sum of (observed - expected)^2 / expected; about the number of free cells where the network is right.
     rows : float
         n, the weight of the complete rows.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> fit = jtgpu.learn.fit(jtgpu.load("asia"), data)
+    >>> print(jtgpu.learn.check(fit.network, data, ["smoke", "dysp"]))
+    Counts of smoke, dysp in 500 rows, chi-squared 0.187035
+    smoke  dysp    observed    expected  deviation          z
+    yes    yes   137.000000  139.276327  10.023998  -0.227088
+    yes    no    113.000000  110.723673   9.284622   0.245172
+    no     yes    83.000000   80.627636   8.223503   0.288486
+    no     no    167.000000  169.372364  10.582928  -0.224169
     """
 
     def __init__(

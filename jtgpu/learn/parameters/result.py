@@ -59,6 +59,14 @@ class Fit:
         States that occur in no row, of each variable that has such states and is not hidden.
     missing : MissingReport
         Missing cells by column (``missing.cells``), and the words that were read as such (``missing.words``).
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> fit = jtgpu.learn.fit(jtgpu.load("asia"), data)
+    >>> fit.converged, fit.n_rows, fit.network.cpt("smoke").tolist()
+    (True, 500, [0.5, 0.5])
     """
 
     network: BayesianNetwork

@@ -39,6 +39,19 @@ class ArcTable(Printed):
     values : (n, n) ndarray of float64
         Read-only.
     title : str
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> post = jtgpu.learn.posterior({v: data[v] for v in ("smoke", "bronc", "lung", "dysp")})
+    >>> print(post.edges(0.5))
+    4 arcs with a probability of at least 0.5
+    parent  child  probability      mcse
+    bronc   dysp      0.810969  0.000000
+    lung    dysp      0.764370  0.000000
+    bronc   smoke     0.522389  0.000000
+    smoke   lung      0.514871  0.000000
     """
 
     def __init__(self, names: Sequence[str], values: Floats, title: str):
@@ -109,7 +122,19 @@ class ParentSet:
 
 
 class ParentSets(Ranking[ParentSet]):
-    """Parent sets of a variable, the most probable first."""
+    """Parent sets of a variable, the most probable first.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> post = jtgpu.learn.posterior({v: data[v] for v in ("smoke", "bronc", "lung", "dysp")})
+    >>> print(post.parent_sets("dysp", 2))
+    Parents of dysp
+    parents      probability      mcse
+    bronc, lung     0.680765  0.000000
+    bronc           0.130068  0.000000
+    """
 
     def _columns(self) -> dict[str, list[Any]]:
         return {

@@ -65,6 +65,15 @@ class AveragedNetworks:
         Entries of the clique tables of each network's junction tree.
     left_out : float
         Share of the graphs that were left out because their clique tables have more than `max_entries` entries.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> post = jtgpu.learn.posterior({v: data[v] for v in ("smoke", "bronc", "lung", "dysp")})
+    >>> average = post.average(backend="cpu")
+    >>> round(average.posteriors({"smoke": "yes"})["bronc"]["yes"], 2)
+    0.63
     """
 
     def __init__(

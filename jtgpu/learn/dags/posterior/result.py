@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class StructurePosterior(ArcProbabilities):
-    """The posterior over directed acyclic graphs, given data.
+    """The posterior over directed acyclic graphs, given data; `jtgpu.learn.posterior` has an example.
 
     Attributes
     ----------

@@ -51,6 +51,14 @@ class ScoreTable:
         Number of cases, with their weights.
     digest : str
         SHA-256 of the data.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> table = jtgpu.learn.score_table(data, max_parents=2)
+    >>> [(parents, round(score, 3)) for parents, score in table.best("dysp", 2)]
+    [(('bronc', 'either'), -222.437), (('lung', 'bronc'), -226.11)]
     """
 
     names: tuple[str, ...]
