@@ -1,40 +1,36 @@
-"""DSL, the text format of GeNIe and SMILE before XDSL: reader and writer.
+"""DSL, the text format of GeNIe and SMILE before XDSL: reader; `jtgpu.formats.dsl_writer` writes.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
 * ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.canonical_nodes`); the numbers of noisy
   nodes are kept as attributes, and written as long as the table is theirs.
+* ``LIST`` nodes are decisions with ``NAMECHOICES``, ``TABLE`` nodes utilities, which add up with the ``WEIGHTS`` of
+  ``MAU`` nodes.
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
 * Blocks of other keys are skipped, whatever is between their braces; ``OBSERVATION_COST`` has blocks named ``node``
   that declare no nodes.
 
-Refused, with their names: nodes of all other types, decisions and utilities among them.
+Refused, with their names: nodes of all other types, and sums of utilities with an expression.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import shown
-from ..model.discrete import DiscreteModel
-from ..model.network import BayesianNetwork
-from .canonical_nodes import Expander, noisy_numbers
+from .canonical_nodes import Expander
 from .draft import Draft, Family
 from .dsl_values import SKIP, TOKEN, Value, ValueReader
 from .finish import parsers_of
-from .number_cursor import bayesian, identifiers, inexact, strings, whole_numbers
-from .text import Source, nth_word, number, quote
+from .text import Source, nth_word
 from .xdsl import SIZE
 
 PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
 
 _START = re.compile(SKIP + r"net\s++(?:[^\s{}()=;,\"]++|\"[^\"]*+\")\s*+\{")
+_CHANCE = ("CPT", "TRUTHTABLE", "NOISY_MAX")
 _REFUSED = {
-    "LIST": "decision node",
-    "TABLE": "utility node",
-    "MAU": "utility node",
     "EQUATION": "equation node",
     "NOISY_ADDER": "noisy-adder node",
     "NOISY_OR": "noisy-OR node of an old kind",
@@ -73,22 +69,44 @@ class DslReader(ValueReader):
         draft, (child, at) = self.draft, self.new_name()
         block = self.body(depth + 1)
         kind = (block.word("TYPE") or "CPT").upper()
-        if kind not in ("CPT", "TRUTHTABLE", "NOISY_MAX"):
+        if kind not in (*_CHANCE, "LIST", "TABLE", "MAU"):
             draft.refused[child] = at, _REFUSED.get(kind, f"node of type {shown(kind)}")
             return
-        names = block.get("DEFINITION", "NAMESTATES")
-        if names is None or not names.items:
-            raise self.source.error(at, f"the node {child!r} has no NAMESTATES")
-        draft.declare(child, tuple(s for s, _ in names.items), at)
         parents = block.get("PARENTS")
         family = Family(child, list(parents.items or ()) if parents else [], at)
+        if kind == "MAU":
+            self.weighted_sum(family, block)
+            return
+        if kind == "TABLE":
+            draft.utilities[child] = at
+        else:
+            key = "NAMESTATES" if kind in _CHANCE else "NAMECHOICES"
+            names = block.get("DEFINITION", key)
+            if names is None or not names.items:
+                raise self.source.error(at, f"the node {child!r} has no {key}")
+            draft.declare(child, tuple(s for s, _ in names.items), at)
         draft.families[child] = family
-        self.table(family, kind, block)
+        if kind == "LIST":
+            draft.decisions[child] = None
+        else:
+            self.table(family, kind, block)
         self.keep(child, block, family)
+
+    def weighted_sum(self, family: Family, block: Value) -> None:
+        """A sum of utilities, with weights or without."""
+        definition, weights = block.get("DEFINITION"), block.get("DEFINITION", "WEIGHTS")
+        odd = [key for key in definition.inner if key not in ("WEIGHTS", "NAMESTATES")] if definition else []
+        self.draft.combined[family.child] = family
+        if odd:
+            what = f"sum of utilities with {odd[0]}, not with WEIGHTS,"
+            self.draft.refused[family.child] = family.at, what
+        elif weights is not None and weights.numbers is not None:
+            self.numbers_of(family, weights)
 
     def table(self, family: Family, kind: str, block: Value) -> None:
         child, at = family.child, family.at
-        numbers = block.get("DEFINITION", "PROBABILITIES")
+        key = "UTILITIES" if kind == "TABLE" else "PROBABILITIES"
+        numbers = block.get("DEFINITION", key)
         if kind == "TRUTHTABLE":
             results = block.get("DEFINITION", "RESULTINGSTATES")
             items = (results.items if results else None) or []
@@ -96,7 +114,7 @@ class DslReader(ValueReader):
             self.expander.function(family, [s for s, _ in items], lambda i: items[i][1], place)
             return
         if numbers is None or numbers.numbers is None:
-            raise self.source.error(at, f"the node {child!r} has no PROBABILITIES")
+            raise self.source.error(at, f"the node {child!r} has no {key}")
         if kind == "NOISY_MAX":
             strengths = block.get("DEFINITION", "STRENGTHS")
             self.expander.noisy(
@@ -104,16 +122,14 @@ class DslReader(ValueReader):
                 numbers.at,
             )  # fmt: skip
             return
+        self.numbers_of(family, numbers)
+
+    def numbers_of(self, family: Family, numbers: Value) -> None:
         family.numbers, family.data_at = numbers.numbers, numbers.at
         family.locate = lambda position: nth_word(self.source, TOKEN, numbers.at, numbers.end, position)
 
     def keep(self, child: str, block: Value, family: Family) -> None:
-        kept: dict[str, Any] = {}
-        label, comment = block.word("HEADER", "NAME"), block.word("HEADER", "COMMENT")
-        if label and label != child:
-            kept["label"] = label
-        if comment:
-            kept["comment"] = comment
+        kept = _header(block, child)
         for key, names in (("position", ("CENTER_X", "CENTER_Y")), ("size", ("WIDTH", "HEIGHT"))):
             pair = tuple(_whole(block.word("SCREEN", "POSITION", n)) for n in names)
             if None not in pair and pair != SIZE:
@@ -137,7 +153,8 @@ class DslReader(ValueReader):
                 of_table.append(text)
             else:
                 properties.append(text)
-        self.draft.states[child] = tuple(labels.get(s, s) for s in self.draft.states[child])
+        if child in self.draft.states:
+            self.draft.states[child] = tuple(labels.get(s, s) for s in self.draft.states[child])
         if properties:
             kept["property"] = tuple(properties)
         if kept:
@@ -148,11 +165,7 @@ class DslReader(ValueReader):
     def about(self, net: Value) -> None:
         """The attributes of the network."""
         about = self.draft.attributes["net"]
-        label, comment = net.word("HEADER", "NAME"), net.word("HEADER", "COMMENT")
-        if label and label != self.draft.name:
-            about["label"] = label
-        if comment:
-            about["comment"] = comment
+        about.update(_header(net, self.draft.name))
         properties = []
         user = net.get("USER_PROPERTIES")
         for key, value in user.inner.items() if user else ():
@@ -169,105 +182,15 @@ class DslReader(ValueReader):
             about["property"] = tuple(properties)
 
 
+def _header(block: Value, name: str) -> dict[str, Any]:
+    """The label and the comment of a network or node of this name."""
+    label, comment = block.word("HEADER", "NAME"), block.word("HEADER", "COMMENT")
+    kept = {"label": label} if label and label != name else {}
+    return kept | ({"comment": comment} if comment else {})
+
+
 def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
 parse_draft, parse = parsers_of(lambda text, source: DslReader(Source(text, source)).file())
-
-
-# The writer, whose files read back equal, bit for bit.
-#
-# The format allows identifiers only and requires parents before their children: names are converted to identifiers,
-# nodes are sorted, and user properties that begin with `PREFIX` contain the original names and the original order.
-
-def dumps(net: DiscreteModel) -> str:
-    """The text of a DSL file with `net`; it reads back equal, bit for bit."""
-    # raises FormatError: If the model is not a Bayesian network.
-    return "\n".join([*_lines(bayesian(net, "a DSL file")), ""])
-
-
-def _lines(net: BayesianNetwork) -> Iterator[str]:
-    ids = dict(zip(net.variables, identifiers(net.variables, "node_"), strict=True))
-    order = net.topological_order()
-    name = identifiers([net.name], "Network")[0]
-    about = net.attributes.get("net", {})
-    yield f"net {name}"
-    yield "{"
-    label = about.get("label")
-    yield from _block("HEADER", [("ID", name), ("NAME", quote(label if isinstance(label, str) else net.name or name)),
-                                 *_comment(about)], 1)  # fmt: skip
-    user = list(_properties(about, "NET"))
-    if name != net.name:
-        user.append((f"{PREFIX}NETWORK", quote(net.name)))
-    if order != net.variables:
-        user.append((f"{PREFIX}ORDER", quote(" ".join(ids[v] for v in net.variables))))
-    yield from _block("USER_PROPERTIES", user, 1)
-    exact = inexact(net)
-    for v in order:
-        yield ""
-        yield from _node(net, v, ids, v in exact)
-    yield "};"
-
-
-def _node(net: BayesianNetwork, v: str, ids: Mapping[str, str], exact: bool) -> Iterator[str]:
-    kept: Mapping[str, Any] = net.attributes.get("node", {}).get(v, {})
-    states = identifiers(net.states(v), "State_")
-    label = kept.get("label")
-    yield f"\tnode {ids[v]}"
-    yield "\t{"
-    noisy = noisy_numbers(net, v)
-    yield f"\t\tTYPE = {'NOISY_MAX' if noisy else 'CPT'};"
-    header = [("ID", ids[v]), ("NAME", quote(label if isinstance(label, str) else v)), *_comment(kept)]
-    yield from _block("HEADER", header, 2)
-    position = whole_numbers(kept.get("position"), 2)
-    if position:
-        size = whole_numbers(kept.get("size"), 2) or SIZE
-        yield "\t\tSCREEN ="
-        yield "\t\t{"
-        numbers = zip(("CENTER_X", "CENTER_Y", "WIDTH", "HEIGHT"), map(str, (*position, *size)), strict=True)
-        yield from _block("POSITION", list(numbers), 3)
-        yield "\t\t};"
-    user = list(_properties(kept, "NODE"))
-    if ids[v] != v:
-        user.append((f"{PREFIX}NAME", quote(f"{ids[v]}={v}")))
-    user += [
-        (f"{PREFIX}STATE_{i}", quote(f"{made}={true}"))
-        for i, (made, true) in enumerate(zip(states, net.states(v), strict=True))
-        if made != true
-    ]
-    if exact:
-        user.append((f"{PREFIX}ROWS", quote("exact")))
-    user += _properties(net.attributes.get("potential", {}).get(v, {}), "TABLE", named=False)
-    yield from _block("USER_PROPERTIES", user, 2)
-    yield f"\t\tPARENTS = ({', '.join(ids[p] for p in net.parents(v))});"
-    lists: list[tuple[str, Iterable[str]]] = [("NAMESTATES", states)]
-    if noisy:
-        lists.append(("STRENGTHS", map(number, noisy[1])))
-    lists.append(("PROBABILITIES", map(number, noisy[0] if noisy else net.cpt(v).ravel().tolist())))
-    yield from _block("DEFINITION", [(key, f"({', '.join(values)})") for key, values in lists], 2)
-    yield "\t};"
-
-
-def _block(name: str, statements: Sequence[tuple[str, str]], depth: int) -> Iterator[str]:
-    if statements:
-        tabs = "\t" * depth
-        yield f"{tabs}{name} ="
-        yield f"{tabs}{{"
-        yield from (f"{tabs}\t{key} = {value};" for key, value in statements)
-        yield f"{tabs}}};"
-
-
-def _comment(kept: Mapping[str, Any]) -> list[tuple[str, str]]:
-    comment = kept.get("comment")
-    return [("COMMENT", quote(comment))] if isinstance(comment, str) else []
-
-
-def _properties(kept: Mapping[str, Any], where: str, *, named: bool = True) -> Iterator[tuple[str, str]]:
-    """Properties as pairs of key and value; those without a key get their number as key."""
-    seen: set[str] = set()
-    for i, text in enumerate(strings(kept)):
-        key, equals, value = text.partition(" = ")
-        plain = named and equals and identifiers([key], "p") == [key] and not key.startswith(PREFIX) and key not in seen
-        seen.add(key)
-        yield (key, quote(value)) if plain else (f"{PREFIX}{where}_{i}", quote(text))

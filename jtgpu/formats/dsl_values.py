@@ -13,9 +13,9 @@ from .text import floats
 MAX_DEPTH = 100
 SKIP = skipped(r"|/\#[^#]*+(?:\#(?!/)[^#]*+)*+\#/")
 TOKEN = token_pattern(SKIP, "=;,", comment="/*#")
-_NUMERIC = ("PROBABILITIES", "STRENGTHS")
+_NUMERIC = ("PROBABILITIES", "STRENGTHS", "UTILITIES", "WEIGHTS")
 _BLOCKS = ("DEFINITION", "HEADER", "POSITION", "SCREEN", "USER_PROPERTIES")  # the blocks that are read
-_LISTS = ("NAMESTATES", "PARENTS", "RESULTINGSTATES")  # the lists of names that are read
+_LISTS = ("NAMECHOICES", "NAMESTATES", "PARENTS", "RESULTINGSTATES")  # the lists of names that are read
 _CLOSING = {"{": "}", "(": ")"}
 
 

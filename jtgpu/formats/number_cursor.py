@@ -180,7 +180,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 def bayesian(net: DiscreteModel, what: str) -> BayesianNetwork:
     """`net`, if it is a Bayesian network; else a `FormatError` that says what a file of this format holds."""
     if not isinstance(net, BayesianNetwork):
-        hint = "; decisions are written to .net and .xdsl files" if isinstance(net, DecisionNetwork) else ""
+        hint = "; decisions are written to .net, .xdsl and .dsl files" if isinstance(net, DecisionNetwork) else ""
         raise FormatError(f"{what} holds a Bayesian network, not a {type(net).__name__}{hint}")
     return net
 

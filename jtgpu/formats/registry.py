@@ -51,7 +51,7 @@ FORMATS: tuple[Format, ...] = (
     Format("BIF", (".bif",), "bif", "bif"),
     Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
     Format("XDSL", (".xdsl",), "xdsl", "xdsl_writer"),
-    Format("DSL", (".dsl",), "dsl", "dsl"),
+    Format("DSL", (".dsl",), "dsl", "dsl_writer"),
     Format("DSC", (".dsc",), "dsc", "dsc"),
     Format("Netica dne", (".dne", ".dnet"), "dne"),
     Format("UAI", (".uai",), "uai", "uai"),

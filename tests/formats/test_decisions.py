@@ -87,6 +87,21 @@ def test_weighted_sums_of_weighted_sums() -> None:
         assert caught.value.line is not None
 
 
+def test_dsl() -> None:
+    net = decision_network(jtgpu.read(DATA / "dsl" / "decisions.dsl"))
+    assert (net.decisions, net.utilities) == (("Invest",), ("Gain", "Fee"))
+    assert net.states("Invest") == ("Invest", "DoNotInvest")
+    assert net.parents("Invest") == ("Forecast",)
+    assert net.utility("Gain").tolist() == [[10000, -5000], [500, 500]]
+    assert net.utility("Fee").tolist() == [-100, 0]
+    assert net.attributes["node"]["Invest"] == {"label": "Invest?"}
+    assert net.attributes["node"]["Gain"] == {
+        "label": "Financial gain", "comment": "in dollars", "position": (50, 200)}  # fmt: skip
+    assert "weight 100" in net.attributes["read"]["notes"][0]
+    best = {row["Forecast"]: option for row, option in net.compile().policy().rows("Invest")}
+    assert best == {"Good": "Invest", "Moderate": "DoNotInvest", "Poor": "DoNotInvest"}
+
+
 def test_netica() -> None:
     net = decision_network(jtgpu.read(DATA / "dne" / "umbrella.dne"))
     assert (net.name, net.variables) == ("Umbrella", ("Weather", "Forecast", "Umbrella", "Wet"))
@@ -188,10 +203,11 @@ def decision_networks(draw: st.DrawFn) -> DecisionNetwork:
 
 @given(decision_networks())
 def test_every_bit_comes_back(net: DecisionNetwork) -> None:
-    text = BY_NAME["XDSL"].dumps(net)  # type: ignore[misc]
-    again = parsed("XDSL", text)
-    assert again == net
-    assert (again.name, again.attributes["node"]) == (net.name, net.attributes["node"])
+    for name in ("XDSL", "DSL"):
+        text = BY_NAME[name].dumps(net)  # type: ignore[misc]
+        again = parsed(name, text)
+        assert again == net
+        assert (again.name, again.attributes["node"]) == (net.name, net.attributes["node"])
     made = carry(net, BY_NAME["Hugin net"])  # which has no names with blanks
     back = parsed("Hugin net", made.text)
     assert [back.utility(u).tolist() for u in back.utilities] == [net.utility(u).tolist() for u in net.utilities]
@@ -201,13 +217,13 @@ def test_every_bit_comes_back(net: DecisionNetwork) -> None:
 
 def test_where_decisions_cannot_go(tmp_path: Path) -> None:
     net = jtgpu.read(DATA / "hugin" / "decisions.net")
-    for suffix in ("bif", "xml", "dsl", "dsc", "uai", "erg", "fg"):
+    for suffix in ("bif", "xml", "dsc", "uai", "erg", "fg"):
         with pytest.raises(jtgpu.FormatError, match="DecisionNetwork"):
             jtgpu.write(net, tmp_path / f"a.{suffix}")
         with pytest.raises(jtgpu.FormatError, match="DecisionNetwork"):
             jtgpu.write(net, tmp_path / f"a.{suffix}", rename=True)
     product = DecisionNetwork({"d": "xy"}, {}, {}, decisions=["d"], utilities={"u": 1.0}, combine="product")
-    for suffix in ("net", "xdsl"):
+    for suffix in ("net", "xdsl", "dsl"):
         with pytest.raises(jtgpu.FormatError, match="combine='product'"):
             jtgpu.write(product, tmp_path / f"a.{suffix}")
 
@@ -216,8 +232,12 @@ def test_where_decisions_cannot_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["hugin/decisions.net", "xdsl/decisions.xdsl", "xmlbif/pyagrum_decisions.xml", "dne/umbrella.dne"]
-)
+    "name",
+    [
+        "hugin/decisions.net", "xdsl/decisions.xdsl", "xmlbif/pyagrum_decisions.xml", "dne/umbrella.dne",
+        "dsl/decisions.dsl",
+    ],
+)  # fmt: skip
 def test_decisions_as_uniform_chance_variables(name: str) -> None:
     net = decision_network(jtgpu.read(DATA / name))
     chance = jtgpu.read(DATA / name, decisions="chance")

@@ -9,7 +9,8 @@ import pytest
 
 from jtgpu.errors import ParseError
 from jtgpu.formats import hugin, read, write
-from jtgpu.formats.dsl import dumps, parse, sniff
+from jtgpu.formats.dsl import parse, sniff
+from jtgpu.formats.dsl_writer import dumps
 from jtgpu.model.network import BayesianNetwork
 
 DATA = Path(__file__).parent / "data"
@@ -169,8 +170,9 @@ WRONG = [
     ("net n { /* ", "a comment whose closing */ is missing"),
     (f"net n {{ A = {'{ B = ' * 200}", "nested deeper than 100"),
     (file(A, A), "4:6: the node 'a' is declared a second time"),
-    (file("node a { TYPE = LIST; };"), "3:6: found the decision node 'a'"),
-    (file("node a { TYPE = TABLE; };"), "found the utility node 'a'"),
+    (file("node a { TYPE = LIST; };"), "3:6: the node 'a' has no NAMECHOICES"),
+    (file("node a { TYPE = TABLE; };"), "the node 'a' has no UTILITIES"),
+    (file("node a { TYPE = MAU; DEFINITION = { EXPRESSIONS = (a); }; };"), "sum of utilities with EXPRESSIONS"),
     (file("node a { TYPE = NOISY_OR; };"), "found the noisy-OR node of an old kind 'a'"),
     (file("node a { TYPE = X; };"), "found the node of type 'X' 'a'"),
     (file("node a { TYPE = CPT; };"), "the node 'a' has no NAMESTATES"),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
-from jtgpu.formats.dsl import dumps as dsl
 from jtgpu.formats.dsl import parse as parse_dsl
+from jtgpu.formats.dsl_writer import dumps as dsl
 from jtgpu.formats.xdsl import parse as parse_xdsl
 from jtgpu.formats.xdsl_writer import dumps as xdsl
 
