@@ -22,7 +22,9 @@ from .numbers import fit_numbers
 from .result import Fit
 from .runs import Running, count, fit_em, fit_stepwise
 from .setup import set_up
+from .slices import Columns, Model, Search, fit_sequences
 from .sources import open_source
+from .template import is_template
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -72,6 +74,9 @@ def fit(  # noqa: PLR0913
     progress: bool | Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    id: str | None = None,
+    time: str | None = None,
+    on_gap: Literal["error", "empty"] = "error",
 ) -> Fit:
     """Estimate the CPTs of a structure from data.
 
@@ -80,9 +85,10 @@ def fit(  # noqa: PLR0913
 
     Parameters
     ----------
-    structure : BayesianNetwork, mapping, networkx.DiGraph, or network of pgmpy or pyAgrum
-        A mapping gives the parents of each child. The CPTs of a network are used by ``start="given"``,
-        ``prior="net:ESS"`` and `fixed` only.
+    structure : BayesianNetwork, DynamicNetwork, mapping, networkx.DiGraph, or network of pgmpy or pyAgrum
+        A mapping gives the parents of each child; with parents such as ``("rain", 1)`` it is that of a dynamic network,
+        whose cases are sequences and whose result is a `SequenceFit`. The CPTs of a network are used by
+        ``start="given"``, ``prior="net:ESS"`` and `fixed` only.
     cases : table, path, or list of paths
         A data frame, a mapping of columns, a list of mappings or an array (see `jtgpu.JunctionTree.posteriors_batch`),
         or files: CSV, compressed or not, Parquet, and folders of them, read in chunks. Columns that are not variables
@@ -162,6 +168,9 @@ def fit(  # noqa: PLR0913
         File that is written between iterations of EM.
     resume : bool
         Whether to continue from `checkpoint` if it exists and has the same data and options.
+    id, time, on_gap : optional
+        Of sequences; see `jtgpu.dynamic.DynamicTree.filter`, also for `cases` and `likelihood`. The names ``rain[0]``,
+        ``rain[1]`` ... in `prior` and `fixed` are the CPTs of rain in the first slices; `weights` are of sequences.
 
     Returns
     -------
@@ -212,15 +221,26 @@ def fit(  # noqa: PLR0913
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
+    if id is not None or time is not None or is_template(structure):
+        _reject({
+            "numbers": numbers, "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
+            "chunk": chunk,
+        }, "sequences")  # fmt: skip
+        sequences: Fit = cast(Any, fit_sequences)(  # a SequenceFit, whose network is a DynamicNetwork
+            structure, cases, Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values),
+            Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table),
+            Search(
+                rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress),
+                checkpoint, resume,
+            ),
+        )  # fmt: skip
+        return sequences
     if numbers is not None or isinstance(structure, MixedNetwork):
-        refused = {
+        _reject({
             "likelihood": likelihood, "fixed": [*fixed] or None, "tied": [*tied] or None, "hidden": hidden or None,
             "step": step, "errors": errors or None, "cluster": cluster, "checkpoint": checkpoint,
             "devices": devices, "restarts": restarts if restarts != 1 else None,
-        }  # fmt: skip
-        for option, value in refused.items():
-            if value is not None:
-                raise ArgumentError(f"{option}= is not offered with numbers")
+        }, "numbers")  # fmt: skip
         fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
             structure, cases, numbers or "gaussian", states=states, bins=bins, prior=prior, weights=weights,
             missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads,
@@ -254,6 +274,13 @@ def fit(  # noqa: PLR0913
         return fit_em(setup, table, rule, (restarts, seed), running, listen, saved)
     finally:
         table.close()
+
+
+def _reject(options: Mapping[str, Any], kind: str) -> None:
+    """Raise for an option that is given, and not offered."""
+    for option, value in options.items():
+        if value is not None:
+            raise ArgumentError(f"{option}= is not offered with {kind}")
 
 
 def _listener(progress: bool | Progress | None) -> Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -158,12 +158,22 @@ class Fit:
                 ]
         return rows
 
+    _CASES: ClassVar[str] = "rows"  # what has a weight and a probability
+
+    def _parameters(self) -> int:
+        """Free parameters of the CPTs."""
+        return self.network.n_parameters
+
+    def _size(self) -> str:
+        """What was fitted."""
+        return f"{self.n_rows:,} rows"
+
     def report(self) -> dict[str, Any]:
         """The summary of the fit as values that JSON can hold."""
         report: dict[str, Any] = {
             "network": self.network.name,
             "variables": len(self.network),
-            "parameters": self.network.n_parameters,
+            "parameters": self._parameters(),
             "method": self.method,
             "rows": self.n_rows,
             "rows_dropped": self.n_dropped,
@@ -211,14 +221,14 @@ class Fit:
         }[self.method]
         lines = [
             f"Fit of {self.network!r}",
-            f"  {self.n_rows:,} rows: {how}{', interrupted' if self.interrupted else ''}",
+            f"  {self._size()}: {how}{', interrupted' if self.interrupted else ''}",
             f"  ln P(data) = {self.log_likelihood:.8g}, objective {self.objective:.8g}",
         ]
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
         if self.n_impossible:
-            lines.append(f"  {self.n_impossible:,} rows of probability 0 were left out")
+            lines.append(f"  {self.n_impossible:,} {self._CASES} of probability 0 were left out")
         if self.n_weightless:
-            lines.append(f"  {self.n_weightless:,} rows of weight 0 were left out")
+            lines.append(f"  {self.n_weightless:,} {self._CASES} of weight 0 were left out")
         if len(self.restarts) > 1:
             lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.8g}' for x in self.restarts)}")
         for v, states in self.unseen.items():

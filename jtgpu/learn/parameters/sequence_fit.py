@@ -1,0 +1,66 @@
+"""`SequenceFit`: a fitted dynamic network, and how it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...model.dynamic import DynamicNetwork
+from ...util.text_table import counted
+from .result import MAX_LISTED, Fit
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceFit(Fit):
+    """The result of `jtgpu.learn.fit` for a dynamic network.
+
+    Attributes
+    ----------
+    network : DynamicNetwork
+        The template with the estimated CPTs.
+    n_sequences : int
+        Sequences that were fitted; `n_rows` is the number of their slices.
+    n_impossible, n_weightless : int
+        Sequences that were left out because their probability was 0 at the start, or because their weight is 0.
+    counts : mapping of str to ndarray
+        (Expected) counts of each estimated CPT, summed over the slices in which it holds: ``counts["rain"]``, and
+        ``counts["rain[0]"]`` of its CPT in slice 0.
+    """
+
+    network: DynamicNetwork  # type: ignore[assignment]
+    n_sequences: int = 0
+    _CASES: ClassVar[str] = "sequences"
+
+    def credible(self, *_: Any, **__: Any) -> NoReturn:  # type: ignore[override]
+        """Not available for dynamic networks."""
+        raise ArgumentError("credible intervals are not available for dynamic networks")
+
+    @property
+    def empty_rows(self) -> dict[str, list[dict[str, str]]]:
+        """Rows of estimated CPTs without any count, as states of the parents: these are those of the prior or start."""
+        rows = {}
+        for title, counts in self.counts.items():
+            empty = np.argwhere(counts.sum(axis=-1) <= 0)
+            if len(empty):
+                v, _, t = title.removesuffix("]").rpartition("[")
+                cpt = self.network.cpt(title) if title in self.network else self.network.cpt(v, int(t))
+                rows[title] = [
+                    {p: cpt.states(p)[s] for p, s in zip(cpt.variables[:-1], row, strict=True)}
+                    for row in empty[:MAX_LISTED].tolist()
+                ]
+        return rows
+
+    def _parameters(self) -> int:
+        tables = [np.shape(c) for v in self.network for c in (self.network.cpt(v), *self.network.start(v))]
+        return sum(int(np.prod(shape[:-1])) * (shape[-1] - 1) for shape in tables)
+
+    def _size(self) -> str:
+        return f"{counted(self.n_sequences, 'sequence')}, {counted(self.n_rows, 'slice')}"
+
+    def report(self) -> dict[str, Any]:
+        """The summary of the fit as values that JSON can hold."""
+        report = super().report()
+        return {**report, "sequences": self.n_sequences}

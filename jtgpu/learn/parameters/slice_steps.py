@@ -1,0 +1,152 @@
+"""The E-step of sequences: expected counts of a dynamic network, as those of the network of its first slices.
+
+A dynamic network of order k has the CPTs of its unrolled network of k + 1 slices, where those of slices with equal
+parents are one. Learning over time is `fit` of that network with tied variables, whose counts are added over slices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dynamic.counts import SliceCounts, complete_counts, expected_counts
+from ...dynamic.step import Step
+from ...errors import ArgumentError, ImpossibleEvidence, closest
+from ...model.dynamic import DynamicNetwork
+from .expectation import Evaluation
+
+if TYPE_CHECKING:
+    from ...dynamic.sequences import Sequences
+    from ...model.network import BayesianNetwork
+    from ...util.arrays import Bools, Floats
+    from ...util.options import BackendName
+
+Tables = list["Floats"]
+
+
+class FirstSlices:
+    """The CPTs of a dynamic network by names in its first slices.
+
+    ``rain[0]`` is the CPT in slice 0. The CPT of later slices has the names of all slices in which all parents exist.
+    """
+
+    def __init__(self, dyn: DynamicNetwork):
+        self.dyn, self.n = dyn, dyn.order + 1
+        self.network: BayesianNetwork = dyn.unroll(self.n)
+        self._n_start = {v: len(dyn.start(v)) for v in dyn.variables}
+
+    def _name(self, v: str, t: int) -> str:
+        return v if v in self.dyn.static else f"{v}[{t}]"
+
+    def start(self, v: str) -> list[str]:
+        """Names of the CPTs of a variable in the first slices."""
+        return [self._name(v, t) for t in range(self._n_start[v])]
+
+    def later(self, v: str) -> list[str]:
+        """Names of the CPT of a variable in later slices."""
+        return [self._name(v, t) for t in range(self._n_start[v], 1 if v in self.dyn.static else self.n)]
+
+    def every(self, v: str) -> list[str]:
+        """All names of a variable."""
+        return self.start(v) + self.later(v)
+
+    def named(self, option: str, given: Any) -> list[str]:
+        """The names that an option means: of a variable all, or of one of the first slices."""
+        if given in self.dyn:
+            return self.every(str(given))
+        starts = [name for v in self.dyn.variables for name in self.start(v)]
+        if given not in starts:
+            raise ArgumentError(
+                f"{option}: there is no variable {given!r}{closest(str(given), [*self.dyn.variables, *starts])}"
+            )
+        return [str(given)]
+
+    def title(self, name: str) -> str | None:
+        """The name of a CPT in a result: ``rain`` for later slices, ``rain[0]``; None for further names of it."""
+        for v in self.dyn.variables:
+            if name in self.start(v):
+                return name
+            if name == self.later(v)[0]:
+                return v
+        return None
+
+    def groups(self) -> list[list[str]]:
+        """Names that are of one CPT."""
+        return [self.later(v) for v in self.dyn.variables]
+
+    def network_of(self, tables: Tables) -> DynamicNetwork:
+        """The dynamic network of the CPTs of the first slices."""
+        index, start = self.network.index, {}
+        for v in self.dyn.variables:
+            first = [tables[index(name)] for name in self.start(v)]
+            if first:
+                start[v] = first[0] if len(first) == 1 else first
+        return self.dyn.replace(cpt={v: tables[index(self.later(v)[0])] for v in self.dyn.variables}, start=start)
+
+    def tables_of(self, counts: SliceCounts) -> Tables:
+        """Counts by names: those of a CPT stand at its first name."""
+        tables = [np.zeros(np.shape(self.network.cpt(v))) for v in self.network]
+        for i, v in enumerate(self.dyn.variables):
+            for name, table in zip(self.start(v), counts.start[i], strict=True):
+                tables[self.network.index(name)] = table
+            tables[self.network.index(self.later(v)[0])] = counts.cpts[i]
+        return tables
+
+
+class SliceExpectation:
+    """Expected counts of sequences; the plan and the programs are made once."""
+
+    # weights: (N,) of the sequences; those that are left out have 0
+
+    def __init__(
+        self, slices: FirstSlices, sequences: Sequences, weights: Floats, backend: BackendName,
+        options: Mapping[str, Any],
+    ):  # fmt: skip
+        self._slices, self._sequences, self.weights = slices, sequences, weights
+        self._step = Step(slices.dyn, backend, dict(options))
+
+    def evaluate(self, tables: Tables) -> Evaluation:
+        """Expected counts of all sequences under some CPTs."""
+        self._step.reload(self._slices.network_of(tables))
+        counts = expected_counts(self._step, self._sequences, self.weights)
+        dead: Bools = (counts.failed >= 0) & (self.weights > 0)
+        used = (counts.failed < 0) & (self.weights > 0)
+        log_likelihood = float((self.weights[used] * counts.log_evidence[used]).sum())
+        return Evaluation(self._slices.tables_of(counts), log_likelihood, [dead])
+
+    def complete_counts(self) -> Tables:
+        """Counts of each family over the slices in which it is complete."""
+        return self._slices.tables_of(complete_counts(self._step, self._sequences, self.weights))
+
+    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+        """The error for the first sequence of probability 0."""
+        dead = np.flatnonzero(evaluation.impossible[0])
+        if not len(dead):
+            return None
+        i = int(dead[0])
+        alone = expected_counts(self._step, self._sequences, self.weights)
+        return ImpossibleEvidence(
+            f"{self._sequences.name(i, int(alone.failed[i]))}: the evidence up to this slice has probability 0 at the "
+            'start (on_impossible="flag" leaves such sequences out; zeros="free" lets zeros of the network change)'
+        )
+
+    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+        """Leave out the sequences of probability 0."""
+        dead = evaluation.impossible[0]
+        self.weights = np.where(dead, 0.0, self.weights)
+        return int(dead.sum()), bool((self.weights > 0).any())
+
+    def digest(self) -> str:
+        """A hash of all sequences."""
+        data = hashlib.sha256()
+        for array in (self._sequences.codes, self._sequences.ptr, self.weights):
+            data.update(np.ascontiguousarray(array).tobytes())
+        for v, weights in sorted(self._sequences.likelihood.items()):
+            data.update(repr(v).encode() + np.ascontiguousarray(weights).tobytes())
+        return data.hexdigest()
+
+    def close(self) -> None:
+        """Nothing to free."""

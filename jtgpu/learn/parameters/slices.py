@@ -1,0 +1,305 @@
+"""`fit` of a dynamic network from sequences: EM with tied slices, or counting where nothing is missing."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...cases.answer_table import read_file
+from ...dynamic.sequences import read_sequences
+from ...errors import ArgumentError, DataError, closest
+from ...inference.tables import as_numbers, is_frame, open_table
+from ...model.directed import DirectedModel
+from ...model.dynamic import DynamicNetwork
+from ...util.arguments import choice, mapping, names, several
+from ...util.missing import MissingReport
+from .checkpoint import Checkpoint, fingerprints
+from .em import EMState, Rule
+from .families import check_sizes
+from .likelihood_cells import hidden_states
+from .runs import best_of_starts, counted
+from .sequence_fit import SequenceFit
+from .setup import STARTS, Setup, kept_prior, read_sharing
+from .slice_steps import FirstSlices, SliceExpectation
+from .template import template_of
+
+if TYPE_CHECKING:
+    from ...dynamic.sequences import Sequences
+    from ...util.arrays import Bools, Floats
+    from ...util.options import BackendName
+    from .em import Iteration
+    from .families import Sharing
+
+
+class Columns(NamedTuple):
+    """How a table of sequences is read."""
+
+    id: str | None
+    time: str | None
+    on_gap: str
+    likelihood: Mapping[str, Any] | None
+    weights: Any
+    missing: str
+    dialect: Any
+    na_values: Any
+
+
+class Model(NamedTuple):
+    """The arguments that concern the model; see `fit`."""
+
+    states: Mapping[str, Any] | None
+    bins: int | None
+    prior: Any
+    zeros: str
+    fixed: Any
+    tied: Any
+    hidden: Any
+    start: Any
+    max_table: int
+
+
+class Search(NamedTuple):
+    """How EM runs; see `fit`."""
+
+    rule: Rule
+    restarts: int
+    seed: int
+    backend: str
+    order: Any
+    threads: int | None
+    flag: bool  # whether sequences of probability 0 are left out
+    listen: Callable[[Iteration], None]
+    checkpoint: str | os.PathLike[str] | None
+    resume: bool
+
+
+def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, search: Search) -> SequenceFit:
+    """Fit a dynamic network; see `jtgpu.learn.fit`."""
+    choice("missing", columns.missing, ("em", "error"))
+    choice("zeros", model.zeros, ("keep", "free"))
+    if isinstance(cases, (str, os.PathLike)):
+        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values)
+    has_numbers = isinstance(structure, DynamicNetwork)
+    start = model.start
+    if isinstance(start, DynamicNetwork):
+        dyn = template_of(structure, cases, model.states, model.hidden, model.bins)
+        if not dyn.has_structure_of(start):
+            raise ArgumentError("start: the network has other variables, states or parents than the structure")
+        dyn, has_numbers, start = start, True, "given"
+    else:
+        dyn = template_of(structure, cases, model.states, model.hidden, model.bins)
+    choice("start", start, STARTS)
+    hidden = tuple(hidden_states(model.hidden, dyn, dyn.variables))
+    sequences = read_sequences(
+        dyn, cases, id=columns.id, time=columns.time, likelihood=mapping("likelihood", columns.likelihood),
+        on_gap=columns.on_gap,
+    )  # fmt: skip
+    weights = _weights(columns.weights, sequences, cases)
+    holes = _holes(dyn, sequences, hidden, columns.missing)
+    slices = FirstSlices(dyn)
+    setup = _set_up(slices, has_numbers, model, hidden, start)
+    _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
+    options = {} if search.order == "auto" else {"order": search.order}
+    backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
+    if search.threads is not None and backend == "cpu":
+        options["threads"] = search.threads
+    engine = SliceExpectation(slices, sequences, weights, backend, options)
+    more: dict[str, Any] = {}
+    if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
+        state, method = counted(setup, engine.complete_counts, search.seed), "counts"
+        more["restarts"] = (state.objective,)
+    else:
+        saved = None
+        if search.checkpoint is not None:
+            decisive = {"seed": search.seed, "accelerate": search.rule.accelerate, "flag": search.flag}
+            saved = Checkpoint(
+                search.checkpoint, fingerprints(setup, engine.digest(), decisive), resume=search.resume
+            )
+        starts = search.restarts, search.seed
+        state, more = best_of_starts(setup, engine, search.rule, starts, search.flag, search.listen, saved)
+        method = "em"
+    weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
+    return _result(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
+
+
+def _set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[str, ...], start: str) -> Setup:
+    """The fit of the network of the first slices, with tied variables."""
+    net = slices.network
+    model = DirectedModel({v: net.states(v) for v in net}, {v: net.parents(v) for v in net}, name=slices.dyn.name)
+    check_sizes(model, given.max_table)
+    network = net if has_numbers else None
+    fixed = [name for one in names("fixed", given.fixed) for name in slices.named("fixed", one)]
+    sharing = read_sharing(model, network, fixed, _tied(slices, given.tied, fixed))
+    prior = kept_prior(
+        _prior(slices, given.prior), model, network, sharing, keeps=given.zeros == "keep" and start == "given"
+    )
+    concealed = tuple(name for v in hidden for name in slices.every(v))
+    return Setup(model, network, [], concealed, (), prior, sharing, start, given.zeros == "keep")
+
+
+def _tied(slices: FirstSlices, given: Any, fixed: list[str]) -> list[list[str]]:
+    """Groups of names that share a CPT: those of later slices, and those of variables that are tied."""
+    listed = [] if given is None else several(given)
+    if listed is None or any(several(members) is None for members in listed):
+        raise ArgumentError("tied must be groups of names, such as [('a', 'b')]")
+    groups: list[list[str]] = []
+    joined: set[str] = set()
+    for members in listed:
+        own = names("tied", members)
+        for v in own:
+            if v not in slices.dyn:
+                raise ArgumentError(f"tied: there is no variable {v!r}{closest(str(v), slices.dyn.variables)}")
+        joined |= {*own}
+        groups.append([name for v in own for name in slices.later(v)])
+        starts = [slices.start(v) for v in own]
+        groups += [[first[t] for first in starts if t < len(first)] for t in range(max(map(len, starts)))]
+    held = set(fixed)
+    groups += [g for v, g in zip(slices.dyn.variables, slices.groups(), strict=True) if v not in joined]
+    return [g for g in groups if len(g) > 1 and not (held.issuperset(g))]
+
+
+def _prior(slices: FirstSlices, given: Any) -> Any:
+    """A prior by names of the first slices: numbers of a variable hold for all its CPTs, arrays for later slices."""
+    if not isinstance(given, Mapping):
+        return given
+    made: dict[str, Any] = {}
+    for v, value in sorted(given.items(), key=lambda item: item[0] not in slices.dyn):
+        own = slices.named("prior", v)
+        if v in slices.dyn and np.ndim(value) > 0:
+            own = slices.later(v)
+        made |= dict.fromkeys(own, value)
+    return made
+
+
+# Sequences.
+
+
+def _weights(given: Any, sequences: Sequences, cases: Any) -> Floats:
+    """Weights of the sequences, (N,)."""
+    if given is None:
+        return np.ones(sequences.n)
+    if isinstance(given, str):
+        if not (is_frame(cases) or isinstance(cases, Mapping)) or sequences.source is None:
+            raise DataError(f"weights={given!r} names a column of a long frame; give a number for each sequence")
+        table = open_table(None, cases)
+        column = as_numbers(table.column(given)) if given in table.names else None
+        if column is None:
+            raise DataError(f"there is no column {given!r} of weights that are numbers{closest(given, table.names)}")
+        own = sequences.source >= 0
+        number = np.repeat(np.arange(sequences.n), sequences.lengths)[own]
+        each = column[sequences.source[own]]
+        weights = np.zeros(sequences.n)
+        weights[number] = each
+        bad = np.flatnonzero(weights[number] != each)
+        if len(bad):
+            raise DataError(
+                f"{sequences.name(int(number[bad[0]]), 0)}: column {given!r} has several weights; a sequence has one"
+            )
+    else:
+        try:
+            weights = np.array(given, np.float64)
+        except (TypeError, ValueError):
+            raise DataError("weights must be numbers, one for each sequence, or the name of a column") from None
+    if weights.shape != (sequences.n,):
+        raise DataError(f"weights has shape {weights.shape}, expected ({sequences.n},): one number for each sequence")
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise DataError(f"sequence {wrong[0]}: the weight {weights[wrong[0]]:g} must be finite and at least 0")
+    if not weights.any():
+        raise DataError("all weights are zero")
+    return weights
+
+
+def _observed(dyn: DynamicNetwork, sequences: Sequences, v: int) -> Bools:
+    """The slices in which a variable is observed, (R,); in all of a sequence, a static variable that is in one."""
+    seen: Bools = sequences.codes[:, v] >= 0
+    if v in sequences.likelihood:
+        seen = seen | (sequences.likelihood[v] != 1.0).any(axis=1)
+    if dyn.variables[v] in dyn.static:
+        seen = np.repeat(np.logical_or.reduceat(seen, sequences.ptr[:-1]), sequences.lengths)
+    return seen
+
+
+def _holes(dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str) -> dict[str, int]:
+    """Missing cells of each variable that is not hidden."""
+    holes = {}
+    for v, name in enumerate(dyn.variables):
+        seen = _observed(dyn, sequences, v)
+        if name in hidden:
+            if seen.any():
+                raise DataError(f"{name!r} is declared hidden, but the sequences have states of it")
+            continue
+        if not seen.any():
+            raise DataError(
+                f"no sequence has a state of {name!r}; if the variable is never observed, declare it: "
+                f"hidden={{{name!r}: {len(dyn.states(name))}}}"
+            )
+        if rule == "error" and not seen.all():
+            row = int(np.argmax(~seen))
+            i = int(np.searchsorted(sequences.ptr, row, side="right")) - 1
+            raise DataError(
+                f"{sequences.name(i, row - int(sequences.ptr[i]))}: the cell of {name!r} is missing "
+                '(missing="em" fits with missing cells)'
+            )
+        if not seen.all():
+            holes[name] = int((~seen).sum())
+    return holes
+
+
+def _is_plain(dyn: DynamicNetwork, sequences: Sequences) -> bool:
+    """Whether there are no likelihoods, and static variables have one state in each sequence."""
+    if sequences.likelihood:
+        return False
+    for v in dyn.static:
+        codes = sequences.codes[:, dyn.index(v)]
+        highest = np.repeat(np.maximum.reduceat(codes, sequences.ptr[:-1]), sequences.lengths)
+        if ((codes >= 0) & (codes != highest)).any():
+            return False
+    return True
+
+
+def _warn_of_few(slices: FirstSlices, sharing: Sharing, lengths: Any) -> None:
+    """Warn of CPTs that one sequence decides."""
+    few = [
+        name for v in slices.dyn.variables for t, name in enumerate(slices.start(v))
+        if slices.network.index(name) not in sharing.fixed and int((lengths > t).sum()) == 1
+    ]  # fmt: skip
+    if few:
+        warnings.warn(
+            f"one sequence does not determine the CPTs of the first slices ({', '.join(few)}): fixed={few} keeps those "
+            "of the network, and fit.network.stationary() starts from the limit", UserWarning, stacklevel=4,
+        )  # fmt: skip
+
+
+def _result(
+    slices: FirstSlices, setup: Setup, state: EMState, method: str, sequences: Sequences, weights: Floats,
+    more: dict[str, Any],
+) -> SequenceFit:  # fmt: skip
+    """The fit of some CPTs and counts."""
+    dyn, evaluation = slices.dyn, state.evaluation
+    estimated = {v for group in setup.sharing.groups for v in group}
+    counts = {}
+    for v, name in enumerate(setup.model):
+        title = slices.title(name)
+        if title is not None and v in estimated:
+            counts[title] = evaluation.counts[v]
+    unseen = {}
+    for v, name in enumerate(dyn.variables):
+        present = np.unique(sequences.codes[:, v])
+        if not _observed(dyn, sequences, v).any() or v in sequences.likelihood:
+            continue
+        absent = tuple(s for k, s in enumerate(dyn.states(name)) if k not in present)
+        if absent:
+            unseen[name] = absent
+    titles = [slices.title(setup.model.variables[v]) for v in setup.sharing.fixed]
+    used = weights > 0
+    return SequenceFit(
+        slices.network_of(state.tables), evaluation.log_likelihood, state.objective, state.history,  # type: ignore[arg-type]
+        state.converged, state.interrupted, method, counts, int(sequences.lengths[used].sum()), unseen=unseen,
+        hidden=tuple(v for v in dyn.variables if setup.hidden and slices.every(v)[0] in setup.hidden),
+        fixed=tuple(t for t in titles if t is not None), n_sequences=int(used.sum()), **more,
+    )  # fmt: skip

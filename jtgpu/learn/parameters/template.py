@@ -1,0 +1,89 @@
+"""The template that `fit` estimates: a dynamic network, or parents of which some are earlier."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError, NetworkError
+from ...inference.tables import column_values, is_frame, open_table
+from ...model.dynamic import DynamicNetwork
+from ...util.arguments import mapping, several, whole_number
+from .likelihood_cells import hidden_states, labels_of, states_given
+
+
+def is_template(structure: Any) -> bool:
+    """Whether a structure is that of a dynamic network: parents in earlier slices are pairs."""
+    if isinstance(structure, Mapping):
+        return any(isinstance(p, tuple) for above in structure.values() for p in several(above) or ())
+    return isinstance(structure, DynamicNetwork)
+
+
+def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:
+    """The dynamic network of a structure; that of a mapping has states from the data, and uniform CPTs."""
+    if isinstance(structure, DynamicNetwork):
+        for v, given in mapping("states", states).items():
+            if v in structure and tuple(map(str, several(given) or ())) != structure.states(v):
+                raise ArgumentError(f"states: {v!r} has the states {[*structure.states(v)]} in the network")
+        return structure
+    if not is_template(structure):
+        raise ArgumentError(
+            "sequences need a jtgpu.DynamicNetwork, or a mapping of parents of which some are earlier, such as "
+            "{'rain': [('rain', 1)]}; without id= and time= rows are cases of their own"
+        )
+    parents: dict[str, list[Any]] = {}
+    for v, above in structure.items():
+        listed = several(above)
+        if listed is None:
+            raise NetworkError(f"variable {v!r}: its parents must be a list, not {above!r}")
+        parents[str(v)] = listed
+    for p in [p for above in parents.values() for p in above]:
+        parents.setdefault(str(p[0]) if isinstance(p, tuple) and p else str(p), [])
+    known = states_given(states, None, [*parents]) | hidden_states(hidden, None, [*parents])
+    known |= _states_of([v for v in parents if v not in known], cases, bins)
+    labels = {v: known[v] for v in parents}
+    return _uniform(labels, parents)
+
+
+def _states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, tuple[str, ...]]:
+    """States in the columns of a long frame."""
+    if not variables:
+        return {}
+    is_table = is_frame(cases) or (isinstance(cases, Mapping) and not any(np.ndim(x) > 1 for x in cases.values()))
+    if not is_table:
+        raise DataError(
+            f"the states of {variables[0]!r} are read from a long frame only; give them: states={{{variables[0]!r}: "
+            "[...]}"
+        )
+    table = open_table(None, cases)
+    labels = {}
+    for v in variables:
+        if v not in table.names:
+            raise DataError(
+                f"the table has no column {v!r}; if the variable is never observed, declare it: hidden={{{v!r}: 2}}"
+            )
+        codes, values = column_values(v, table.column(v), table.row_name)
+        used = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
+        at_most = None if bins is None else whole_number("bins", bins, 2)
+        labels[v] = labels_of(v, {values[c]: n for c, n in used.items()}, bins=at_most)
+    return labels
+
+
+def _uniform(states: Mapping[str, tuple[str, ...]], parents: Mapping[str, list[Any]]) -> DynamicNetwork:
+    """A dynamic network with uniform CPTs."""
+    def table(above: list[Any], v: str) -> Any:
+        shape = [len(states[p[0] if isinstance(p, tuple) else p]) for p in above] + [len(states[v])]
+        return np.full(shape, 1.0 / shape[-1])
+
+    start = {}
+    for v, above in parents.items():
+        lags = [p[1] if isinstance(p, tuple) and len(p) == 2 and isinstance(p[1], int) else 0 for p in above]
+        first = [
+            table([p for p, lag in zip(above, lags, strict=True) if lag <= t], v) for t in range(max(lags, default=0))
+        ]
+        if first:
+            start[v] = first[0] if len(first) == 1 else first
+    return DynamicNetwork(states, parents, {v: table(above, v) for v, above in parents.items()}, start=start)
