@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .parameters.fit import fit
     from .parameters.online import Online, PredictiveCheck, check
     from .parameters.result import Fit
+    from .parameters.sequence_fit import SequenceFit
     from .structure_learner import StructureLearner
     from .validation import validate
     from .validation_result import Validation
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
     "JunctionTreeClassifier",
-    "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
+    "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "SequenceFit",
+    "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
     "score_table", "structure", "validate",
 ]  # fmt: skip
 
@@ -48,6 +49,6 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
-    "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
+    "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit", "parameters.sequence_fit": "SequenceFit",
     "structure_learner": "StructureLearner", "validation": "validate", "validation_result": "Validation",
 })  # fmt: skip
