@@ -37,8 +37,8 @@ __all__ = [
     "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
     "JunctionTreeClassifier",
     "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "SequenceFit",
-    "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
-    "score_table", "structure", "validate",
+    "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load",
+    "posterior", "score_table", "structure", "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -49,6 +49,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
-    "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit", "parameters.sequence_fit": "SequenceFit",
-    "structure_learner": "StructureLearner", "validation": "validate", "validation_result": "Validation",
+    "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
+    "parameters.sequence_fit": "SequenceFit", "structure_learner": "StructureLearner", "validation": "validate",
+    "validation_result": "Validation",
 })  # fmt: skip

@@ -142,7 +142,8 @@ def test_threads_and_messages_made_again_give_the_same_bits(monkeypatch: pytest.
 
 def test_weights_stand_for_repeated_sequences() -> None:
     weighted: Any = fit(umbrella(), DAYS, hidden="rain", weights=[1, 2], start="given")
-    repeated: Any = fit(umbrella(), {"umbrella": [*DAYS["umbrella"], DAYS["umbrella"][1]]}, hidden="rain", start="given")
+    days = {"umbrella": [*DAYS["umbrella"], DAYS["umbrella"][1]]}
+    repeated: Any = fit(umbrella(), days, hidden="rain", start="given")
     for mine, theirs in zip(cpts_of(weighted.network), cpts_of(repeated.network), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
     frame = {**FRAME, "weight": [1, 0, 1, 1, 0]}
@@ -246,7 +247,7 @@ def test_wrong_options(options: dict[str, Any], error: type[Exception], message:
 
 
 def test_wrong_cases() -> None:
-    with pytest.raises(jtgpu.DataError, match="no sequence has a state of 'rain'.*hidden"):
+    with pytest.raises(jtgpu.DataError, match=r"no sequence has a state of 'rain'.*hidden"):
         fit(umbrella(), DAYS)
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 3: the cell of 'umbrella' is missing"):
         fit(umbrella(), DAYS, hidden="rain", missing="error")
