@@ -165,7 +165,7 @@ class Fit:
         return self.network.n_parameters
 
     def _size(self) -> str:
-        """What was fitted."""
+        """The cases that were fitted."""
         return f"{self.n_rows:,} rows"
 
     def report(self) -> dict[str, Any]:
