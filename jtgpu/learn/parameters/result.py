@@ -164,9 +164,9 @@ class Fit:
         """Free parameters of the CPTs."""
         return self.network.n_parameters
 
-    def _size(self) -> str:
-        """The cases that were fitted."""
-        return f"{self.n_rows:,} rows"
+    def _sizes(self) -> dict[str, int]:
+        """Numbers of the cases that were fitted, by kind."""
+        return {"rows": self.n_rows}
 
     def report(self) -> dict[str, Any]:
         """The summary of the fit as values that JSON can hold."""
@@ -175,7 +175,7 @@ class Fit:
             "variables": len(self.network),
             "parameters": self._parameters(),
             "method": self.method,
-            "rows": self.n_rows,
+            **self._sizes(),
             "rows_dropped": self.n_dropped,
             "rows_impossible": self.n_impossible,
             "rows_weightless": self.n_weightless,
@@ -219,9 +219,10 @@ class Fit:
             "em": f"EM, {n} iterations, {'converged' if self.converged else 'not converged'}",
             "stepwise": f"stepwise EM, {n} chunks",
         }[self.method]
+        sizes = ", ".join(f"{n:,} {kind}" for kind, n in self._sizes().items())
         lines = [
             f"Fit of {self.network!r}",
-            f"  {self._size()}: {how}{', interrupted' if self.interrupted else ''}",
+            f"  {sizes}: {how}{', interrupted' if self.interrupted else ''}",
             f"  ln P(data) = {self.log_likelihood:.8g}, objective {self.objective:.8g}",
         ]
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]

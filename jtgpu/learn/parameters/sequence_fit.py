@@ -9,7 +9,6 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...model.dynamic import DynamicNetwork
-from ...util.text_table import counted
 from .result import MAX_LISTED, Fit
 
 
@@ -57,10 +56,5 @@ class SequenceFit(Fit):
         tables = [np.shape(c) for v in self.network for c in (self.network.cpt(v), *self.network.start(v))]
         return sum(int(np.prod(shape[:-1])) * (shape[-1] - 1) for shape in tables)
 
-    def _size(self) -> str:
-        return f"{counted(self.n_sequences, 'sequence')}, {counted(self.n_rows, 'slice')}"
-
-    def report(self) -> dict[str, Any]:
-        """The summary of the fit as values that JSON can hold."""
-        report = super().report()
-        return {**report, "sequences": self.n_sequences}
+    def _sizes(self) -> dict[str, int]:
+        return {"sequences": self.n_sequences, "slices": self.n_rows}

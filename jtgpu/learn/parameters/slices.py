@@ -138,7 +138,7 @@ def _set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[
         _prior(slices, given.prior), model, network, sharing, keeps=given.zeros == "keep" and start == "given"
     )
     concealed = tuple(name for v in hidden for name in slices.every(v))
-    return Setup(model, network, [], concealed, (), prior, sharing, start, given.zeros == "keep")
+    return Setup(model, network, [], concealed, (), prior, sharing, start, given.zeros == "keep", {})
 
 
 def _tied(slices: FirstSlices, given: Any, fixed: list[str]) -> list[list[str]]:

@@ -12,7 +12,7 @@ from ...errors import ArgumentError, DataError, NetworkError
 from ...inference.tables import column_values, is_frame, open_table
 from ...model.dynamic import DynamicNetwork
 from ...util.arguments import mapping, several, whole_number
-from .likelihood_cells import hidden_states, labels_of, states_given
+from .likelihood_cells import hidden_states, labels_of, of_discretiser, states_given
 
 
 def is_template(structure: Any) -> bool:
@@ -25,6 +25,7 @@ def is_template(structure: Any) -> bool:
 def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:
     """The dynamic network of a structure; that of a mapping has states from the data, and uniform CPTs."""
     if isinstance(structure, DynamicNetwork):
+        states, _ = of_discretiser(states, structure.variables)
         for v, given in mapping("states", states).items():
             if v in structure and tuple(map(str, several(given) or ())) != structure.states(v):
                 raise ArgumentError(f"states: {v!r} has the states {[*structure.states(v)]} in the network")
@@ -42,6 +43,7 @@ def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int 
         parents[str(v)] = listed
     for p in [p for above in parents.values() for p in above]:
         parents.setdefault(str(p[0]) if isinstance(p, tuple) and p else str(p), [])
+    states, _ = of_discretiser(states, [*parents])
     known = states_given(states, None, [*parents]) | hidden_states(hidden, None, [*parents])
     known |= _states_of([v for v in parents if v not in known], cases, bins)
     labels = {v: known[v] for v in parents}
