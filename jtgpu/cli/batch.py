@@ -25,12 +25,14 @@ from ..errors import format_bytes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from . import terminable
 from .console import command, format_seconds, print_json, warn
-from .networks import check_output, read_network, split_names
+from .networks import check_output, load_any, split_names
+from .number_tables import batch_of_numbers, compiled_numbers, quantile_levels
 from .options import CLUSTER, CSV, ClusterAddress, EscapeFormulas, File, Json, Without
 from .planning import COMPILING, PlanOptions, RunOptions
 from .tables import is_shown, status
@@ -106,6 +108,8 @@ def batch(  # noqa: PLR0913 (a Typer command)
         "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.")],
     *,
     query: Annotated[TableOptions, Without("na_values", "do")],
+    quantiles: Annotated[str | None, Option(
+        "--quantiles Q,Q", "Add these quantiles of variables that are numbers, such as 0.05,0.95.")] = None,
     csv: CsvOptions,
     writing: FileOptions,
     cluster: ClusterOptions,
@@ -115,14 +119,26 @@ def batch(  # noqa: PLR0913 (a Typer command)
 ) -> None:
     """Compute the posteriors of every case in a file.
 
-    Probabilities are in columns named variable=state. Memory use does not depend on the size of the file. The output
+    Probabilities are in columns named variable=state, means and standard deviations of variables that are numbers in
+    number.mean and number.sd. Memory use does not depend on the size of the file. The output
     appears when it is complete; the results of an interrupted run are saved next to it, and --resume continues.
     """
     begun = time.perf_counter()
     cluster.check(run, writing.part_rows)
     if cluster.cluster is None:
         check_output(output, writing.force)
-    net = read_network(file)
+    levels, net = quantile_levels(quantiles), load_any(file)
+    if isinstance(net, MixedNetwork):
+        tree_of_numbers = compiled_numbers(net, file, plan, run)
+        if cluster.cluster is not None:
+            raise typer.BadParameter(f"{file} has numbers, which clusters do not take", param_hint="--cluster")
+        own = replace(writing, dialect=csv.dialect(), escape_formulas=csv.escape_formulas)
+        options = replace(query, na_values=csv.na_values)
+        report = batch_of_numbers(tree_of_numbers, (cases, output), options, own, levels)
+        _print_report(report, cases, output, None, json)
+        return
+    if levels is not None:
+        raise typer.BadParameter(f"{file} has no variable that is a number", param_hint="--quantiles")
     # validate everything before the computation starts
     files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
     columns = _columns(cases, output, net, cluster.cluster, files.dialect)
@@ -131,7 +147,7 @@ def batch(  # noqa: PLR0913 (a Typer command)
     if cluster.cluster is not None:
         with status("planning", run.progress):
             made = plan.make(net, file)
-        report: Report = _answer_on_cluster(made, (cases, output), options, files, cluster, run)
+        report = _answer_on_cluster(made, (cases, output), options, files, cluster, run)
     else:
         with status("planning", run.progress) as step:
             made = plan.make(net, file, run)

@@ -27,20 +27,20 @@ from .console import warn
 def read_network(file: str, *, over_time: bool = False) -> DiscreteModel:
     """Read a file or a bundled network, and warn about rows that had to be repaired."""
     # over_time: Whether it may be a `DynamicNetwork`
-    if file.endswith(".plan"):
-        raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
     net = load_any(file, over_time=over_time)
     if isinstance(net, MixedNetwork):
         raise ArgumentError(
             f"{file} has numbers ({', '.join(net.numbers[:3])}{', ...' if len(net.numbers) > 3 else ''}): this command "
-            "needs variables with states only; jtgpu query, info and convert take numbers, and so does Python's "
-            "net.compile()"
+            "needs variables with states only; jtgpu query, batch, sample, info and convert take numbers, and so does "
+            "Python's net.compile()"
         )
     return net
 
 
 def load_any(file: str, *, over_time: bool = False) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
+    if file.endswith(".plan"):
+        raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
     net: DiscreteModel | MixedNetwork = load(file)
     if isinstance(net, DynamicNetwork) and not over_time:
         raise ArgumentError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import EvidenceError
@@ -63,9 +63,8 @@ def print_mixed(net: MixedNetwork, file: str, findings: dict[str, Any], posterio
             else {"states": list(p.states), "probabilities": p.probabilities.tolist()}
             for v, p in posteriors.items()
         }
-        shown = {v: sorted(x) if isinstance(x, frozenset) else _finite(x) for v, x in findings.items()}
         print_json({
-            "file": file, "evidence": shown, "log_evidence": posteriors.log_evidence, "posteriors": answers,
+            "file": file, "evidence": as_json(findings), "log_evidence": posteriors.log_evidence, "posteriors": answers,
         })  # fmt: skip
         return
     rows = [
@@ -81,9 +80,16 @@ def print_mixed(net: MixedNetwork, file: str, findings: dict[str, Any], posterio
         print_rows(header, [(v, posteriors[v].mean, posteriors[v].sd, *quantiles[v]) for v in numbers])
 
 
-def _finite(value: Any) -> Any:
-    """A finding as JSON, whose numbers are finite: null where an interval has no bound."""
-    return [x if math.isfinite(x) else None for x in value] if isinstance(value, tuple) else value
+def as_json(findings: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence as JSON, whose numbers are finite: null where an interval has no bound."""
+    return {
+        v: sorted(x)
+        if isinstance(x, frozenset)
+        else [end if math.isfinite(end) else None for end in x]
+        if isinstance(x, tuple)
+        else x
+        for v, x in findings.items()
+    }
 
 
 def mixed_facts(net: MixedNetwork) -> dict[str, Any]:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import json as encoder
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
+import typer
 
 from ..cases.query import escape_formula
+from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import open_atomic
 from .console import command
-from .networks import case_of, check_output, findings_as_json, read_network
+from .networks import case_of, check_output, findings_as_json, load_any
+from .number_tables import compiled_numbers, sampled_rows
+from .numbers import as_json, mixed_findings
 from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 
@@ -56,31 +61,57 @@ def sample(  # noqa: PLR0913 (a Typer command)
     """
     if output is not None:
         check_output(output, force)
-    net = read_network(file)
+    net = load_any(file)
+    if isinstance(net, MixedNetwork):
+        given = mixed_findings(net, evidence or [])
+        if evidence_file is not None:
+            raise typer.BadParameter(f"{file} has numbers, for which sample takes --evidence only", param_hint=file)
+        mixed_tree = compiled_numbers(net, file, plan, run)
+        mixed_tree.log_evidence(given)
+        discrete = net.discrete
+        names, labels = _texts(discrete, net.variables, numbers, escape_formulas and not json)
+        columns = dict(zip(discrete.variables, labels, strict=True))
+        drawn = sampled_rows(mixed_tree, n, max(1, CELLS // len(net)), given, np.random.default_rng(seed), columns)
+        head = {"file": file, "evidence": as_json(given), "seed": seed, "variables": names}
+        _write(output, head, drawn, json)
+        return
     findings = case_of(net, evidence, evidence_file)
     generator = np.random.default_rng(seed)
-    names = list(net.variables)
-    labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in names]
-    if escape_formulas and not json:
-        names = [escape_formula(v) for v in names]
-        labels = [[escape_formula(state) for state in states] for states in labels]
+    names, labels = _texts(net, net.variables, numbers, escape_formulas and not json)
     with compiled(net, file, plan, run) as (tree, step):
         step("sampling")
         tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
         block = max(1, CELLS // len(net))
         sizes = (min(block, n - first) for first in range(0, n, block))
         rows = (row for size in sizes for row in _rows(tree.sample(size, findings, seed=generator).states, labels))
-        with _open_output(output) as stream:
-            if json:
-                head = {"file": file, "evidence": findings_as_json(findings), "seed": seed, "variables": names}
-                _write_json(stream, head, rows)
-            else:
-                out = csv.writer(stream, lineterminator="\n")
-                out.writerow(names)
-                out.writerows(rows)
+        head = {"file": file, "evidence": findings_as_json(findings), "seed": seed, "variables": names}
+        _write(output, head, rows, json)
 
 
-def _write_json(stream: TextIO, head: dict[str, Any], rows: Iterable[list[str]]) -> None:
+def _texts(
+    net: DiscreteModel, variables: Sequence[str], numbers: bool, escape: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns, and of the states of each variable of a network."""
+    names = list(variables)
+    labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in net.variables]
+    if escape:
+        names = [escape_formula(v) for v in names]
+        labels = [[escape_formula(state) for state in states] for states in labels]
+    return names, labels
+
+
+def _write(output: str | None, head: dict[str, Any], rows: Iterable[list[Any]], json: bool) -> None:
+    """Write samples as CSV, or as JSON with a head."""
+    with _open_output(output) as stream:
+        if json:
+            _write_json(stream, head, rows)
+        else:
+            out = csv.writer(stream, lineterminator="\n")
+            out.writerow(head["variables"])
+            out.writerows(rows)
+
+
+def _write_json(stream: TextIO, head: dict[str, Any], rows: Iterable[list[Any]]) -> None:
     """Write a JSON object with one sample per line, in memory that does not grow with their number."""
     fields = [f"  {encoder.dumps(name)}: {encoder.dumps(value, allow_nan=False)}" for name, value in head.items()]
     stream.write("{\n" + ",\n".join([*fields, '  "samples": [']))

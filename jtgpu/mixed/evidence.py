@@ -12,12 +12,11 @@ import numpy as np
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..inference.evidence import one_case, read_findings
 from ..inference.evidence_table import weight_rows
-from ..inference.tables import as_numbers, at_row, open_table, read_states, reject_infinite
+from ..inference.tables import as_numbers, at_row, cells_of, open_table, read_states, reject_infinite
 from ..inference.tables.columns import evidence_columns
 from ..util.missing import is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -162,12 +161,14 @@ def _reject_number(net: MixedNetwork, variable: Any, what: str) -> None:
 
 
 def _first_text(column: Any) -> tuple[int, Any]:
-    """The first cell of a column that is no number."""
-    cells: Iterable[Any] = column.tolist() if hasattr(column, "tolist") else column.to_pylist() if hasattr(
-        column, "to_pylist") else column
-    for i, cell in enumerate(cells):
-        if not is_missing(cell) and (isinstance(cell, (str, bool)) or not hasattr(cell, "__float__")):
-            return i, cell
-    return 0, column
+    """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
+    cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)]
+    odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]
+    return next((pair for pair in odd if not _denotes_number(pair[1])), odd[0] if odd else (0, column))
 
 
+def _denotes_number(text: Any) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except (TypeError, ValueError):
+        return False

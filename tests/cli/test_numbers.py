@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import jtgpu
@@ -59,11 +61,15 @@ def test_interval_and_targets(file: str) -> None:
         (["query", "FILE", "-e", "C=1", "-e", "C=2"], "evidence on 'C' is given twice"),
         (["query", "FILE", "MPE()"], "for which query takes --evidence and --target only"),
         (["plan", "FILE"], "this command needs variables with states only"),
-        (["sample", "FILE", "2"], "this command needs variables with states only"),
+        (["sample", "FILE", "2", "-e", "C=1..2"], "samples given an interval are not offered"),
+        (["sample", "FILE", "2", "--order", "best"], "takes --backend and --threads, no options of plans"),
+        (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--quantiles", "5,95"], "above 0 and below 1, such as 0.05,0.95"),
+        (["batch", "asia", "x.csv", "-o", "OUT.csv", "--quantiles", "0.5"], "asia has no variable that is a number"),
+        (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--mpe"], "networks with numbers do not offer it"),
     ],
 )
-def test_errors(args: list[str], message: str, file: str) -> None:
-    done = run(*[file if a == "FILE" else a for a in args])
+def test_errors(args: list[str], message: str, file: str, tmp_path: Path) -> None:
+    done = run(*[{"FILE": file, "OUT.csv": str(tmp_path / "out.csv")}.get(a, a) for a in args])
     assert done.returncode != 0
     words = " ".join(done.stderr.replace("│", " ").split())
     assert message in words
@@ -76,3 +82,49 @@ def test_info_and_convert(file: str, tmp_path: Path) -> None:
     target = tmp_path / "a.mixed.json"
     assert run("convert", file, str(target)).returncode == 0
     assert jtgpu.read(target) == jtgpu.read(file)
+
+
+def test_batch(file: str, tmp_path: Path) -> None:
+    tree = incinerator().compile("reference")
+    drawn = tree.sample(40, seed=2).to_frame()
+    cases = drawn[["W", "L", "C"]].assign(id=range(40))
+    cases.loc[3, "L"] = None
+    cases.loc[4, "W"] = None
+    cases.to_csv(tmp_path / "cases.csv", index=False)
+    out = tmp_path / "answers.csv"
+    given = ["batch", file, str(tmp_path / "cases.csv"), "--backend", "reference"]
+    done = run(*given, "-o", str(out), "--keep", "id", "--quantiles", ".05,.95", "--log-evidence", "--json")
+    report = json.loads(done.stdout)
+    assert (report["cases"], report["targets"]) == (40, ["F", "B", "E", "D", "Min", "Mout"])
+    made, expected = pd.read_csv(out), tree.posteriors_batch(cases.drop(columns="id"), targets=report["targets"])
+    frame = expected.to_frame(quantiles=[0.05, 0.95])
+    assert [*made.columns] == ["id", *frame.columns]
+    np.testing.assert_allclose(made[frame.columns], frame, rtol=1e-14)
+    labels = tmp_path / "labels.parquet"
+    assert run(*given, "-o", str(labels), "--labels", "-t", "B,Mout").returncode == 0
+    read = pd.read_parquet(labels)
+    assert read["B"].tolist() == [("stable", "unstable")[p.argmax()] for p in expected["B"]]
+    np.testing.assert_allclose(read["Mout"], expected["Mout"].mean, rtol=1e-14)
+
+
+def test_batch_names_the_row_of_a_text(file: str, tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("W,L\nindustrial,1.5\nhousehold,much\n")
+    done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"))
+    assert done.returncode != 0
+    assert "row 1, column 'L': expected a number, got 'much'" in " ".join(done.stderr.split())
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_sample(file: str, tmp_path: Path) -> None:
+    done = run("sample", file, "3", "-e", "W=industrial", "-e", "C=-0.9", "--seed", "4", "--backend", "reference")
+    lines = done.stdout.splitlines()
+    expected = incinerator().compile("reference").sample(3, {"W": "industrial", "C": -0.9}, seed=4)
+    assert lines[0].split(",") == [*expected]
+    for i, line in enumerate(lines[1:]):
+        cells = dict(zip(expected, line.split(","), strict=True))
+        assert cells["W"] == "industrial"
+        assert float(cells["Mout"]) == expected["Mout"][i]
+        assert cells["B"] == expected["B"][i]
+    answer = json.loads(run("sample", file, "2", "-e", "C=-0.9", "--seed", "1", "--json").stdout)
+    assert answer["evidence"] == {"C": -0.9}
+    assert [len(row) for row in answer["samples"]] == [9, 9]
