@@ -2,7 +2,7 @@
 
     python bench/bench_cluster.py                           alarm, Parquet to Parquet, to bench/results
     python bench/bench_cluster.py hailfinder --cases 1000000
-    python bench/bench_cluster.py --arithmetic              what docs/cluster.rst calculates 10^10 cases with
+    python bench/bench_cluster.py --arithmetic              what docs/cluster-sizing.rst calculates 10^10 cases with
     python bench/bench_cluster.py --smoke                   asia, a few thousand cases, nothing kept
 
 Cases are those of bench_cases.py (three in ten variables observed; ``whole``: every cell, ``holes``: one in twenty
@@ -123,7 +123,7 @@ def one_core(bench: Bench, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def calculated(r: dict[str, Any]) -> str:
-    """A line of the table in docs/cluster.rst."""
+    """A line of the table in docs/cluster-sizing.rst."""
     n, rate = r["cases"], r["cases_per_second"]
     each = {name: r[name] / n for name in ("bytes_in", "bytes_csv", "bytes_out")}
     terabytes = {name: each[name] / 100 for name in each}  # of 10^10 cases

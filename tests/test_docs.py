@@ -28,6 +28,7 @@ GUIDE = (ROOT / "docs" / "guide.rst").read_text(encoding="utf-8")
 NETWORKS = (ROOT / "docs" / "networks.rst").read_text(encoding="utf-8")
 PARAMETERS = (ROOT / "docs" / "parameters.rst").read_text(encoding="utf-8")
 LEARNING = (ROOT / "docs" / "learning.rst").read_text(encoding="utf-8")
+PUBLISHED = (ROOT / "docs" / "published.rst").read_text(encoding="utf-8")
 GRAPHS = (ROOT / "docs" / "graphs.rst").read_text(encoding="utf-8")
 SCREENING = (ROOT / "docs" / "screening.rst").read_text(encoding="utf-8")
 SERIES = (ROOT / "docs" / "series.rst").read_text(encoding="utf-8")
@@ -51,7 +52,8 @@ PAGES = {
     "guide": (GUIDE, 1),
     "tables": (TABLES, 2),
     "networks": (NETWORKS, 8),
-    "learning": (LEARNING, 4),
+    "learning": (LEARNING, 3),
+    "published": (PUBLISHED, 1),
     "parameters": (PARAMETERS, 2),
     "screening": (SCREENING, 1),
     "series": (SERIES, 1),

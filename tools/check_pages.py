@@ -36,7 +36,9 @@ NO_EXAMPLE = {
     "docs/changes.rst": "a list", "docs/contributing.rst": "for developers", "docs/formats.rst": "tables",
     "docs/glossary.rst": "a list", "docs/http.rst": "a list", "docs/running-benchmarks.rst": "for developers",
     "docs/coming/index.rst": "a list", "docs/gallery/index.rst": "a list", "docs/installing.rst": "pip",
-    "docs/cluster.rst": "needs Ray and cases", "docs/gpu.rst": "needs a GPU", "docs/tensors.rst": "needs PyTorch",
+    "docs/learning-gpu.rst": "times", "docs/learning-methods.rst": "times", "docs/screening-methods.rst": "times",
+    "docs/graphs-methods.rst": "times", "docs/series-speed.rst": "times", "docs/serving-speed.rst": "times",
+    "docs/cluster-sizing.rst": "times", "docs/cluster.rst": "needs Ray and cases", "docs/gpu.rst": "needs a GPU", "docs/tensors.rst": "needs PyTorch",
 }  # fmt: skip
 LIMIT = 300  # seconds for an example
 FIRST = ("xray", "lung")  # what a newcomer observes, and wants to know

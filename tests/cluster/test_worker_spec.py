@@ -213,7 +213,7 @@ def test_the_job_for_slurm() -> None:
 
 
 def test_what_the_page_on_clusters_names_is_there() -> None:
-    page = (ROOT / "docs" / "cluster.rst").read_text()
+    page = "".join((ROOT / "docs" / name).read_text() for name in ("cluster.rst", "cluster-sizing.rst"))
     named = set(re.findall(r"<(examples/[\w.]+)>`_", page))
     assert {"examples/rayjob.yaml", "examples/slurm.sh"} <= named
     for name in named:
@@ -224,7 +224,7 @@ def test_what_the_page_on_clusters_names_is_there() -> None:
 
 def test_the_arithmetic_of_ten_thousand_million_cases() -> None:
     """Every row of the page's table follows from a row of the results."""
-    page = (ROOT / "docs" / "cluster.rst").read_text()
+    page = (ROOT / "docs" / "cluster-sizing.rst").read_text()
     rows = [json.loads(line) for line in (ROOT / "bench" / "results" / "cluster.jsonl").read_text().splitlines()]
     measured = {(f"{r['network']}, {r['columns']}", r["targets"]): r for r in rows if "columns" in r}
     table = page.partition(".. arithmetic begin")[2].partition(".. arithmetic end")[0]
