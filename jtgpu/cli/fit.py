@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from ..cluster import Cluster
 from ..errors import JtgpuError, OutputExists
 from ..formats import save_text, writer_of
 from ..formats.conversion import carry
+from ..formats.mixed_writers import dumps_mixed
+from ..mixed.fitting import MixedFit
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
@@ -22,7 +25,9 @@ from ..util.text_table import printable as shown
 from . import INTERRUPTED, terminable
 from .batch import ClusterOptions, CsvInput
 from .console import command, format_seconds, print_json, warn
-from .networks import check_output, read_network, split_names
+from .fit_numbers import fit_numbers, report_of
+from .networks import check_output, load_any, split_names
+from .numbers import numeric_writer_of
 from .options import OUTPUT, File, Force, Json, Without
 from .planning import RunOptions
 from .tables import status
@@ -50,6 +55,10 @@ class DataOptions:
         "--states given|data",
         "States of the network, or those in the data, sorted. Default: given; data with --bins.",
         choices=("given", "data"), panel=DATA)] = None
+    numbers: Annotated[Names, Option(
+        "--numbers KIND|NAME=KIND",
+        "What columns of numbers are: gaussian, intervals, or states; of all, or of the named ones.", panel=DATA,
+    )] = None
     bins: Annotated[int | None, Option(
         "--bins N", "Make N intervals of each column of more different numbers.", least=2, panel=DATA)] = None
     chunk: Annotated[int, Option("--chunk N", "Rows that are read at a time.", least=1, panel=DATA)] = 100_000
@@ -119,6 +128,7 @@ EXAMPLES = (
     "jtgpu fit alarm cases.csv -o fitted.bif",
     "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --prior bdeu:10",
     "jtgpu fit asia day1.csv.gz day2.csv.gz -o fitted.net --start given --report fit.json",
+    "jtgpu fit patients.net patients.csv -o fitted.mixed.json --numbers bp=gaussian,age=intervals",
     "jtgpu fit alarm cases.parquet -o fitted.net --devices all",
 )
 
@@ -148,35 +158,44 @@ def fit(  # noqa: PLR0913 (a Typer command)
     cluster.check(run)
     where = None if cluster.cluster is None else Cluster(cluster.cluster, cluster.workers, run.threads)
     checkpoint = Path(f"{output}.unfinished")
-    wanted = writer_of(output)  # fails before the computation starts
+    net = load_any(file)
+    with_numbers = data.numbers is not None or isinstance(net, MixedNetwork)
+    wanted = (numeric_writer_of if with_numbers else writer_of)(output)  # fails before the computation starts
     check_output(output, force or resume)
     if report is not None:
         check_output(report, force or resume)
     if checkpoint.exists() and not (resume or force):
         raise OutputExists(f"{checkpoint} is that of an interrupted run: --resume continues it, --force starts again")
-    net = read_network(file)
-    if not isinstance(net, BayesianNetwork):
+    if not isinstance(net, BayesianNetwork | MixedNetwork):
         raise JtgpuError(f"{file}: only Bayesian networks have tables that can be fitted")
     from_data = data.states == "data" or (data.states is None and data.bins is not None)
-    structure: Any = {v: net.parents(v) for v in net} if from_data else net
     from ..learn.parameters.fit import fit as fit_parameters
 
     begun = time.perf_counter()
     with terminable(), status("reading the cases", run.progress) as step:
-        fitted: Fit = fit_parameters(
-            structure, [*cases], weights=data.weights, missing=cast(Any, data.missing), bins=data.bins,
-            **model.keywords(net.variables), start=cast(Any, em.start), restarts=em.restarts, seed=em.seed,
-            iterations=em.iterations, tolerance=em.tolerance, accelerate=em.accelerate, step=em.step, errors=em.errors,
-            backend=cast(Any, run.backend), threads=run.threads, **run.device_option(), cluster=where,
-            chunk=data.chunk, dialect=csv.dialect(), na_values=csv.na_values, progress=_shown(step),
-            checkpoint=checkpoint, resume=resume,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "weights": data.weights, "missing": data.missing, "bins": data.bins, **model.keywords(net.variables),
+            "start": em.start, "restarts": em.restarts, "seed": em.seed, "iterations": em.iterations,
+            "tolerance": em.tolerance, "accelerate": em.accelerate, "step": em.step, "errors": em.errors,
+            "backend": run.backend, "threads": run.threads, **run.device_option(), "cluster": where,
+            "chunk": data.chunk, "dialect": csv.dialect(), "na_values": csv.na_values, "progress": _shown(step),
+            "resume": resume,
+        }  # fmt: skip
+        if with_numbers:
+            fitted: Fit | MixedFit = fit_numbers(net, cases, data.numbers, from_data, options)
+        else:
+            structure: Any = {v: net.parents(v) for v in net} if from_data else net
+            fitted = fit_parameters(structure, [*cases], checkpoint=checkpoint, **options)
     seconds = time.perf_counter() - begun
-    made = carry(fitted.network, wanted)
-    for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):
-        warn(text)
-    save_text(made.text, output)
-    summary = fitted.report() | {"output": output, "seconds": seconds}
+    if isinstance(fitted, MixedFit):
+        save_text(dumps_mixed(fitted.network, wanted.name), output)
+        summary = report_of(fitted) | {"output": output, "seconds": seconds}
+    else:
+        made = carry(fitted.network, wanted)
+        for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):
+            warn(text)
+        save_text(made.text, output)
+        summary = fitted.report() | {"output": output, "seconds": seconds}
     if report is not None:
         write_text(report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     if json:
@@ -184,7 +203,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     else:
         print("\n".join(map(shown, str(fitted).splitlines())))
         print(f"{shown(output)}: {wanted.name}, {format_seconds(seconds)}")
-    if not fitted.interrupted:
+    if isinstance(fitted, MixedFit) or not fitted.interrupted:
         checkpoint.unlink(missing_ok=True)
     else:
         more = "; the same command with --resume continues" if checkpoint.exists() else ""

@@ -18,6 +18,8 @@ from ..errors import ArgumentError, DataError
 from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
+from ..learn.dags.scores.numeric_table import table_of
+from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.structure import Structure, structure
 from ..learn.discretisation import discretise
 from ..util.arguments import Option
@@ -26,7 +28,8 @@ from ..util.text_table import counted
 from .batch import CsvInput, CsvOptions
 from .console import command, print_json, warn
 from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
-from .networks import check_output, split_names
+from .networks import check_output
+from .numbers import numeric_writer_of
 from .options import OUTPUT, Force, Json
 from .tables import on_terminal, print_rows, status
 
@@ -136,6 +139,7 @@ def _name(path: Path | None) -> str | None:
 EXAMPLES = (
     "jtgpu learn cases.csv -o learned.net",
     "jtgpu learn patients.csv --exclude id,date --bins 5 --draw-network network.svg",
+    "jtgpu learn patients.csv --exclude id,date --score bic-cg --missing drop -o patients.mixed.json",
     "jtgpu learn cases.csv --tier asia,smoke --tier xray,dysp --require smoke,lung --json",
     "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --time 60",
 )
@@ -165,7 +169,7 @@ def learn(  # noqa: PLR0913 (a Typer command)
     chains beyond.
     """
     if output is not None:
-        writer_of(output)
+        (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(output)
         check_output(output, force)
     wanted.check(model, force)
     table = _read(data, csv, model)
@@ -190,18 +194,20 @@ def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
 
 
 def _coded(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
-    """The table without the excluded columns, and with intervals in place of numbers unless states are declared."""
+    """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
     declared, dialect = model.declared(), csv.dialect()
     options: dict[str, Any] = {"states": declared, "missing": model.missing}
-    if not model.exclude and model.bins is None:
+    rule = ScoreRule(model.score, model.ess)
+    if not any((model.exclude, model.columns, model.bins, model.numbers, rule.takes_numbers)):
         return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
-    table = table.drop_columns(split_names(model.exclude or [], table.column_names, "column"))
-    if model.bins is not None:
-        free = [name for name in table.column_names if name not in states]
+    numbers = model.numeric(table.column_names)
+    table = table.select(model.kept(table.column_names))
+    if model.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
+        free = [name for name in table.column_names if name not in {*states, *(numbers or ())}]
         table = discretise(table.select(free), bins=model.bins).apply(table)
-    return code_table(table, **options)
+    return table_of(table, rule, numbers, **options)
 
 
 def _with_options(compute: Callable[[], T]) -> T:
@@ -215,9 +221,11 @@ def _with_options(compute: Callable[[], T]) -> T:
 def _as_options(message: str) -> str:
     declared = "declare its states by a network file with --states"
     message = re.sub(r"declare its states as states=\{.*\}", declared, message)
-    message = re.sub(r"discretise it( first)?\b", "make intervals with --bins N", message)
-    message = re.sub(r"leave it out$", "leave it out with --exclude", message)
-    return re.sub(r"\b(missing|score|method|prior|backend)='(\w+)'", r"--\1 \2", message)
+    message = re.sub(r"discretise it( \(jtgpu\.learn\.discretise\))?", "make intervals with --bins N", message)
+    message = re.sub(r"\bnumbers=\['(.*?)'\]", r"--numbers \1", message)
+    message = re.sub(r"leave it out(?= of one|$)", "leave it out with --exclude", message)
+    message = re.sub(r"\bnumbers=True, or a list of columns", "--numbers all, or some columns", message)
+    return re.sub(r"\b(missing|score|method|prior|backend)='([\w-]+)'", r"--\1 \2", message)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:

@@ -12,7 +12,7 @@ import typer
 from ..errors import NetworkError
 from ..learn.dags.posterior.posterior import POSTERIOR_METHODS
 from ..learn.dags.scores.coded import MISSING_CHOICES
-from ..learn.dags.scores.rules import SCORES
+from ..learn.dags.scores.rules import NUMERIC_SCORES, SCORES
 from ..learn.dags.structure import METHODS
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
@@ -58,7 +58,9 @@ class ModelOptions:
     method: Annotated[str, Option(
         "--method NAME", f"Of the best graph: {', '.join(METHODS)}. Of probabilities: {', '.join(POSTERIOR_METHODS)}.",
         choices=ALL_METHODS)] = "auto"
-    score: Annotated[str, Option("--score NAME", f"One of {', '.join(SCORES)}.", choices=SCORES)] = "bdeu"
+    score: Annotated[str, Option(
+        "--score NAME", f"One of {', '.join(SCORES)}; of numbers: {', '.join(NUMERIC_SCORES)}.",
+        choices=(*SCORES, *NUMERIC_SCORES))] = "bdeu"
     ess: Annotated[float, Option("--ess X", "Equivalent sample size of bdeu and bds.")] = 1.0
     prior: Annotated[str, Option(
         "--prior NAME", "Prior weights of graphs: uniform, fair, or order (probabilities only).",
@@ -77,6 +79,12 @@ class ModelOptions:
     )] = "data"
     exclude: Annotated[Texts, Option(
         "--exclude NAME", "Column to leave out, or several separated by commas. Repeatable.")] = None
+    columns: Annotated[Texts, Option(
+        "--columns NAME", "Column to keep, or several separated by commas; others are left out. Repeatable.")] = None
+    numbers: Annotated[Texts, Option(
+        "--numbers NAME|all",
+        "Column of numbers, or several separated by commas, for --score bge or bic-cg. Default: all, but those of few "
+        "whole numbers. Repeatable.")] = None
     bins: Annotated[int | None, Option(
         "--bins N", "Make N intervals of each column of more different numbers.", least=2)] = None
     seed: Annotated[int, Option("--seed N", "Random seed of searches and chains.", least=0)] = 0
@@ -85,6 +93,16 @@ class ModelOptions:
     def declared(self) -> BayesianNetwork | None:
         """The network that declares the states."""
         return None if self.states == "data" else _network(self.states)
+
+    def numeric(self, names: Sequence[str]) -> bool | list[str] | None:
+        """The argument `numbers` for a table with these columns."""
+        return True if self.numbers == ["all"] else self.numbers and split_names(self.numbers, names, "column")
+
+    def kept(self, names: Sequence[str]) -> list[str]:
+        """The columns that are learned from."""
+        out = set(split_names(self.exclude or [], names, "column"))
+        chosen = set(names) if self.columns is None else set(split_names(self.columns, names, "column"))
+        return [name for name in names if name in chosen and name not in out]
 
     def arguments(self) -> dict[str, Any]:
         """Keywords of `jtgpu.learn.structure` and `jtgpu.learn.posterior`."""

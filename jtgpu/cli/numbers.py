@@ -6,13 +6,28 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import EvidenceError
+from ..errors import EvidenceError, FormatError
+from ..formats import writer_of
+from ..formats.mixed_writers import WRITTEN
+from ..formats.registry import Format, format_of_suffix
 from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
 from .console import print_json
 from .tables import print_rows
 
 QUANTILES = (0.05, 0.95)
+
+
+def numeric_writer_of(path: str) -> Format:
+    """The format of a file's suffix; raises `FormatError` if it cannot contain numbers."""
+    if not path.lower().endswith(".mixed.json"):
+        chosen = writer_of(path)
+        if chosen.name in ("Hugin net", "XDSL"):
+            return chosen
+        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {WRITTEN}")
+    chosen_json = format_of_suffix(path)
+    assert chosen_json is not None
+    return chosen_json
 
 
 def mixed_findings(net: MixedNetwork, texts: Sequence[str]) -> dict[str, Any]:

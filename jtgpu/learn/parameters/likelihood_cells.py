@@ -264,8 +264,8 @@ def labels_of(
         fractions = "" if whole else " with fractions"
         raise DataError(
             f"column {name!r} has {len(distinct):,} different numbers{fractions}, too many for states: make intervals "
-            "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, or declare the states: "
-            f"states={{{name!r}: [...]}}"
+            "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, take them as numbers "
+            f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
         )
     intervals = intervals_of(observed) if all(isinstance(v, str) for v in observed) else None
     if intervals is not None and not ordered:

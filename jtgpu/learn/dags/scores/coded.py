@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,7 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.missing import MissingReport, is_na_word, na_words
-from ...columns import state_labels
+from ...columns import MANY_NUMBERS, state_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -241,7 +242,15 @@ def _by_declared_states(
 def _require_discrete(name: str, values: list[Any]) -> None:
     for v in values:
         if isinstance(v, (float, np.floating)) and not float(v).is_integer():
-            raise DataError(f"column {name!r} has numbers that are not whole, such as {v!r}: discretise it first")
+            raise DataError(
+                f"column {name!r} has numbers that are not whole, such as {v!r}: discretise it "
+                f"(jtgpu.learn.discretise), or take them as numbers, numbers=[{name!r}] with score='bic-cg'"
+            )
+    if len(values) > MANY_NUMBERS and any(isinstance(v, (date, np.datetime64)) for v in values):
+        raise DataError(
+            f"column {name!r} has {len(values)} different dates: discretise it (jtgpu.learn.discretise), or leave it "
+            "out"
+        )
 
 
 def _require_states(name: str, n_states: int) -> None:

@@ -1,0 +1,77 @@
+"""``jtgpu fit`` of networks with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import DataError
+from ..learn.parameters.numbers import KINDS
+from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
+from .networks import split_names
+
+if TYPE_CHECKING:
+    from ..mixed.fitting import MixedFit
+
+REFUSED = {
+    "hidden": "--hidden", "fixed": "--fixed", "tied": "--tie", "step": "--step", "errors": "--errors",
+    "cluster": "--cluster", "resume": "--resume",
+}  # fmt: skip
+KEPT = (
+    "weights", "missing", "bins", "prior", "start", "iterations", "tolerance", "threads", "dialect", "na_values",
+    "progress",
+)  # fmt: skip
+
+
+def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, str]:
+    """The argument `numbers` of `jtgpu.learn.fit` from ``--numbers``."""
+    if len(given) == 1 and given[0] in KINDS:
+        return given[0]
+    kinds: dict[str, str] = {}
+    for text in ",".join(given).split(","):
+        name, equals, kind = text.rpartition("=")
+        if kind.strip() not in KINDS or not equals:
+            raise typer.BadParameter(
+                f"{text!r} is neither {', '.join(KINDS)}, nor NAME=KIND of these", param_hint="--numbers"
+            )
+        kinds[split_names([name], variables, "variable")[0]] = kind.strip()
+    return kinds
+
+
+def fit_numbers(
+    net: DiscreteModel | MixedNetwork, cases: Sequence[str], numbers: Sequence[str] | None, from_data: bool,
+    options: dict[str, Any],
+) -> MixedFit:  # fmt: skip
+    """Fit the parameters of a network with numbers to one file."""
+    # options: keywords of `jtgpu.learn.fit`, of which some are not for numbers
+    for name, option in REFUSED.items():
+        if options.pop(name, None):
+            raise typer.BadParameter("networks with numbers do not take this option", param_hint=option)
+    if len(cases) > 1:
+        raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
+    from ..learn.parameters.fit import fit
+
+    kept = {name: options[name] for name in KEPT if name in options}
+    structure: Any = net
+    states: dict[str, Any] | None = None
+    kinds = None if numbers is None else kinds_of(numbers, [*net])
+    if not isinstance(net, MixedNetwork):
+        parents: Any = net
+        structure = {v: parents.parents(v) for v in net}
+        if isinstance(kinds, dict) and not from_data:
+            states = {v: net.states(v) for v in net if v not in kinds}
+    fitted: Any = fit(structure, cases[0], numbers=kinds, states=states, **kept)  # type: ignore[arg-type]
+    return fitted
+
+
+def report_of(fitted: MixedFit) -> dict[str, Any]:
+    """The fit as values that JSON can hold."""
+    return {
+        "method": fitted.method, "converged": fitted.converged, "iterations": len(fitted.history) - 1,
+        "log_likelihood": fitted.log_likelihood, "objective": fitted.objective, "rows": fitted.n_rows,
+        "dropped": fitted.n_dropped, "missing": dict(fitted.missing), "empty_rows": dict(fitted.empty_rows),
+        "numbers": list(fitted.network.numbers),
+    }
