@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ import pytest
 
 import jtgpu
 from tests.cli import commands
+from tests.conftest import ROOT
+from tests.test_docs import blocks
 
 pytest.importorskip("pyarrow")
 
@@ -68,7 +73,23 @@ def test_from_the_file_to_network_and_picture_in_one_command(patients: Path, tmp
     assert json.loads(answered.stdout)["posteriors"]["pressure"]["mean"] == pytest.approx(134, abs=4)
 
 
-def test_eight_lines_of_python(patients: Path, tmp_path: Path) -> None:
+def test_the_example_of_the_documentation(patients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs/numbers.rst").read_text(encoding="utf-8").split("From a file\n")[1]
+    monkeypatch.chdir(patients.parent)
+    for line in blocks(page, "code-block:: console")[0].splitlines():
+        done = run(*shlex.split(line.removeprefix("$ jtgpu ")))
+        assert done.exit_code == 0, done.output
+    assert "pressure" in done.stdout
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    code = blocks(page, "code-block:: python")[0]
+    assert len([line for line in code.splitlines() if line]) <= 8
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "example", "exec"), {})
+    assert len(out.getvalue().strip(" []\n").split()) == 400
+
+
+def test_predictions_are_better_than_the_mean(patients: Path, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.read_csv(patients).drop(columns=["id", "visit", "note"])
     post = jtgpu.learn.posterior(frame, score="bic-cg", missing="drop")
