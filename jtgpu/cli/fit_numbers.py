@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -63,7 +63,7 @@ def fit_numbers(
         structure = {v: parents.parents(v) for v in net}
         if isinstance(kinds, dict) and not from_data:
             states = {v: net.states(v) for v in net if v not in kinds}
-    fitted: Any = fit(structure, cases[0], numbers=kinds, states=states, **kept)  # type: ignore[arg-type]
+    fitted: MixedFit = cast(Any, fit)(structure, cases[0], numbers=kinds, states=states, **kept)
     return fitted
 
 

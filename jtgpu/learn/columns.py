@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # CPTs from counts of complete cases.
 
 MAX_ENTRIES = 100_000_000  # of a CPT
-MANY_NUMBERS = 20  # different numbers of a column above which they are no states unless the user says so
+MANY_NUMBERS = 20  # different numbers of a column above which they are states only if the user declares them
 
 
 def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseudo_count: float) -> Floats:

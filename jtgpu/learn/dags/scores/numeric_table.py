@@ -1,4 +1,4 @@
-"""`NumericTable`: a table with columns of numbers, beside columns of states or alone."""
+"""`NumericTable`: a table with columns of numbers, and of states or none."""
 
 from __future__ import annotations
 
