@@ -48,11 +48,15 @@ def goal_network(net: DecisionNetwork, information: Information) -> Goal:
     return Goal(goal, tuple(map(goal.index, names)), offset, scale)
 
 
+def utilities_in_order(net: DecisionNetwork) -> list[str]:
+    """The utilities by the last of their parents: near ones are neighbours in a chain, which keeps cliques small."""
+    rank = {v: i for i, v in enumerate(net.topological_order())}
+    return sorted(net.utilities, key=lambda u: max((rank[p] for p in net.parents(u)), default=-1))
+
+
 def _sum(net: DecisionNetwork, states: Any, parents: Any, cpts: Any) -> tuple[list[str], float, float]:
     offset, total, last = 0.0, 0.0, ""
-    rank = {v: i for i, v in enumerate(net.topological_order())}
-    by_place = sorted(net.utilities, key=lambda u: max((rank[p] for p in net.parents(u)), default=-1))
-    for u in by_place:  # near utilities are neighbours in the chain, which keeps cliques small
+    for u in utilities_in_order(net):
         table = net.utility(u)
         low, width = float(table.min()), float(table.max() - table.min())
         offset += low

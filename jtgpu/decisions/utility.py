@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ArgumentError, TableTooLarge
 from ..model.network import BayesianNetwork
 from ..util.arguments import number
+from .goal import utilities_in_order
 from .results import UtilityDistribution
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from ..inference.tree import JunctionTree
     from ..model.decisions import DecisionNetwork
 
-MOST_TOTALS = 1 << 22  # configurations of the parents of utilities that are added up
-MOST_STEPS = 4096  # values of a running total
+MOST_TOTALS = 1 << 16  # configurations of the parents of utilities that are added up
+MOST_VALUES, MOST_CELLS = 4096, 1 << 22  # of a running total: values, and cells of a table
+SAME = 1e-12  # relative difference of totals that rounding explains
 
 
 class Utility:
@@ -51,26 +53,27 @@ class Utility:
     def distribution(self, step: float | None = None) -> UtilityDistribution:
         """Compute the distribution of the total.
 
+        It is exact: from the joint posterior of all parents of utilities where that is small, else from the running
+        total, whose values are added utility by utility.
+
         Parameters
         ----------
         step : float, optional
-            Round each utility to a multiple of this, for networks with many utilities; the error is stated.
+            Round each utility to a multiple of this, for totals of many different values; the error is stated.
 
         Raises
         ------
         TableTooLarge
-            If the utilities depend on too many configurations together and no `step` is given.
+            If the total has too many different values.
         """
         net = self._net
-        scope = tuple(dict.fromkeys(p for u in net.utilities for p in net.parents(u)))
-        size = math.prod(len(net.states(v)) for v in scope)
         if step is not None:
-            return self._rounded(number("step", step))
-        if size > MOST_TOTALS:
-            raise TableTooLarge(
-                f"the utilities depend on {size:,} configurations of {len(scope)} variables, more than "
-                f"{MOST_TOTALS:,}; give step=, to which each utility is rounded", size,
-            )  # fmt: skip
+            if net.combine == "product":
+                raise ArgumentError("step= is for utilities that are added")
+            return self._of_running_total(number("step", step, above=0))
+        scope = tuple(dict.fromkeys(p for u in net.utilities for p in net.parents(u)))
+        if math.prod(len(net.states(v)) for v in scope) > MOST_TOTALS:
+            return self._of_running_total(None)
         joint = self._joint(scope)
         total = np.zeros(joint.shape) if net.combine == "sum" else np.ones(joint.shape)
         for u in net.utilities:
@@ -78,44 +81,49 @@ class Utility:
             table = np.transpose(net.utility(u), [own.index(v) for v in scope if v in own])
             table = table.reshape([len(net.states(v)) if v in own else 1 for v in scope])
             total = total + table if net.combine == "sum" else total * table
-        values, place = np.unique(total.ravel(), return_inverse=True)
-        probabilities = np.bincount(place.ravel(), joint.ravel(), len(values))
-        kept = probabilities > 0
-        return UtilityDistribution(np.asarray(values[kept], np.float64), probabilities[kept].astype(np.float64))
+        values, place = _distinct(total)
+        return _distribution(values, np.bincount(place.ravel(), joint.ravel(), len(values)), 0.0)
 
-    def _rounded(self, step: float) -> UtilityDistribution:
-        """The distribution of utilities that are rounded: a running total as a chain of variables."""
-        net = self._net
-        if net.combine == "product":
-            raise ArgumentError("step= is for utilities that are added")
-        if not step > 0:
-            raise ArgumentError(f"step must be > 0, not {step!r}")
-        chance = self._tree.model
+    def _of_running_total(self, step: float | None) -> UtilityDistribution:
+        """The distribution by a chain of variables: the total of the first utility, of the first two ..."""
+        net, chance = self._net, self._tree.model
         assert isinstance(chance, BayesianNetwork)
         states: dict[str, Any] = {v: chance.states(v) for v in chance}
         parents: dict[str, Any] = {v: chance.parents(v) for v in chance}
         cpts: dict[str, Any] = {v: chance.cpt(v) for v in chance}
-        last, low, n, error = "", 0, 1, 0.0
-        for u in net.utilities:
-            units = np.rint(net.utility(u) / step).astype(np.int64)
-            error += float(np.abs(net.utility(u) - step * units).max())
-            least, most = int(units.min()), int(units.max())
-            n_next = n + most - least
-            if n_next > MOST_STEPS:
-                raise TableTooLarge(
-                    f"the total has {n_next:,} values at steps of {step:g}, more than {MOST_STEPS:,}; give a larger "
-                    "step", n_next,
-                )
-            sums = np.arange(n).reshape(n, *[1] * units.ndim) + (units - least)
-            table = np.eye(n_next)[sums]
+        last, error, values = "", 0.0, np.full(1, 0.0 if net.combine == "sum" else 1.0)
+        for u in utilities_in_order(net):
+            table = net.utility(u)
+            if step is not None:
+                rounded = step * np.rint(table / step)
+                error += float(np.abs(table - rounded).max())
+                table = rounded
+            before = values.reshape(-1, *[1] * table.ndim)
+            values, place = _distinct(before + table if net.combine == "sum" else before * table)
+            n = len(values)
+            if n > MOST_VALUES or place.size * n > MOST_CELLS:
+                hint = f"steps of {step:g}: give a larger step" if step else "no steps: give step="
+                raise TableTooLarge(f"the total of the utilities has {n:,} values or more with {hint}", place.size * n)
             name = f"\0{u}"
-            states[name] = [str(i) for i in range(n_next)]
-            parents[name], cpts[name] = ((last,) if last else ()) + tuple(net.parents(u)), table if last else table[0]
-            last, low, n = name, low + least, n_next
+            states[name] = [str(i) for i in range(n)]
+            parents[name] = ((last,) if last else ()) + tuple(net.parents(u))
+            cpts[name] = np.eye(n)[place if last else place[0]]
+            last = name
         if not last:
-            return UtilityDistribution(np.zeros(1), np.ones(1))
+            return _distribution(values, np.ones(1), 0.0)
         posterior = BayesianNetwork(states, parents, cpts).compile("cpu").posterior(last, **self._evidence)
-        probabilities = np.asarray(posterior)
-        kept = probabilities > 0
-        values = (np.arange(n) + low) * step
-        return UtilityDistribution(np.asarray(values[kept], np.float64), probabilities[kept], error)
+        return _distribution(values, np.asarray(posterior), error)
+
+
+def _distinct(totals: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The different totals, ascending, and for each total the number of its value; rounding makes no other values."""
+    values, place = np.unique(totals.ravel(), return_inverse=True)
+    gap = SAME * float(np.abs(values).max(initial=0.0))
+    group = np.concatenate([[0], np.cumsum(np.diff(values) > gap)])
+    first = np.concatenate([[True], np.diff(group) > 0])
+    return values[first], group[place].reshape(totals.shape)
+
+
+def _distribution(values: NDArray[np.float64], probabilities: NDArray[np.float64], error: float) -> UtilityDistribution:
+    kept = probabilities > 0
+    return UtilityDistribution(np.asarray(values[kept], np.float64), probabilities[kept].astype(np.float64), error)

@@ -1,0 +1,75 @@
+"""The distribution of the total utility: the joint distribution, the running total, and sums over configurations."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu import DecisionNetwork
+from jtgpu.decisions import utility
+from tests.decisions.test_policies import pigs, random_network
+
+
+def by_configurations(net: DecisionNetwork, policy: Any) -> dict[float, float]:
+    """Total to its probability, by a sum over all configurations."""
+    totals: Counter[float] = Counter()
+    for row in itertools.product(*(range(len(net.states(v))) for v in net.variables)):
+        at = dict(zip(net.variables, row, strict=True))
+        p = 1.0
+        for v in net.variables:
+            table = policy[v] if v in net.decisions else net.cpt(v)
+            p *= float(np.asarray(table)[tuple(at[u] for u in (*net.parents(v), v))])
+        parts = [float(net.utility(u)[tuple(at[x] for x in net.parents(u))]) for u in net.utilities]
+        totals[round(float(np.prod(parts) if net.combine == "product" else sum(parts)), 9)] += p
+    return {total: p for total, p in sorted(totals.items()) if p > 0}
+
+
+@pytest.mark.parametrize("combine", ["sum", "product"])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_total_is_exact_with_and_without_a_joint(seed: int, combine: str, monkeypatch: Any) -> None:
+    net = random_network(np.random.default_rng([seed, 8]))
+    parents = {v: net.parents(v) for v in (*net.variables, *net.utilities)}
+    cpts = {v: net.cpt(v) for v in net.variables if v not in net.decisions}
+    utilities = {u: np.abs(np.round(net.utility(u), 1)) for u in net.utilities}
+    net = DecisionNetwork(
+        {v: net.states(v) for v in net.variables}, parents, cpts, decisions=net.decisions, utilities=utilities,
+        combine=combine,
+    )  # fmt: skip
+    tree = net.compile()
+    expected = by_configurations(net, tree.policy())
+    for most in (utility.MOST_TOTALS, 0):
+        monkeypatch.setattr(utility, "MOST_TOTALS", most)
+        made = tree.utility().distribution()
+        assert made.values == pytest.approx([*expected], abs=1e-8)
+        assert made.probabilities == pytest.approx([*expected.values()], abs=1e-12)
+        assert made.error == 0.0
+    assert made.mean == pytest.approx(tree.policy().expected_utility, abs=1e-9)
+
+
+def test_many_utilities_need_no_step() -> None:
+    tree = pigs(30).compile()
+    total = tree.utility().distribution()
+    assert total.mean == pytest.approx(tree.policy().expected_utility)
+    assert total.values.tolist() == [100.0, 200.0, 800.0, 900.0]  # one treatment, or two
+    assert total.probabilities.sum() == pytest.approx(1.0)
+
+
+def test_totals_of_too_many_values() -> None:
+    names = [f"c{i}" for i in range(20)]
+    utilities = {f"u{i}": [0.0, 2.0**i] for i in range(20)}
+    net = DecisionNetwork(
+        dict.fromkeys(names, "xy"), {f"u{i}": [f"c{i}"] for i in range(20)}, {v: [0.5, 0.5] for v in names},
+        utilities=utilities,
+    )  # fmt: skip
+    with pytest.raises(jtgpu.TableTooLarge, match=r"no steps: give step="):
+        net.compile().utility().distribution()
+    with pytest.raises(jtgpu.TableTooLarge, match=r"give a larger step"):
+        net.compile().utility().distribution(step=1.0)
+    rounded = net.compile().utility().distribution(step=2048.0)
+    assert rounded.error > 0
+    assert rounded.mean == pytest.approx((2**20 - 1) / 2, abs=rounded.error)
