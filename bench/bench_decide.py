@@ -10,7 +10,6 @@ before anything is timed, and stand in the rows.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -23,42 +22,9 @@ from rows import ROOT, append, cpu_seconds, row
 sys.path.insert(0, str(ROOT))
 from jtgpu.decisions.held import PolicyCase
 from tests.decisions.test_policies import pigs
+from tests.support.diagrams import pyagrum_diagram, pyagrum_value
 
 RESULTS = ROOT / "bench" / "results" / "decide.jsonl"
-
-
-def pyagrum_diagram(net: Any) -> Any:
-    """The same network for pyAgrum; None if it is not installed."""
-    try:
-        gum: Any = importlib.import_module("pyagrum")
-    except ImportError:
-        return None
-    diagram = gum.InfluenceDiagram()
-    for v in net.variables:
-        add = diagram.addDecisionNode if v in net.decisions else diagram.addChanceNode
-        add(gum.LabelizedVariable(v, v, list(net.states(v))))
-    for u in net.utilities:
-        diagram.addUtilityNode(gum.LabelizedVariable(u, u, 1))
-    for v in (*net.variables, *net.utilities):
-        for p in net.parents(v):
-            diagram.addArc(p, v)
-    for v in net.variables:
-        if v not in net.decisions:
-            table = np.asarray(net.cpt(v))
-            for at in np.ndindex(*table.shape):
-                diagram.cpt(v)[dict(zip((*net.parents(v), v), at, strict=True))] = float(table[at])
-    for u in net.utilities:
-        for at in np.ndindex(*net.utility(u).shape):
-            diagram.utility(u)[dict(zip(net.parents(u), at, strict=True))] = float(net.utility(u)[at])
-    return diagram
-
-
-def pyagrum_value(diagram: Any) -> float:
-    """The expected utility of its policy."""
-    gum: Any = importlib.import_module("pyagrum")
-    engine = gum.ShaferShenoyLIMIDInference(diagram)
-    engine.makeInference()
-    return float(engine.MEU()["mean"])
 
 
 def compared(name: str, works: dict[str, Callable[[], float]], runs: int) -> list[dict[str, Any]]:
@@ -114,6 +80,7 @@ def main() -> None:
         }
         tree = net.compile(threads=1)
         solver = tree._solver
+        works["jtgpu, 10 restarts"] = lambda net=net: net.compile(threads=1).policy().expected_utility  # type: ignore[misc]
         works["jtgpu compiled"] = lambda solver=solver: solver.solve(restarts=0).expected_utility  # type: ignore[misc]
         diagram = pyagrum_diagram(net)
         if diagram is not None:

@@ -44,21 +44,26 @@ def test_asia_with_an_xray_and_a_hospital() -> None:
     assert untravelled == ["no"] * 4
 
 
+def over_all(net: DecisionNetwork, table: Any, scope: tuple[str, ...]) -> Any:
+    """A table with an axis for each variable of the network, of one cell where it does not depend on it."""
+    axis = {v: i for i, v in enumerate(net.variables)}
+    ordered = np.einsum(np.asarray(table), [axis[v] for v in scope], sorted(axis[v] for v in scope))
+    return ordered.reshape([len(net.states(v)) if v in scope else 1 for v in net.variables])
+
+
+def utility_of_all(net: DecisionNetwork) -> Any:
+    """Probability of the chance variables times total utility, of each configuration of all variables."""
+    worth: Any = sum(over_all(net, net.utility(u), net.parents(u)) for u in net.utilities)
+    for v in net.variables:
+        if v not in net.decisions:
+            worth = worth * over_all(net, net.cpt(v), (*net.parents(v), v))
+    return np.broadcast_to(worth, [len(net.states(v)) for v in net.variables])
+
+
 def by_backward_induction(net: DecisionNetwork) -> float:
     """The largest expected utility where nothing is forgotten; decisions in the order of the variables."""
-    names = net.variables
+    names, value = net.variables, utility_of_all(net)
     axis = {v: i for i, v in enumerate(names)}
-
-    def spread(table: Any, scope: tuple[str, ...]) -> Any:
-        return np.einsum(np.asarray(table), [axis[v] for v in scope], sorted(axis[v] for v in scope)).reshape(
-            [len(net.states(v)) if v in scope else 1 for v in names]
-        )
-
-    value = sum(spread(net.utility(u), net.parents(u)) for u in net.utilities)
-    for v in names:
-        if v not in net.decisions:
-            value = value * spread(net.cpt(v), (*net.parents(v), v))
-    value = np.broadcast_to(value, [len(net.states(v)) for v in names])
     known: list[str] = []
     stages: list[list[str]] = []  # what becomes known before each decision
     for d in net.decisions:
