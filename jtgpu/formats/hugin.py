@@ -5,7 +5,7 @@ The format, and the habits of real files:
 * ``data`` lists a table with the first parent slowest and the child fastest. Parentheses are redundant; they are
   counted but not required. Rows need not sum to 1 and are normalised.
 * A node without a potential, or with a potential without numbers, is uniform.
-* ``class X { ... }`` around a file without instances does not change the network.
+* Classes, instances and temporal clones: see `jtgpu.formats.hugin_objects`.
 * Attributes without a meaning for the model (labels, positions, fonts, ``experience`` ...) are stored in
   ``net.attributes`` and written back: a string as `str`, a number as `int` or `float`, a plain list as a tuple of
   these, an identifier or anything else as a `Verbatim` string. Comments are dropped.
@@ -16,31 +16,24 @@ The format, and the habits of real files:
 
 * ``continuous`` nodes with ``normal(...)`` densities, linear in their continuous parents, make a mixed network.
 
-Refused, with their names: other continuous and function nodes, instances and temporal clones, potentials with a
-model and no numbers, potentials of several children.
+Refused, with their names: other continuous and function nodes, instances of classes in other files, potentials with
+a model and no numbers, potentials of several children.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import shown
 from .draft import Draft, Family, Number
 from .finish import parsers_of
-from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, read_data, read_densities, scalar
+from .hugin_blocks import BlockReader
+from .hugin_objects import Scope, add_slices, flattened
+from .hugin_values import SKIP, Verbatim, read_data, read_densities
 from .linear import NotLinear
-from .text import Source, Tokens, unquote
+from .text import Source
 
-# The most frequent attributes, matched in one step: a string, integers in parentheses, a list of strings.
-_BLANKS = r"[ \t\r\n\f\v]*+"
-_PLAIN_VALUE = re.compile(
-    rf'{_BLANKS}={_BLANKS}(?:"(?P<string>[^"\\]*+)"'
-    rf"|\({_BLANKS}(?P<numbers>-?[0-9]{{1,14}}(?:[ \t]++-?[0-9]{{1,14}})*+){_BLANKS}\)){_BLANKS};"
-)
-_PLAIN_LIST = re.compile(rf'{_BLANKS}={_BLANKS}\((?P<strings>(?:{_BLANKS}"[^"\\]*+")++){_BLANKS}\){_BLANKS};')
-_PLAIN_STRING = re.compile(r'"([^"]*+)"')
 _START = re.compile(
     SKIP + r"(?:net\s*+[{%]|class\s++[\w.]++\s*+[{%]|potential\s*+\(|(?:(?:continuous|discrete)\s++)?+"
     r"(?:node|decision|utility|function)\s++[\w.]++\s*+[{%])"
@@ -50,10 +43,8 @@ _START = re.compile(
 _REFUSED = {
     "continuous": "continuous node",
     "function": "function node",
-    "instance": "class instance",
-    "temporal": "temporal clone",
 }
-_BLOCKS = ("net", "class", "node", "decision", "utility", "discrete", "potential", *_REFUSED)
+_BLOCKS = ("net", "class", "node", "decision", "utility", "discrete", "potential", "instance", "temporal", *_REFUSED)
 
 
 def sniff(text: str) -> bool:
@@ -61,24 +52,15 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-class HuginReader:
+class HuginReader(BlockReader):
     """Fills a `Draft` in one pass over the tokens of a file."""
 
-    def __init__(self, source: Source):
-        self.source = source
-        self.tokens = Tokens(source, TOKEN)
-        self.draft = Draft(source, "Hugin net")
-        self.seen_net = False
-
     def file(self) -> Draft:
-        tokens, draft = self.tokens, self.draft
+        tokens = self.tokens
         if tokens.kind == "end":
             tokens.fail("a Hugin network: 'net', 'class', 'node' or 'potential'")
-        if tokens.at("class"):
-            self.class_block()
-        else:
-            while tokens.kind != "end":
-                self.block()
+        draft, clones = flattened(self.source, self.classes()) if tokens.at("class") else self.plain()
+        add_slices(draft, clones, self.source.error)
         name = draft.attributes["net"].get("name")
         if isinstance(name, str) and not isinstance(name, Verbatim):
             draft.name = name
@@ -88,35 +70,40 @@ class HuginReader:
 
     # Blocks ---------------------------------------------------------------------------------------------------
 
-    def class_block(self) -> None:
-        tokens = self.tokens
-        tokens.advance()
-        self.draft.name = self.name("the class's name")
-        tokens.expect("{", "after the class's name")
-        seen: set[str] = set()
-        while not tokens.at("}"):
-            if tokens.kind == "end":
-                tokens.fail("'}' at the end of the class")
-            if tokens.at(*_BLOCKS) and not self.is_attribute():
-                self.block()
-            else:
-                self.attribute(self.draft.attributes["net"], seen, {})
-        tokens.advance()
-        if tokens.at(";"):
-            tokens.advance()
-        if tokens.at("class"):
+    def plain(self) -> tuple[Draft, Any]:
+        """A file without classes."""
+        while self.tokens.kind != "end":
+            self.block()
+        return flattened(self.source, {"": self.scope})
+
+    def classes(self) -> dict[str, Scope]:
+        """The classes of a file."""
+        tokens, scopes = self.tokens, dict[str, Scope]()
+        while tokens.at("class"):
             start = tokens.start
             tokens.advance()
-            raise self.source.error(
-                start, f"found a second class, {shown(tokens.text)}: object-oriented networks are not supported"
-            )
+            name = self.name("the class's name")
+            if name in scopes:
+                raise self.source.error(start, f"the class {name!r} is declared a second time")
+            self.scope, self.seen_net = Scope(Draft(self.source, "Hugin net", name)), False
+            tokens.expect("{", "after the class's name")
+            seen: set[str] = set()
+            while not tokens.at("}"):
+                if tokens.kind == "end":
+                    tokens.fail("'}' at the end of the class")
+                if tokens.at(*_BLOCKS) and not self.is_attribute():
+                    self.block()
+                else:
+                    self.attribute(self.draft.attributes["net"], seen, {})
+            tokens.advance()
+            if tokens.at(";"):
+                tokens.advance()
+            inputs = self.draft.attributes["net"].get("inputs", ())
+            self.scope.inputs = tuple(map(str, inputs)) if isinstance(inputs, tuple) else ()
+            scopes[name] = self.scope
         if tokens.kind != "end":
-            tokens.fail("the end of the file after the class")
-
-    def is_attribute(self) -> bool:
-        """Whether the keyword at the cursor is the name of an attribute (``function = ...``)."""
-        follows = TOKEN.match(self.source.text, self.tokens.end)
-        return follows is not None and follows["mark"] == "="
+            tokens.fail("the end of the file after the class, or another class")
+        return scopes
 
     def block(self) -> None:
         tokens = self.tokens
@@ -138,6 +125,10 @@ class HuginReader:
                 tokens.fail("'node' after 'discrete'")
         elif tokens.at(*_REFUSED):
             self.refuse()
+        elif tokens.at("temporal"):
+            self.temporal()
+        elif tokens.at("instance"):
+            self.instance()
         elif tokens.at("net"):
             tokens.fail("no second 'net' block")
         elif tokens.at("class"):
@@ -153,30 +144,19 @@ class HuginReader:
             tokens.expect("node", "after 'continuous'")
         what = _REFUSED[kind]
         name = self.name(f"the name of the {what}")
-        if draft.has(name):
+        if draft.has(name) or name in self.scope.clones:
             raise self.source.error(start, f"the node {name!r} is declared a second time")
         draft.refused[name] = start, what
         if kind == "continuous":
             draft.numbers[name] = Number(start)
-        draft.has_objects |= kind == "instance"
         self.skip()
-
-    def skip(self) -> None:
-        """Move past the block at the cursor, or past its ``;``; only brackets have to match."""
-        tokens, depth, last = self.tokens, 0, False
-        while not last:
-            if tokens.kind == "end" or tokens.at('"'):
-                tokens.fail("'}' at the end of the block")
-            depth += tokens.at("{", "(") - tokens.at("}", ")")
-            last = depth <= 0 and tokens.at(";", "}")
-            tokens.advance()
 
     def node(self) -> None:
         tokens, draft = self.tokens, self.draft
         kind = tokens.take()
         start = tokens.start
         name = self.name(f"the {kind}'s name")
-        if draft.has(name):
+        if draft.has(name) or name in self.scope.clones:
             raise self.source.error(start, f"the node {name!r} is declared a second time")
         kept: dict[str, Any] = {}
         lists: list[tuple[str, ...]] = []
@@ -215,7 +195,8 @@ class HuginReader:
         if child in draft.numbers:
             self.densities(family)
             return
-        if child in draft.refused:
+        copied = self.scope.clones.get(child, (0, child, 0))[1]  # the clone of what cannot be read cannot be read
+        if copied in draft.refused:
             self.skip()
             return
         kept: dict[str, Any] = {}
@@ -251,90 +232,6 @@ class HuginReader:
         if sorted(order) == sorted(p for p, _ in node.parents):
             at = dict(node.parents)
             node.parents = [(p, at[p]) for p in order]
-
-    # Attributes -----------------------------------------------------------------------------------------------
-
-    def name(self, what: str) -> str:
-        tokens = self.tokens
-        if tokens.kind != "name" and (tokens.kind != "number" or tokens.text[0] in "+-"):
-            tokens.fail(what)
-        return tokens.take()
-
-    def attributes(self, kept: dict[str, Any], owner: str, special: Mapping[str, Callable[[], object]]) -> None:
-        tokens = self.tokens
-        tokens.expect("{", f"to begin {owner}")
-        seen: set[str] = set()
-        while not tokens.at("}"):
-            if tokens.kind == "end":
-                tokens.fail(f"'}}' at the end of {owner}")
-            self.attribute(kept, seen, special)
-        tokens.advance()
-
-    def attribute(self, kept: dict[str, Any], seen: set[str], special: Mapping[str, Callable[[], object]]) -> None:
-        """One ``name = value ;``. Functions in `special` are called at the ``=`` and stop at the ``;``."""
-        tokens, start = self.tokens, self.tokens.start
-        if tokens.kind != "name":
-            tokens.fail("the name of an attribute, or '}'")
-        name = tokens.take()
-        if not tokens.at("="):
-            tokens.fail(f"'=' after {shown(name)}")
-        if name in seen:
-            if name in special:
-                raise self.source.error(start, f"the attribute {name!r} occurs a second time")
-            self.draft.note(start, f"the attribute {shown(name)} occurs a second time; the last one counts")
-        seen.add(name)
-        if name in special:
-            special[name]()
-        elif plain := _PLAIN_VALUE.match(self.source.text, start + len(name)):
-            string = plain["string"]
-            kept[name] = tuple(map(int, plain["numbers"].split())) if string is None else string
-            tokens.jump(plain.end())
-            return
-        else:
-            tokens.advance()
-            kept[name] = self.value()
-        if not tokens.at(";"):
-            tokens.fail(f"';' at the end of {shown(name)}")
-        tokens.advance()
-
-    def value(self) -> Any:
-        """The value of any attribute, up to the ``;``."""
-        tokens, first = self.tokens, self.tokens.start
-        last = first
-        parts: list[tuple[str, str]] = []
-        while not tokens.at(";"):
-            if tokens.kind == "end" or tokens.at("{", "}", '"'):
-                tokens.fail("';' at the end of the value")
-            parts.append((tokens.kind, tokens.text))
-            last = tokens.end
-            tokens.advance()
-        if not parts:
-            tokens.fail("a value")
-        if len(parts) == 1:
-            return scalar(*parts[0])
-        inner = parts[1:-1]
-        if parts[0] == ("mark", "(") and parts[-1] == ("mark", ")") and all(k in SCALARS for k, _ in inner):
-            return tuple(scalar(*part) for part in inner)
-        return Verbatim(self.source.text[first:last])
-
-    def states(self) -> tuple[str, ...]:
-        """The list of states: quoted, or bare words and numbers."""
-        tokens = self.tokens
-        if plain := _PLAIN_LIST.match(self.source.text, tokens.start):
-            tokens.jump(plain.end() - 1)
-            return tuple(_PLAIN_STRING.findall(plain["strings"]))
-        tokens.advance()
-        start = tokens.expect("(", "before the states")
-        states = []
-        while not tokens.at(")"):
-            if tokens.kind not in SCALARS:
-                tokens.fail("a state in double quotes, or ')'")
-            states.append(unquote(tokens.text) if tokens.kind == "string" else tokens.text)
-            tokens.advance()
-        tokens.advance()
-        if not states:
-            raise self.source.error(start, "found an empty list of states, expected one state at least")
-        return tuple(states)
 
 
 parse_draft, parse = parsers_of(lambda text, source: HuginReader(Source(text, source)).file())

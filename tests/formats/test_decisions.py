@@ -265,15 +265,16 @@ def test_what_can_be_read_of_a_file_with_other_nodes() -> None:
     assert jtgpu.load(path, decisions="chance") == net
 
 
-def test_objects_and_clones() -> None:
-    text = """class K { node A { states = (x y); } temporal T_A : A { }
+def test_objects_that_are_not_in_the_file() -> None:
+    text = """class K { node A { states = (x y); }
     instance I : Other (in = A; out = O) { label = "{;"; }
     node B { states = (x y); } node C { states = (x y); }
     potential (A) { data = (1 1); } potential (B | O) { data = ((1 0) (0 1)); } potential (C | B) { } }"""
-    with pytest.raises(ParseError, match=r"f:1:38: found the temporal clone 'T_A'") as caught:
+    with pytest.raises(ParseError, match=r"f:2:5: found the class instance \(of 'Other', which is not in") as caught:
         parsed("Hugin net", text)
     assert [n.partition(": ")[2] for n in caught.value.nodes] == [
-        "'T_A', temporal clone", "'I', class instance", "'B', child of 'O', which an object has", "'C', child of 'B'"
+        "'I', class instance (of 'Other', which is not in the file)", "'B', child of 'O', which an object has",
+        "'C', child of 'B'",
     ]  # fmt: skip
     assert parsed("Hugin net", text, decisions="chance").variables == ("A",)
 

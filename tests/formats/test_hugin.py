@@ -16,6 +16,7 @@ from jtgpu.formats import hugin, read, write
 from jtgpu.formats.hugin import parse
 from jtgpu.formats.hugin_values import Verbatim, dumps
 from jtgpu.model.decisions import DecisionNetwork
+from jtgpu.model.dynamic import DynamicNetwork
 from jtgpu.model.mixed import MixedNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
@@ -151,8 +152,7 @@ def test_repeated_unknown_attributes_are_noted() -> None:
         ("discrete function F { states = (a b); }", "1:10", ("function node", "'F'")),
         ("class K { instance I : J (a = b; c = d) { } }", "1:11", ("class instance", "'I'")),
         ("class K { instance I : J ( ; ) ; }", "1:11", ("class instance", "'I'")),
-        ("class K { node X { states = (a b); }\n temporal T_X : X { } }", "2:2", ("temporal clone", "'T_X'")),
-        ("class K { } class L { }", "1:13", ("second class", "'L'")),
+        ("class K { continuous node X { }\n temporal T_X : X { } }", "1:11", ("continuous node", "'X'")),
         ("net {} class L { }", "1:8", ("object-oriented",)),
         (AB + "potential (a) { model_data = (Normal(0, 1)); }", "2:12", ("model", "'a'")),
         (AB + "potential (a b) { }", "2:12", ("several children", "'a'", "'b'")),
@@ -447,13 +447,10 @@ def test_nets_agree_with_retiesempio(name: str, shared_nets: Path) -> None:
 
 # Refused files of nets/variety: the line, what is found there, its name. All others read.
 REFUSED = {
-    "amidst_CajamarDBN.oobn": (13, "temporal clone", "T_DEBT"),
-    "amidst_huginDBNFromAMIDST.oobn": (13, "temporal clone", "T_A"),
     "index_SpearGrazeCattle.oobn": (11, "class instance", "BACG"),
     "rhugin_test_oobn.oobn": (65, "continuous node", "fan_power"),
     "unbbayes_Chest_Clinic_Learned_Dirichlet.net": (76, "all zeros", "Tuberculose"),
     "wmc_heart_disease_regression.net": (50, "function node", "Risk"),
-    "wmc_poker_subnet.net": (176, "second class", "poker_oh"),
     "wmc_sdlc93.net": (52, "continuous node", "C22"),
 }
 READ = (  # noqa: SIM905 - a list of names reads better as words
@@ -469,16 +466,27 @@ WITH_NUMBERS = (  # noqa: SIM905
     "amidst_Example.net amidst_IS.net amidst_exampleDBN.net amidst_huginNetworkFromAMIDST.net amidst_tut_exampleBN.net "
     "wmc_WasteIncinerator.net"
 ).split()
+WITH_SLICES = ("amidst_CajamarDBN.oobn", "amidst_huginDBNFromAMIDST.oobn")
 WITH_DECISIONS = (  # noqa: SIM905
     "unbbayes_RegularID.net unbbayes_car_buyer.net unbbayes_fisherID.net unbbayes_mildew3.net wmc_OilWildcatter.net "
-    "wmc_mildew4.net"
+    "wmc_mildew4.net wmc_poker_subnet.net"
 ).split()
 
 
 def test_the_lists_of_variety_are_complete(shared_nets: Path) -> None:
     there = {p.name for p in (shared_nets / "variety").iterdir()}
-    assert there == {*READ, *REFUSED, *WITH_DECISIONS, *WITH_NUMBERS}
-    assert len(there) == len(READ) + len(REFUSED) + len(WITH_DECISIONS) + len(WITH_NUMBERS)
+    lists = (READ, REFUSED, WITH_DECISIONS, WITH_NUMBERS, WITH_SLICES)
+    assert there == {name for names in lists for name in names}
+    assert len(there) == sum(map(len, lists))
+
+
+@pytest.mark.parametrize("name", WITH_SLICES)
+def test_variety_with_slices_round_trips(name: str, shared_nets: Path, tmp_path: Path) -> None:
+    net: Any = read(shared_nets / "variety" / name)
+    assert isinstance(net, DynamicNetwork)
+    for file in (tmp_path / "again.xdsl", tmp_path / "again.dynamic.json"):
+        write(net, file)
+        assert read(file) == net
 
 
 @pytest.mark.parametrize("name", READ)
