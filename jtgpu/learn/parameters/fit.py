@@ -29,6 +29,7 @@ from .template import is_template
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from ...model.dynamic import DynamicNetwork
     from ...model.network import BayesianNetwork
     from ...util.options import Data, Devices, EngineName, OnProblem, Order
     from ..discretisation import Discretiser
@@ -53,7 +54,7 @@ def fit(  # noqa: PLR0913
     fixed: str | Iterable[str] = (),
     tied: Iterable[Sequence[str]] = (),
     hidden: Mapping[str, int | Sequence[str]] | str | Iterable[str] = (),
-    start: Literal["auto", "given", "counts", "uniform", "random"] | BayesianNetwork = "auto",
+    start: Literal["auto", "given", "counts", "uniform", "random"] | BayesianNetwork | DynamicNetwork = "auto",
     restarts: int = 1,
     seed: int = 0,
     iterations: int = 200,
@@ -123,7 +124,7 @@ def fit(  # noqa: PLR0913
         Variables of equal shape that share one CPT, and one prior: a mapping `prior` names one of them.
     hidden : mapping, or names
         Variables without a column, to their numbers of states or the names of these.
-    start : {"auto", "given", "counts", "uniform", "random"} or BayesianNetwork
+    start : {"auto", "given", "counts", "uniform", "random"}, BayesianNetwork or DynamicNetwork
         Where EM starts. ``"auto"``: counts of the complete rows of each family, random families of hidden variables.
     restarts : int
         Number of starts; the best result is returned. All but the first are random.

@@ -189,7 +189,7 @@ MAX_NUMERIC = 256  # distinct numbers of a column that are states without discre
 MAX_FRACTIONS = 20  # the same of numbers that are not all whole: more are measurements
 
 
-def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def hidden_states(hidden: Any, network: DiscreteModel | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """States of the hidden variables."""
     # hidden: mapping, name, or iterable of names: Variable to its number of states or their names; None, or a name
     #     alone: the states of the network

@@ -33,7 +33,7 @@ class SequenceFit(Fit):
     n_sequences: int = 0
     _CASES: ClassVar[str] = "sequences"
 
-    def credible(self, *_: Any, **__: Any) -> NoReturn:  # type: ignore[override]
+    def credible(self, *_: Any, **__: Any) -> NoReturn:
         """Not available for dynamic networks."""
         raise ArgumentError("credible intervals are not available for dynamic networks")
 

@@ -51,7 +51,7 @@ class Columns(NamedTuple):
 class Model(NamedTuple):
     """The arguments that concern the model; see `fit`."""
 
-    states: Mapping[str, Any] | None
+    states: Any
     bins: int | None
     prior: Any
     zeros: str
@@ -298,7 +298,7 @@ def _result(
     titles = [slices.title(setup.model.variables[v]) for v in setup.sharing.fixed]
     used = weights > 0
     return SequenceFit(
-        slices.network_of(state.tables), evaluation.log_likelihood, state.objective, state.history,  # type: ignore[arg-type]
+        slices.network_of(state.tables), evaluation.log_likelihood, state.objective, state.history,
         state.converged, state.interrupted, method, counts, int(sequences.lengths[used].sum()), unseen=unseen,
         hidden=tuple(v for v in dyn.variables if setup.hidden and slices.every(v)[0] in setup.hidden),
         fixed=tuple(t for t in titles if t is not None), n_sequences=int(used.sum()), **more,
