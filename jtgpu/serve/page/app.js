@@ -18,11 +18,12 @@ import { ShareDialog } from "./share.js";
 import { spokenVariable } from "./speech.js";
 import { Store } from "./store.js";
 import { TablePanel } from "./tables.js";
+import { TimeBar, TimePanel } from "./time.js";
 import { Banner, Tray } from "./tray.js";
 
 const TABS = { list: "Variables", map: "Map", side: "Analysis" };
 const NARROW_HEAD = 560; // pixels of a window, as in page.css
-const NETWORK_FILE = /^(.+?)\.((?:net|oobn|bif|xmlbif|bifxml|xml|xdsl|dsl|dsc|dne|dnet|uai|erg|fg)(?:\.gz|\.xz)?)$/i;
+const NETWORK_FILE = /^(.+?)\.((?:dynamic\.json|net|oobn|bif|xmlbif|bifxml|xml|xdsl|dsl|dsc|dne|dnet|uai|erg|fg)(?:\.gz|\.xz)?)$/i;
 const SLOW = 150; // ms after which the page says that it waits
 
 export class App {
@@ -50,6 +51,7 @@ export class App {
     this.list = new ListView(store, actions);
     this.card = new Card(store, actions);
     this.tray = new Tray(store, actions);
+    this.time = new TimeBar(store);
     this.banner = new Banner(store, actions);
     this.editor = new Editor(store);
     this.cpt = new CptViewer(store);
@@ -58,14 +60,14 @@ export class App {
     this.onEdited = onEdited;
     this.help = new HelpDialog();
     this.token = new TokenDialog(onToken);
-    const panels = [...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
+    const panels = [new TimePanel(store), ...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
     if (hasTables) panels.push((this.tables = new TablePanel(store, actions)));
     this.runner = new PanelRunner(store, panels);
     this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
     this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
     const dialogs = [this.editor, this.cpt, this.share, this.help, this.token, this.edit].filter(Boolean).map((part) => part.root);
     root.classList.add("jtgpu");
-    root.append(this.header(onNetwork), this.banner.root, this.tray.root, this.sheet, this.tabs(), this.live, ...dialogs);
+    root.append(this.header(onNetwork), this.banner.root, this.tray.root, this.time.root, this.sheet, this.tabs(), this.live, ...dialogs);
     this.listen();
   }
 
@@ -104,7 +106,7 @@ export class App {
     this.store.on("network", () => {
       const { network } = this.store;
       this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || !network.isDirected || network.decisions.size > 0; // the editor knows no decisions
+      this.editButton.hidden = this.openButton.hidden || !network.isDirected || network.decisions.size > 0 || network.slices !== null; // the editor knows neither decisions nor slices
     });
     return [this.fileInput, this.openButton, this.editButton];
   }
@@ -177,7 +179,10 @@ export class App {
       root.classList.toggle("has-card", store.picked !== null);
       this.speak();
     });
-    store.on("network", () => root.classList.toggle("has-card", store.picked !== null));
+    store.on("network", () => {
+      root.classList.toggle("has-card", store.picked !== null);
+      root.classList.toggle("over-time", store.network.slices !== null);
+    });
     (this.isPage ? document : root).addEventListener("keydown", (event) => this.key(event));
     if (this.tables) this.acceptFiles();
   }

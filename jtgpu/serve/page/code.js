@@ -26,7 +26,7 @@ export function asPython(network, { findings, targets }) {
 }
 
 export function asCurl(network, state, address, hasToken = false) {
-  const body = { ...bodyOf(network, state.findings), targets: state.targets.length ? state.targets.map((v) => network.names[v]) : null };
+  const body = { ...state.body, targets: state.targets.length ? state.targets.map((v) => network.names[v]) : null };
   const token = hasToken ? `  -H "Authorization: Bearer $TOKEN" \\\n` : "";
   return `curl -s ${shell(address)} \\\n  -H 'Content-Type: application/json' \\\n${token}  -d ${shell(JSON.stringify(body))}\n`;
 }

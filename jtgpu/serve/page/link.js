@@ -19,8 +19,12 @@ function pairs(network, findings) {
   });
 }
 
-export function encodeLink(network, { findings, targets, picked, scenarios }) {
-  const parts = [`n=${coded(network.id)}`, ...pairs(network, findings)];
+export function encodeLink(network, { findings, targets, picked, scenarios, history, slice, length }) {
+  const parts = [`n=${coded(network.id)}`, ...(network.slices ? [] : pairs(network, findings))];
+  if (network.slices) {
+    parts.push(`k=${slice},${length}`);
+    for (const [t, own] of Object.entries(history.value)) parts.push(`i=${t}`, ...pairs(network, own));
+  }
   parts.push(...targets.map((v) => `t=${coded(network.names[v])}`));
   if (picked !== null) parts.push(`v=${coded(network.names[picked])}`);
   for (const { title, findings: others } of scenarios) parts.push(`c=${coded(title)}`, ...pairs(network, others));
@@ -43,7 +47,7 @@ function decoded(text) {
 
 /** Read a fragment; what the network does not have is left out and listed in `unknown`. */
 export function decodeLink(network, fragment) {
-  const state = { findings: {}, targets: [], picked: null, scenarios: [], unknown: [] };
+  const state = { findings: {}, bySlice: {}, slice: 0, length: 0, targets: [], picked: null, scenarios: [], unknown: [] };
   let findings = state.findings;
   for (const part of fragment.replace(/^#/, "").split("&")) {
     const at = part.indexOf("=");
@@ -51,6 +55,10 @@ export function decodeLink(network, fragment) {
     if (letter === "c") {
       findings = {};
       state.scenarios.push({ title: decoded(text), findings });
+    } else if (network.slices && (letter === "i" || letter === "k")) {
+      const [t, length] = text.split(",").map((word) => (/^\d{1,5}$/.test(word) ? Number(word) : 0));
+      if (letter === "i") findings = state.bySlice[t] = {};
+      else [state.slice, state.length] = [t, length || 0];
     } else if (letter === "t" || letter === "v") {
       const v = network.number.get(decoded(text));
       if (v === undefined) state.unknown.push(decoded(text));

@@ -98,7 +98,7 @@ class Page {
     const { hash } = window.location;
     if (!store.network || hash === this.written) return;
     const id = linkedNetwork(hash);
-    if (id !== null && id !== store.network.id && this.networks.some((network) => network.name === id)) {
+    if (id !== null && (id !== store.network.id || store.network.slices) && this.networks.some((network) => network.name === id)) {
       this.load(id, hash);
       return;
     }

@@ -3,7 +3,6 @@
 import { asCommand, asCurl, asPython } from "./code.js";
 import { writeCsv } from "./csv.js";
 import { button, el } from "./dom.js";
-import { bodyOf } from "./findings.js";
 import { encodeLink } from "./link.js";
 import { reportHtml } from "./report.js";
 import { mapSvg, saveFile, svgToPng } from "./save.js";
@@ -27,10 +26,10 @@ export class ShareDialog {
       el("h2", {}, "Export"),
       ...part("Link to this evidence", link),
       el("h3", {}, "Files"),
-      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json")), button("Report (HTML)", () => this.save("html")), ...this.networkFile()),
-      ...part("Python", asPython(network, store)),
-      ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, "/posteriors"), store.api.hasToken())) : []),
-      ...part("Command line", asCommand(network, store)),
+      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json")), network.slices ? null : button("Report (HTML)", () => this.save("html")), ...this.networkFile()),
+      ...(network.slices ? [] : part("Python", asPython(network, store))),
+      ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, network.slices ? "/smooth" : "/posteriors"), store.api.hasToken())) : []),
+      ...(network.slices ? [] : part("Command line", asCommand(network, store))),
       this.status,
       el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
     );
@@ -40,7 +39,7 @@ export class ShareDialog {
   /** The network in any format that can be written. */
   networkFile() {
     if (!this.formats) return [];
-    const format = el("select", { "aria-label": "Format of the network" }, ...this.formats.map((name) => el("option", { value: name }, `.${name}`)));
+    const format = el("select", { "aria-label": "Format of the network" }, ...(this.store.network.slices ? ["dynamic.json", "xdsl"] : this.formats).map((name) => el("option", { value: name }, `.${name}`)));
     return [el("span", {}, button("Network as", () => this.save("network", format.value)), " ", format)];
   }
 
@@ -72,7 +71,7 @@ export class ShareDialog {
       } else {
         const posteriors = Object.fromEntries(network.names.map((variable, v) => [variable, answer.posteriors[v]]));
         const states = Object.fromEntries(network.names.map((variable, v) => [variable, network.states[v]]));
-        const data = { network: network.id, ...bodyOf(network, answer.findings), log_evidence: answer.logEvidence, states, posteriors };
+        const data = { network: network.id, ...store.body, log_evidence: answer.logEvidence, states, posteriors };
         saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${name}.json`);
       }
       this.status.textContent = `Saved ${name}.${format}`;

@@ -1,11 +1,13 @@
 // The state of the page, and the one request that keeps its bars true to the evidence.
 
 import { Lost, Problem } from "./api.js";
-import { bodyOf, decided, describeFinding, isSameEvidence } from "./findings.js";
+import { bodyOf, decided, describeFinding, findingList, isSameEvidence, withFinding } from "./findings.js";
 import { drop, newHistory, record, redo, undo } from "./history.js";
+import { differingSlice, findingsAt, lastSlice, sequenceOf, withSlice } from "./slices.js";
 
 const LONGEST_WAIT = 8; // seconds between tries
 const MAX_SCENARIOS = 4;
+const FIRST_LENGTH = 12; // slices
 
 export class Store {
   constructor(api) {
@@ -17,6 +19,10 @@ export class Store {
 
   reset() {
     this.history = newHistory({});
+    this.slice = 0;
+    this.length = FIRST_LENGTH;
+    this.question = "smooth"; // "filter": given the evidence up to the slice
+    this.priors = new Map(); // of slices
     this.targets = [];
     this.picked = null;
     this.scenarios = [];
@@ -41,7 +47,30 @@ export class Store {
   }
 
   get findings() {
-    return this.history.value;
+    return this.network?.slices ? findingsAt(this.network, this.history.value, this.slice) : this.history.value;
+  }
+
+  get body() {
+    const { network, history, length } = this;
+    return network.slices ? sequenceOf(network, history.value, length) : bodyOf(network, history.value);
+  }
+
+  /** All findings as [slice, variable, finding]. */
+  get listed() {
+    const { network, history } = this;
+    const parts = network.slices ? Object.entries(history.value) : [[0, history.value]];
+    return parts.flatMap(([t, findings]) => findingList(findings).map(([v, finding]) => [Number(t), v, finding]));
+  }
+
+  clear(t, v) {
+    const { network, history } = this;
+    if (!network.slices) return this.setFindings(withFinding(history.value, v, null));
+    return this.setEvidence(withSlice(network, history.value, t, withFinding(findingsAt(network, history.value, t), v, null)));
+  }
+
+  /** What the bars depend on. */
+  get asked() {
+    return [this.history.value, this.slice, this.length, this.question];
   }
 
   /** The variable that rankings are about: the first target, or the picked one. */
@@ -51,7 +80,7 @@ export class Store {
 
   /** Whether the bars show the answer to the present evidence. */
   get isFresh() {
-    return this.answer !== null && isSameEvidence(this.answer.findings, this.findings);
+    return this.answer !== null && isSameEvidence(this.answer.asked, this.asked);
   }
 
   /** Whether the findings of a link contradict each other: the bars are those without them. */
@@ -59,14 +88,16 @@ export class Store {
     return Boolean(this.problem?.isKept);
   }
 
-  setNetwork(network, { findings = {}, targets = [], picked = null, scenarios = [] } = {}) {
+  setNetwork(network, { findings = {}, bySlice = {}, slice = 0, length = 0, targets = [], picked = null, scenarios = [] } = {}) {
     this.reset();
     this.network = network;
-    this.history = newHistory(decided(network, findings));
+    this.history = newHistory(network.slices ? bySlice : decided(network, findings));
+    this.length = length || Math.max(this.length, lastSlice(bySlice) + 1);
+    this.slice = Math.min(slice, this.length - 1);
     this.targets = targets;
     this.picked = picked;
     this.scenarios = scenarios.slice(0, MAX_SCENARIOS);
-    this.answer = { findings: {}, posteriors: network.prior, logEvidence: 0, ms: null };
+    this.answer = { asked: null, findings: {}, posteriors: network.prior, logEvidence: 0, ms: null };
     this.emit("network");
     return this.refresh();
   }
@@ -74,7 +105,20 @@ export class Store {
   setFindings(findings) {
     const set = decided(this.network, findings);
     if (isSameEvidence(set, this.findings)) return Promise.resolve();
-    return this.changeHistory(record(this.history, set));
+    return this.setEvidence(this.network.slices ? withSlice(this.network, this.history.value, this.slice, set) : set);
+  }
+
+  setEvidence(value) {
+    if (isSameEvidence(value, this.history.value)) return Promise.resolve();
+    return this.changeHistory(record(this.history, value));
+  }
+
+  setSlice(slice, length = this.length, question = this.question) {
+    this.length = Math.max(length, lastSlice(this.history.value) + 1);
+    this.slice = Math.min(Math.max(slice, 0), this.length - 1);
+    this.question = question;
+    this.emit("findings");
+    return this.refresh();
   }
 
   undo() {
@@ -87,6 +131,10 @@ export class Store {
 
   changeHistory(history) {
     if (history.value === this.history.value) return Promise.resolve();
+    if (this.network.slices) {
+      this.slice = Number(differingSlice(history.value, this.history.value) ?? this.slice);
+      this.length = Math.max(this.length, lastSlice(history.value) + 1);
+    }
     this.history = history;
     this.problem = null;
     if (!Object.keys(history.value).length) {
@@ -133,17 +181,16 @@ export class Store {
     const { serial, findings, network } = this;
     const { signal } = this.controller;
     this.emit("asking");
-    if (!Object.keys(findings).length) {
+    if (!network.slices && !Object.keys(findings).length) {
       this.settle({ findings, posteriors: network.prior, logEvidence: 0, ms: null });
       return;
     }
     this.setStatus("pending");
     for (let wait = 0.5; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
       try {
-        const found = await this.api.ask(network.id, "posteriors", bodyOf(network, findings), signal);
+        const answer = await (network.slices ? this.askSlice(signal) : this.askCase(signal));
         if (serial !== this.serial) return;
-        const posteriors = network.names.map((name) => found.posteriors[name]);
-        this.settle({ findings, posteriors, logEvidence: found.log_evidence, ms: found.ms });
+        this.settle(answer);
         return;
       } catch (error) {
         if (serial !== this.serial || error.name === "AbortError") return;
@@ -159,8 +206,26 @@ export class Store {
     }
   }
 
+  async askCase(signal) {
+    const { api, network, findings } = this;
+    const found = await api.ask(network.id, "posteriors", this.body, signal);
+    return { findings, posteriors: network.names.map((name) => found.posteriors[name]), logEvidence: found.log_evidence, ms: found.ms };
+  }
+
+  /** Posteriors of the slice, with and without evidence. */
+  async askSlice(signal) {
+    const { api, network, slice, priors } = this;
+    const ask = (body) => api.ask(network.id, this.question, { ...body, at: [slice] }, signal);
+    const barsOf = (found) => network.names.map((name) => found.posteriors[name][0]);
+    const found = await ask(this.body);
+    if (!priors.has(slice)) priors.set(slice, barsOf(await ask({ length: slice + 1 })));
+    network.prior = priors.get(slice);
+    const findings = Object.assign({}, ...Object.values(this.history.value));
+    return { findings, posteriors: barsOf(found), logEvidence: found.log_evidence, ms: found.ms };
+  }
+
   settle(answer) {
-    this.answer = answer;
+    this.answer = { ...answer, asked: this.asked };
     this.setStatus("ready");
     this.emit("answer");
   }
@@ -168,7 +233,8 @@ export class Store {
   /** Keep the last change out and say why. Changes before it that had no answer yet are asked again. */
   refuse(error, findings) {
     const { network } = this;
-    const before = this.history.past.length ? this.history.past.at(-1) : {};
+    const past = this.history.past.length ? this.history.past.at(-1) : {};
+    const before = network.slices ? findingsAt(network, past, this.slice) : past;
     const changed = Object.keys(findings).filter((v) => !isSameEvidence(findings[v], before[v])).map(Number);
     const isImpossible = error.kind === "impossible-evidence";
     // of a link or a scenario: the user decides which finding goes
@@ -190,7 +256,7 @@ export class Store {
     };
     this.emit("findings");
     this.emit("problem");
-    if (isKept) this.answer = { findings: {}, posteriors: network.prior, logEvidence: 0, ms: null };
+    if (isKept) this.answer = { asked: this.asked, findings: {}, posteriors: network.prior, logEvidence: 0, ms: null };
     else if (!this.isFresh) {
       this.refresh();
       return;

@@ -1,7 +1,7 @@
 // All findings in a line, and what is wrong with them.
 
 import { button, el, isTouch } from "./dom.js";
-import { describeFinding, findingList, withFinding } from "./findings.js";
+import { describeFinding } from "./findings.js";
 import { cut } from "./format.js";
 import { markIcon } from "./marks.js";
 
@@ -15,22 +15,27 @@ export class Tray {
 
   update() {
     const { store } = this;
-    const { network, findings } = store;
-    const chips = findingList(findings).map(([v, finding]) => {
-      const text = describeFinding(network, v, finding);
+    const { network } = store;
+    const chips = store.listed.map(([t, v, finding]) => {
+      const isOfSlice = network.slices && !network.slices.fixed.has(v);
+      const text = (isOfSlice ? `${t}: ` : "") + describeFinding(network, v, finding);
+      const open = () => {
+        if (isOfSlice) store.setSlice(t);
+        this.actions.open(v);
+      };
       return el(
         "span",
         { class: "chip" },
         markIcon(finding.kind),
-        button(cut(text, 60), () => this.actions.open(v), { class: "chip-text", title: `${text}: show` }),
-        button("\u00d7", () => store.setFindings(withFinding(store.findings, v, null)), { class: "chip-clear", "aria-label": `Clear ${text}` }),
+        button(cut(text, 60), open, { class: "chip-text", title: `${text}: show` }),
+        button("\u00d7", () => store.clear(t, v), { class: "chip-clear", "aria-label": `Clear ${text}` }),
       );
     });
     if (!chips.length) {
       this.root.replaceChildren(el("span", { class: "muted hint" }, isTouch() ? "No evidence. Tap a variable, then a state to observe it." : "No evidence. Click a state to observe it; shift-click for one of several; right-click for likelihoods and interventions."));
       return;
     }
-    this.root.replaceChildren(...chips, button("Clear all", () => store.setFindings({}), { class: "clear-all" }));
+    this.root.replaceChildren(...chips, button("Clear all", () => store.setEvidence({}), { class: "clear-all" }));
   }
 }
 

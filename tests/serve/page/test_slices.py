@@ -1,0 +1,129 @@
+"""Networks over time on the page: the slider, the course of the target, and findings by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.serve.registry import Form
+from jtgpu.serve.sequences import of_slices
+from jtgpu.serve.slices import Smooth
+from tests.serve.page.conftest import Site, Visit
+from tests.serve.test_slices import clinic, umbrella
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A server of two networks over time, and of one that is not."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
+    trees: dict[str, Any] = {net.name: net.compile("cpu") for net in (umbrella(), clinic())}
+    server = Site({**trees, "asia": jtgpu.load("asia").compile("cpu")})
+    yield server
+    server.close()
+
+
+def go(visit: Visit, t: int) -> None:
+    """Show a slice."""
+    visit.page.locator(".time-bar [type=range]").evaluate(
+        "(node, t) => { node.value = t; node.dispatchEvent(new Event('input')); }", t
+    )
+    visit.ready()
+
+
+def test_findings_of_slices_and_their_course(visit: Visit) -> None:
+    visit.open("#n=umbrella&t=rain")
+    page = visit.page
+    tree = umbrella().compile("cpu")
+    assert page.locator(".time-bar").is_visible()
+    visit.row("umbrella", "yes").click()
+    visit.ready()
+    go(visit, 1)
+    assert page.locator(".map .has-evidence").count() == 0
+    visit.row("umbrella", "yes").click()
+    visit.ready()
+    go(visit, 2)
+    visit.row("umbrella", "no").click()
+    visit.ready()
+    days = {"umbrella": [["yes", "yes", "no", *[None] * 9]]}
+    smoothed, filtered = tree.smooth(days)["rain"][0, :, 1], tree.filter(days)["rain"][0, :, 1]
+    for t in (0, 2, 5):
+        go(visit, t)
+        assert visit.number("rain", "yes") == f"{100 * smoothed[t]:.1f}"
+    visit.panel("time")
+    line = page.locator(".course polyline").nth(1)
+    heights = [float(pair.split(",")[1]) for pair in str(line.get_attribute("points")).split()]
+    np.testing.assert_allclose(heights, 6 + 126 * (1 - smoothed), atol=0.06)
+    texts = page.locator(".chip-text").all_text_contents()
+    assert texts == [f"{t}: umbrella = {state}" for t, state in enumerate(("yes", "yes", "no"))]
+    assert page.locator(".panel:visible").count() == 1
+    page.locator(".time-bar select").select_option("filter")
+    visit.ready()
+    go(visit, 0)
+    assert visit.number("rain", "yes") == f"{100 * filtered[0]:.1f}"
+    page.locator(".course").click(position={"x": 2, "y": 40})
+    visit.ready()
+    page.keyboard.press("u")
+    visit.ready()
+    assert page.locator(".chip").count() == 2
+    assert page.locator(".time-bar output").text_content() == "Slice 2"  # the one that has changed
+
+
+def test_links_have_the_evidence_of_all_slices(visit: Visit) -> None:
+    visit.open("#n=clinic&k=3,6&i=0&e=sex:m&e=test:low&i=2&d=drug:yes&l=test:0.2,0.8&t=stage")
+    page = visit.page
+    found = clinic().compile("cpu").smooth(
+        {"sex": [["m", *[None] * 5]], "test": [["low", *[None] * 5]]}, do={"drug": {2: "yes"}},
+        likelihood={"test": np.array([[[1, 1]] * 2 + [[0.2, 0.8]] + [[1, 1]] * 3])},
+    )  # fmt: skip
+    assert visit.number("stage", "b") == f"{100 * found['stage'][0, 3, 1]:.1f}"
+    visit.panel("time")
+    assert page.locator(".course polyline").count() == 3
+    texts = page.locator(".chip-text").all_text_contents()
+    assert texts == ["sex = m", "0: test = low", "2: do(drug = yes)", "2: test, likelihood 0.2 : 0.8"]
+    page.wait_for_function("() => location.hash.includes('k=3,6') && location.hash.includes('i=2')")
+    page.locator(".chip-text", has_text="drug").click()
+    visit.ready()
+    assert visit.number("stage", "b") == f"{100 * found['stage'][0, 2, 1]:.1f}"
+    page.locator(".head-tools button", has_text="Export").click()
+    command = str(page.locator(".share pre", has_text="curl").text_content())
+    assert "/clinic/smooth" in command
+    body = msgspec.json.decode(command.partition("-d '")[2].rpartition("'")[0], type=Smooth)
+    reply = body.answer(of_slices(clinic().compile("cpu")), Form())
+    np.testing.assert_allclose(reply["posteriors"]["stage"], found["stage"][0], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_static_variable_and_a_network_that_is_not_over_time(visit: Visit) -> None:
+    visit.open("#n=clinic")
+    page = visit.page
+    go(visit, 4)
+    visit.row("sex", "f").click()
+    visit.ready()
+    go(visit, 1)
+    assert "sex = f" in str(page.locator(".tray").text_content())
+    visit.panel("time")
+    page.locator(".chip-clear").click()
+    visit.ready()
+    assert page.locator(".chip").count() == 0
+    page.locator(".time-bar [aria-label='Number of slices']").fill("30")
+    page.keyboard.press("Tab")
+    visit.ready()
+    page.wait_for_function("() => document.querySelectorAll('.course text')[2]?.textContent === '29'")
+    visit.open("#n=asia")
+    assert page.locator(".time-bar").is_hidden()
+    assert page.locator(".panel-time").is_hidden()
+    assert page.locator(".panel:visible").count() > 3
+
+
+@pytest.mark.slow
+def test_the_slider_on_a_telephone(phone: Visit) -> None:
+    phone.open("#n=umbrella", boxes=False)
+    go(phone, 3)
+    phone.page.locator('.tabs button[data-tab="side"]').click()
+    phone.page.wait_for_selector(".course polyline", state="attached")
+    assert phone.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
