@@ -1,4 +1,4 @@
-"""pyAgrum: ``BayesNet`` and ``InfluenceDiagram``. The package is named ``pyagrum``, and ``pyAgrum`` before version 2.
+"""pyAgrum: ``BayesNet``, ``InfluenceDiagram``, ``KTBN``. The package is ``pyagrum``, and ``pyAgrum`` before version 2.
 
 A table's variables are the child, then its parents, the first one varying fastest: the axes of its array are reversed.
 """
@@ -14,8 +14,11 @@ from ..errors import FormatError, NetworkError
 from ..model.cpts import normalize_rows
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..model.network import BayesianNetwork
+from ..util.arguments import flag
 from ..util.arrays import Floats
+from .dynamic import as_two_slices, from_ktbn, from_two_slices
 
 
 def module() -> Any:
@@ -27,23 +30,35 @@ def module() -> Any:
         return importlib.import_module("pyAgrum")
 
 
-def from_pyagrum(bn: Any) -> BayesianNetwork:
-    """Convert a ``BayesNet`` or an ``InfluenceDiagram``; variables are in the order of their ids.
+def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
+    """Convert a ``BayesNet``, an ``InfluenceDiagram`` or a ``KTBN``; variables are in the order of their ids.
 
     Parents are in the order of their tables. CPT rows are normalised; ``row_report`` lists those that did not sum to 1.
+
+    Parameters
+    ----------
+    bn : pyagrum.BayesNet, pyagrum.InfluenceDiagram or pyagrum.ktbn.KTBN
+    two_slices : bool
+        Whether a ``BayesNet`` is a 2-TBN of ``pyAgrum.lib.dynamicBN``: ``rain0`` is a variable of slice 0, ``raint`` of
+        later ones, and variables of other names are static.
 
     Returns
     -------
     BayesianNetwork
-        A `DecisionNetwork` for an ``InfluenceDiagram``; the annotation names the class that is more frequent.
+        A `DecisionNetwork` for an ``InfluenceDiagram``, a `DynamicNetwork` for a ``KTBN`` and for `two_slices`; the
+        annotation names the class that is more frequent.
 
     Raises
     ------
     NetworkError
-        If `bn` is neither, or the network is invalid.
+        If `bn` is none of these, or the network is invalid.
     """
+    if hasattr(bn, "toBN") and hasattr(bn, "atemporalVarNames"):
+        return cast(BayesianNetwork, from_ktbn(bn, from_pyagrum(bn.toBN())))
+    if flag("two_slices", two_slices):
+        return cast(BayesianNetwork, from_two_slices(from_pyagrum(bn)))
     if not (hasattr(bn, "cpt") and hasattr(bn, "variable") and hasattr(bn, "nodes")):
-        raise NetworkError(f"expected a BayesNet or an InfluenceDiagram of pyAgrum, got a {type(bn).__name__}")
+        raise NetworkError(f"expected a BayesNet, InfluenceDiagram or KTBN of pyAgrum, got a {type(bn).__name__}")
     is_diagram = hasattr(bn, "isDecisionNode")
     states, parents, cpts, utilities = {}, {}, {}, {}
     for i in sorted(bn.nodes()):
@@ -84,17 +99,29 @@ def _table(v: str, tensor: Any) -> tuple[list[str], Floats]:
     return before, np.ascontiguousarray(np.moveaxis(table, 0, -1))
 
 
-def to_pyagrum(net: DiscreteModel) -> Any:
-    """Convert a Bayesian network to a ``BayesNet``; ids are the numbers of the variables.
+def to_pyagrum(net: DiscreteModel, *, two_slices: bool = False) -> Any:
+    """Convert a Bayesian network to a ``BayesNet``, a dynamic network to a ``KTBN``; ids are numbers of variables.
+
+    Parameters
+    ----------
+    net : BayesianNetwork or DynamicNetwork
+    two_slices : bool
+        Whether a dynamic network becomes a ``BayesNet`` of two slices, ``rain0`` and ``raint``, for
+        ``pyAgrum.lib.dynamicBN``.
 
     Raises
     ------
     FormatError
-        If the model is not a Bayesian network, or a variable has several states of the same name.
+        If the model is neither, a variable has several states of the same name, or a 2-TBN cannot represent it.
     ImportError
         If pyAgrum is not installed.
     """
     gum = module()
+    if isinstance(net, DynamicNetwork):
+        if flag("two_slices", two_slices):
+            return to_pyagrum(as_two_slices(net))
+        ktbn: Any = importlib.import_module("pyagrum.ktbn").KTBN
+        return ktbn.fromBN(to_pyagrum(net.unroll(net.order + 1)), set(net.static))
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a BayesNet of pyAgrum cannot represent a {type(net).__name__}")
     bn = gum.BayesNet(net.name)

@@ -463,7 +463,7 @@ def test_the_table_of_canonical_nodes(name: str) -> None:
         assert isinstance(BY_NAME[name].parse(text, "f"), BayesianNetwork)
 
 
-DECISIONS = {"Hugin net": YES, "XMLBIF": "read", "XDSL": YES}
+DECISIONS = {"Hugin net": YES, "XMLBIF": "read", "XDSL": YES, "DSL": YES}
 
 
 def test_the_documentation_shows_this_table() -> None:

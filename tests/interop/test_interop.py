@@ -92,7 +92,7 @@ def test_models_that_pyagrum_cannot_represent(gum: Any) -> None:
     with pytest.raises(FormatError, match="cannot represent a MarkovNetwork"):
         jtgpu.to_pyagrum(MARKOV)
     for other in (None, "asia.net", EQUAL_STATES):
-        with pytest.raises(NetworkError, match="expected a BayesNet or an InfluenceDiagram of pyAgrum"):
+        with pytest.raises(NetworkError, match="expected a BayesNet, InfluenceDiagram or KTBN of pyAgrum"):
             jtgpu.from_pyagrum(other)
 
 
