@@ -32,6 +32,20 @@ def simulated_sensors() -> dict[str, NDArray[np.float64]]:
     return {"load": load, "heat": heat}
 
 
+def wildcatter() -> jtgpu.DecisionNetwork:
+    """The network of docs/decisions.rst."""
+    done = [[0.6, 0.3, 0.1, 0.0], [0.3, 0.4, 0.3, 0.0], [0.1, 0.4, 0.5, 0.0]]
+    return jtgpu.DecisionNetwork(
+        {
+            "oil": ["dry", "wet", "soaking"], "test": ["yes", "no"],
+            "seismic": ["none", "open", "closed", "not done"], "drill": ["yes", "no"],
+        },
+        {"seismic": ["oil", "test"], "drill": ["test", "seismic"], "cost": ["test"], "gain": ["oil", "drill"]},
+        {"oil": [0.5, 0.3, 0.2], "seismic": [[row, [0, 0, 0, 1]] for row in done]},
+        decisions=["test", "drill"], utilities={"cost": [-10, 0], "gain": [[-70, 0], [50, 0], [200, 0]]},
+    )  # fmt: skip
+
+
 def pictures() -> dict[str, str]:
     """Text of each file, by name; the same on every machine."""
     drawings = {}
@@ -44,6 +58,7 @@ def pictures() -> dict[str, str]:
         )
         drawings["tornado"] = draw_tornado(tree.sensitivity(("lung", "yes"), {"xray": "yes"}))
     drawings["around"] = jtgpu.draw.show(jtgpu.load("munin"), around="R_MEDD2_LD_WD", hops=2)
+    drawings["decisions"] = jtgpu.draw.show(wildcatter().compile("reference"), {"test": "yes", "seismic": "open"})
     net = jtgpu.load("asia")
     assert isinstance(net, jtgpu.BayesianNetwork)
     index = {v: i for i, v in enumerate(net.variables)}

@@ -18,6 +18,7 @@ from ..formats.dynamic_writers import dumps_dynamic
 from ..formats.mixed_writers import dumps_mixed
 from ..formats.network_files import find_comments
 from ..formats.registry import format_of_suffix
+from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..util.arguments import Option
@@ -138,8 +139,9 @@ def show(  # noqa: PLR0913 (a Typer command)
         with status("planning", run.progress):
             made = plan.make(net, file, run)
         drawing = draw(made, around=centre, hops=hops, most=most)
-    elif names:
-        drawing = draw(net, targets=targets, around=centre, hops=hops, most=most)
+    elif names or isinstance(net, DecisionNetwork):
+        made = net.compile() if isinstance(net, DecisionNetwork) and not names else net
+        drawing = draw(made, findings or None, targets=targets, around=centre, hops=hops, most=most)
     else:
         with compiled(net, file, plan, run) as (answering, _):
             drawing = draw(answering, findings, targets=targets, around=centre, hops=hops, most=most)

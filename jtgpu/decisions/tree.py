@@ -15,6 +15,7 @@ from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
 from ..inference.tables import at_row
 from ..plans.compiler import MAX_TABLE
+from ..util import late_imports
 from ..util.arguments import choice, number, whole_number
 from ..util.lru import LRU
 from .information import informed_utilities
@@ -72,6 +73,12 @@ class DecisionTree:
     def network(self) -> DecisionNetwork:
         """The network that was compiled."""
         return self._net
+
+    def __repr__(self) -> str:
+        return f"<DecisionTree of {self._net!r}>"
+
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
 
     # Policies -------------------------------------------------------------------------------------------------
 

@@ -166,6 +166,7 @@ class Box(NamedTuple):
     mark: Mark | None = None
     is_target: bool = False
     hidden: tuple[int, int] = (0, 0)  # parents and children that the picture leaves out
+    is_decision: bool = False
 
 
 def box_size(box: Box) -> tuple[int, int]:
@@ -201,8 +202,9 @@ def draw_box(box: Box, x: int, y: int, width: int, height: int) -> str:
     parts = [f'<g transform="translate({x},{y})">', _tooltip(box)]
     if box.is_target:
         parts.append(f'<rect class="q" x="-4" y="-4" width="{width + 8}" height="{height + 8}" rx="{CORNER + 4}"/>')
-    border = f"e {MARKS[box.mark.kind][2]}".rstrip() if box.mark else "n"
-    parts.append(f'<rect class="{border}" width="{width}" height="{height}" rx="{CORNER}"/>')
+    border = f"e {MARKS[box.mark.kind][2]}".rstrip() if box.mark else "c" if box.is_decision else "n"
+    corner = "" if box.is_decision else f' rx="{CORNER}"'
+    parts.append(f'<rect class="{border}" width="{width}" height="{height}"{corner}/>')
     left = PAD
     if box.mark:
         parts.append(mark(box.mark.kind, PAD + 5, TITLE // 2))

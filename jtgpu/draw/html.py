@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..decisions.tree import DecisionTree
 from ..errors import format_bytes
 from ..inference.compiled import CompiledModel
 from ..inference.network_plan import NetworkPlan
@@ -18,9 +19,11 @@ from ..inference.results.printed import Printed
 from ..inference.results.rankings import Ranking, Scores
 from ..inference.results.sensitivities import Sensitivity
 from ..model.cpt import Cpt
+from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..util.text_table import format_cell, shown_rows
 from .charts import draw_counts, draw_curve, draw_posterior, draw_tornado
+from .decisions import draw_decisions
 from .drawing import Drawing
 from .network import draw_junction_tree, draw_network
 from .pictures import show
@@ -168,7 +171,11 @@ def _(thing: Posteriors) -> str:
     nodes = thing._ids()
     if len(nodes) == len(model) <= MAX_BOXES:
         marked = {} if known is None else marks(known)
-        drawn = draw_network(model, nodes, posteriors=thing, marks=marked)._repr_html_()
+        if isinstance(model, PolicyNetwork):
+            picture = draw_decisions(model.decision_network, nodes, thing, marked=marked)
+        else:
+            picture = draw_network(model, nodes, posteriors=thing, marks=marked)
+        drawn = picture._repr_html_()
         if len(drawn.encode()) < MAX_BYTES:
             return _captioned(thing._title(), drawn)
     names, columns, fixed = thing._table()
@@ -199,6 +206,11 @@ def _(thing: NetworkPlan) -> str:
         facts["slices"] = f"{thing.n_slices:,}, over {', '.join(thing.slices)}"[:MAX_TEXT]
     table = html_table(_name(f"Plan of {thing.model.name or 'a network'}"), ["", ""], [[*facts], [*facts.values()]])
     return table + _smaller(lambda most: draw_junction_tree(thing, most=most), MAX_CLIQUES)
+
+
+@html.register
+def _(thing: DecisionTree) -> str:
+    return _captioned(f"Compiled {thing.network!r}", _smaller(lambda most: show(thing, most=most), MAX_BOXES))
 
 
 @html.register

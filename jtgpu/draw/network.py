@@ -264,12 +264,13 @@ def _box(
     model: DiscreteModel, v: int, graph: Graph, number: Mapping[int, int],
     results: tuple[Posteriors | None, Posteriors | None], mark: Mark | None, is_target: bool,
 ) -> Box:  # fmt: skip
-    p, prior = (_probabilities(result, v) for result in results)
+    p, prior = (known_probabilities(result, v) for result in results)
     hidden = (sum(u not in number for u in graph.parents[v]), sum(u not in number for u in graph.children[v]))
     return Box(model.variables[v], model.states(v), p, prior, mark, is_target, hidden)
 
 
-def _probabilities(posteriors: Posteriors | None, v: int) -> Sequence[float] | None:
+def known_probabilities(posteriors: Posteriors | None, v: int) -> Sequence[float] | None:
+    """Probabilities of the states of a variable; None if there are none."""
     try:
         return None if posteriors is None else posteriors[v].probabilities.tolist()
     except KeyError:  # not among the targets

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError
 from ..inference.compiled import CompiledModel
 from ..inference.evidence import EvidenceOptions, Findings, one_case, read_known
 from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..util.arguments import check_keywords_of, described, flag, having, several, whole_number
 from .arrange import arrange
+from .decisions import check_plain, show_decisions
 from .drawing import Box, Drawing, box_size, graph_of, hub, neighbourhood
 from .network import draw_junction_tree, draw_network
 from .svg import marks
@@ -111,7 +114,7 @@ def _size(name: str, given: Any) -> tuple[int, int]:
 
 @check_keywords_of({"Unpack[EvidenceOptions]": EvidenceOptions.__annotations__})
 def show(  # noqa: PLR0913 (public API)
-    model: DiscreteModel | CompiledModel | NetworkPlan,
+    model: DiscreteModel | CompiledModel | NetworkPlan | DecisionTree,
     evidence: Findings | None = None,
     *,
     posteriors: Posteriors | None = None,
@@ -126,10 +129,12 @@ def show(  # noqa: PLR0913 (public API)
 
     Parameters
     ----------
-    model : BayesianNetwork, MarkovNetwork, JunctionTree or NetworkPlan
+    model : BayesianNetwork, MarkovNetwork, DecisionNetwork, JunctionTree, DecisionTree or NetworkPlan
         A network is drawn with names only, unless there is evidence. A compiled model (`jtgpu.JunctionTree`) is drawn
         with a bar for each state; with evidence, priors are ticks. A plan is drawn as its junction tree, a
-        `DynamicNetwork` as its first slices, in which every arc occurs.
+        `DynamicNetwork` as its first slices, in which every arc occurs. Decisions are rectangles, utilities diamonds,
+        and arcs to decisions, which are information, dashed; a compiled one is drawn with the posteriors and the
+        expected utilities under the best policy.
     evidence, likelihood, soft, do : mapping, optional
         See `jtgpu.JunctionTree.posteriors`. Each kind of evidence has its own colour and shape.
     posteriors : Posteriors, optional
@@ -166,6 +171,10 @@ def show(  # noqa: PLR0913 (public API)
     >>> jtgpu.draw.show(net).title
     'Bayesian network, 4 variables'
     """
+    if isinstance(model, (DecisionNetwork, DecisionTree)):
+        check_plain(flag("tree", tree), more)
+        hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
+        return show_decisions(model, evidence, posteriors, _names(targets), _names(around), hops, most)
     if isinstance(model, DynamicNetwork):
         model = model.unroll(model.order + 1)
     if not isinstance(model, (DiscreteModel, CompiledModel, NetworkPlan)):
@@ -216,6 +225,12 @@ def _shown(
     names = ", ".join(model.variables[v][:60] for v in start[:4]) + (", ..." if len(start) > 4 else "")
     arcs = "1 arc" if hops == 1 else f"{hops} arcs"
     return nodes, f"{len(nodes):,} of {len(model):,} variables: the nearest to {names}, up to {arcs} away"
+
+
+def _names(given: Names | None) -> list[str | int]:
+    if given is None:
+        return []
+    return [given] if isinstance(given, (str, int)) else [*given]
 
 
 def _numbers(model: DiscreteModel, given: Names | None) -> list[int]:

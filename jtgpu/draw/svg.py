@@ -134,6 +134,7 @@ STYLE = {
     ".q": "fill:none;stroke:#8e5bd0;stroke-width:2",
     ".c": "fill:#4a90d9;fill-opacity:.18;stroke:currentColor;stroke-opacity:.55",
     ".v": "fill:#5aa469",
+    ".u": "fill:#5aa469;fill-opacity:.18;stroke:currentColor;stroke-opacity:.55",
 }
 # kind of evidence -> its shape in a square of 10 pixels around the origin, class of the shape, class of the border
 MARKS = {
