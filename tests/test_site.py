@@ -170,9 +170,9 @@ def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             run_cell(cell, names)
 
 
-def test_there_are_eight_notebooks_and_all_are_listed() -> None:
+def test_there_are_nine_notebooks_and_all_are_listed() -> None:
     index = (DOCS / "gallery" / "index.rst").read_text(encoding="utf-8")
-    assert len(NOTEBOOKS) == 8
+    assert len(NOTEBOOKS) == 9
     assert all(re.search(rf"^   {p.stem}$", index, re.MULTILINE) for p in NOTEBOOKS)
 
 
