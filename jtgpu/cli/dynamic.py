@@ -20,17 +20,20 @@ from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .batch import CsvOptions, terminable_run
 from .console import command, format_seconds, print_json, warn
+from .dynamic_fit import Em, FitOptions, Weights, fit_sequences
+from .fit import ModelOptions
 from .networks import check_output, split_names
 from .options import OUTPUT, Digits, Json, Targets, Without
 from .planning import RunOptions
 from .tables import is_shown, print_rows, status
 
-QUESTIONS = ("filter", "smooth", "predict", "mpe", "sample", "info", "unroll")
+QUESTIONS = ("filter", "smooth", "predict", "mpe", "fit", "sample", "info", "unroll")
 EXAMPLES = (
     "jtgpu dynamic smooth weather.dynamic.json days.csv --id place --time day -t rain",
     "jtgpu dynamic filter ward.xdsl stays.parquet --id patient --time day --at last -o now.parquet",
     "jtgpu dynamic predict ward.xdsl stays.csv --id patient --time day --steps 3 -t stage -o next.csv",
     "jtgpu dynamic mpe ward.xdsl stays.csv --id patient --time day -o stages.csv",
+    "jtgpu dynamic fit ward.xdsl stays.csv --id patient --time day --hidden stage --restarts 5 -o fitted.dynamic.json",
     "jtgpu dynamic sample ward.xdsl --samples 100 --steps 30 --seed 1 -o stays.csv",
     "jtgpu dynamic unroll weather.dynamic.json --steps 10 -o weather.net",
 )
@@ -63,7 +66,7 @@ Steps = Annotated[int | None, Option(
     "--steps N", "Slices to predict, of samples, or of the unrolled network.", least=1)]
 Samples = Annotated[int, Option("--samples N", "Sequences that sample draws.", least=0)]
 Seed = Annotated[int | None, Option(
-    "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0)]
+    "--seed N", "Random seed of sample (default: random) and of fit (default: 0).", least=0)]
 
 
 @command
@@ -81,6 +84,9 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     seed: Seed = None,
     *,
     about: SequenceOptions,
+    model: ModelOptions,
+    em: Em,
+    weights: Weights = None,
     output: Annotated[str | None, Option(
         "-o, --output PATH", "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); of unroll a network. Default: a "
         "table on stdout.", panel=OUTPUT)] = None,
@@ -93,8 +99,8 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     """Compute posteriors of sequences by a dynamic network.
 
     filter: posteriors in every slice given the evidence up to it. smooth: given the whole sequence. predict: of the
-    slices that follow. mpe: the most probable states of all slices together. sample: draw sequences, which need no
-    file. info: what the network is. unroll: write the Bayesian network of some slices.
+    slices that follow. mpe: the most probable states of all slices together. fit: estimate the CPTs by EM. sample: draw
+    sequences, which need no file. info: what the network is. unroll: write the Bayesian network of some slices.
 
     The file of sequences may be larger than the memory. The output appears when it is complete; the results of an
     interrupted run are saved next to it, and --resume continues.
@@ -105,7 +111,7 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
         info(file=file, system=False, chance_only=False, json=json)
         return
     if output is not None:
-        check_output(output, writing.force)
+        check_output(output, writing.force or (question == "fit" and writing.resume))
     net = read_dynamic(file)
     _check(question, sequences, steps, output)
     if question == "unroll":
@@ -113,6 +119,13 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
         for loss in write(net.unroll(steps or 2), output, rename=True):
             warn(f"{output} cannot represent {loss}")
         print(f"{shown(output)}: {steps or 2} slices of {shown(file)}")
+        return
+    if question == "fit":
+        assert sequences is not None
+        assert output is not None
+        options = FitOptions(em, model, weights, seed or 0)
+        keys = {"id": about.id, "time": about.time, "on_gap": about.on_gap, "on_impossible": about.on_error}
+        fit_sequences(net, (sequences, output), keys, options, csv, run, (writing.resume, writing.force), json)
         return
     files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
     asked = SequenceQuestion(
@@ -169,6 +182,8 @@ def _check(question: str, sequences: str | None, steps: int | None, output: str 
         return
     if sequences is None:
         raise typer.BadParameter(f"{question} needs a file of sequences", param_hint="SEQUENCES")
+    if question == "fit" and output is None:
+        raise typer.BadParameter("fit writes a network: name its file by -o", param_hint="--output")
     if steps is not None and question != "predict":
         raise typer.BadParameter("only predict, sample and unroll take a number of slices", param_hint="--steps")
 

@@ -178,7 +178,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
             "start": em.start, "restarts": em.restarts, "seed": em.seed, "iterations": em.iterations,
             "tolerance": em.tolerance, "accelerate": em.accelerate, "step": em.step, "errors": em.errors,
             "backend": run.backend, "threads": run.threads, **run.device_option(), "cluster": where,
-            "chunk": data.chunk, "dialect": csv.dialect(), "na_values": csv.na_values, "progress": _shown(step),
+            "chunk": data.chunk, "dialect": csv.dialect(), "na_values": csv.na_values, "progress": shown_in(step),
             "resume": resume,
         }  # fmt: skip
         if with_numbers:
@@ -211,7 +211,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
         raise typer.Exit(INTERRUPTED)
 
 
-def _shown(step: Callable[[str], None]) -> Callable[[Iteration], None]:
+def shown_in(step: Callable[[str], None]) -> Callable[[Iteration], None]:
     """Show each iteration in the status line."""
 
     def show(entry: Iteration) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import jtgpu
@@ -131,3 +132,21 @@ def test_gaps_are_explained_by_options(file: str, tmp_path: Path) -> None:
     assert "--on-gap empty takes missing times as slices without observations" in done.stderr
     done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS, "--on-gap", "empty")
     assert len(done.stdout.splitlines()) == 5
+
+
+def test_fit(file: str, tmp_path: Path) -> None:
+    data, output = str(tmp_path / "s.csv"), str(tmp_path / "f.dynamic.json")
+    run("dynamic", "sample", file, "--samples", "40", "--steps", "6", "--seed", "3", "-o", data)
+    keys = ("--id", "sequence", "--time", "slice", *REFERENCE)
+    done = run("dynamic", "fit", file, data, *keys, "-o", output, "--prior", "0.5")
+    assert done.exit_code == 0, done.stderr
+    frame = pd.read_csv(data)
+    expected = jtgpu.learn.fit(umbrella(name="weather"), frame, id="sequence", time="slice", prior=0.5)
+    assert jtgpu.read(output) == expected.network
+    seen = str(tmp_path / "seen.csv")
+    frame.drop(columns="rain").to_csv(seen, index=False)
+    words = ("dynamic", "fit", file, seen, *keys, "-o", output, "--force", "--iterations", "3", "--seed", "2")
+    about = json.loads(run(*words, "--hidden", "rain", "--json").stdout)
+    assert (about["sequences"], about["slices"]) == (40, 240)
+    assert run("dynamic", "fit", file, data, *keys, "-o", str(tmp_path / "f.net")).exit_code == 2
+    assert "fit writes a network" in run("dynamic", "fit", file, data, *keys).stderr
