@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from .arrange import Arrangement
 from .layers import assign_layers, insert_dummies, reduce_crossings
 
-BOX_GAP, ROW_GAP = 14, 30  # pixels between boxes of a row, and between rows
+GAPS = (14, 30)  # pixels between boxes of a row, and between rows
 AHEAD = 100  # layers from which a row may be filled
 SWEEPS = 12
 
 Size = tuple[int, int]
 
 
-def arrange_dense(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int) -> Arrangement:
+def arrange_dense(
+    sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int, gaps: Size = GAPS
+) -> Arrangement:
     """Place boxes in rows of a width, each below its parents and close to its neighbours."""
     # sizes: sequence of (int, int): Width and height of each box
     # arcs: sequence of (int, int): Parent and child of each arc, which must not form a cycle
@@ -26,15 +28,16 @@ def arrange_dense(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width:
     for parent, child in arcs:
         neighbours[parent].append(child)
         neighbours[child].append(parent)
-    rows = _rows(sizes, arcs, width)
+    gap, row_gap = gaps
+    rows = _rows(sizes, arcs, width, gap)
     centre = [0] * n
     for row in rows:
-        _place(row, [*range(len(row))], sizes, centre, width)
+        _place(row, [*range(len(row))], sizes, centre, width, gap)
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 == 0 else rows[::-1]:
             wanted = {v: sum(centre[u] for u in neighbours[v]) // len(neighbours[v]) for v in row if neighbours[v]}
             row.sort(key=lambda v: (wanted.get(v, centre[v]), v))
-            _place(row, [wanted.get(v, centre[v]) for v in row], sizes, centre, width)
+            _place(row, [wanted.get(v, centre[v]) for v in row], sizes, centre, width, gap)
     boxes = [(0, 0, 0, 0)] * n
     y = 0
     left = min((centre[v] - sizes[v][0] // 2 for v in range(n)), default=0)
@@ -43,15 +46,15 @@ def arrange_dense(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width:
         for v in row:
             w, h = sizes[v]
             boxes[v] = (centre[v] - w // 2 - left, y + (height - h) // 2, w, h)
-        y += height + ROW_GAP
+        y += height + row_gap
     lines = tuple(
         ((boxes[a][0] + boxes[a][2] // 2, boxes[a][1] + boxes[a][3]), (boxes[b][0] + boxes[b][2] // 2, boxes[b][1]))
         for a, b in arcs
     )
-    return Arrangement(tuple(boxes), lines, max((x + w for x, _, w, _ in boxes), default=0), max(y - ROW_GAP, 0))
+    return Arrangement(tuple(boxes), lines, max((x + w for x, _, w, _ in boxes), default=0), max(y - row_gap, 0))
 
 
-def _rows(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int) -> list[list[int]]:
+def _rows(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int, gap: int) -> list[list[int]]:
     """Nodes of each row: those of the first layers whose parents are in rows above, as many as fit."""
     n = len(sizes)
     layer = assign_layers(n, arcs)
@@ -65,6 +68,11 @@ def _rows(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int) ->
     for parent, child in arcs:
         missing[child] += 1
         children[parent].append(child)
+    # the longest paths first: where every box waited for its layer, the last rows would be short
+    below = [0] * n
+    for v in sorted(range(n), key=lambda v: -layer[v]):
+        below[v] = max((below[child] + 1 for child in children[v]), default=0)
+    layer = [max(below, default=0) - k for k in below]
     order = sorted(range(n), key=lambda v: (layer[v], place[v]))
     rows: list[list[int]] = []
     while order:
@@ -75,7 +83,7 @@ def _rows(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int) ->
                 break
             if not missing[v] and (sizes[v][0] <= left or not row):
                 row.append(v)
-                left -= sizes[v][0] + BOX_GAP
+                left -= sizes[v][0] + gap
         for v in row:
             for child in children[v]:
                 missing[child] -= 1
@@ -85,13 +93,15 @@ def _rows(sizes: Sequence[Size], arcs: Sequence[tuple[int, int]], width: int) ->
     return rows
 
 
-def _place(row: Sequence[int], wanted: Sequence[int], sizes: Sequence[Size], centre: list[int], width: int) -> None:
+def _place(
+    row: Sequence[int], wanted: Sequence[int], sizes: Sequence[Size], centre: list[int], width: int, gap: int
+) -> None:
     """Set the centres of a row: as close to the wanted ones as the distances allow, in this order."""
     starts, total = [], 0
     for v in row:
         starts.append(total + sizes[v][0] // 2)
-        total += sizes[v][0] + BOX_GAP
-    most = max(width - (total - BOX_GAP), 0)
+        total += sizes[v][0] + gap
+    most = max(width - (total - gap), 0)
     # pool adjacent violators: blocks of boxes that touch, by their common shift
     blocks: list[tuple[int, int]] = []  # sum of shifts, number of boxes
     for at, start in zip(wanted, starts, strict=True):

@@ -102,10 +102,12 @@ class BoxStyle(NamedTuple):
 
 FULL = BoxStyle(1.0, 8, (104, 190), 150)
 COMPACT = BoxStyle(0.5, 5, (76, 148), 116)  # rows are to be read when the map is enlarged
+SMALL = BoxStyle(0.3, 3, (48, 148), 116)  # names, and bars that show the most probable of few states
+TIGHT = (8, 16)  # pixels between small boxes
 LINE, PAD, ROW, MARK = 15, 8, 18, 12  # height of a line of the title, distance to the border, height of a row
 BAR, NUMBER, LABEL = 46, 42, 84  # widths of a bar and of its number, most of the name of a state
 SEPARATORS = "_-. /:"
-READABLE = 0.62  # scale of a map, below which the next kind of drawing is tried
+READABLE = 0.65  # scale of a map, below which the next kind of drawing is tried
 MOST_SCALE = 1.3
 
 
@@ -198,7 +200,9 @@ def map_layout(
     names = [clean(model.variables[v]) for v in ids]
     best: dict[str, Any] = {}
     largest = 0.0
-    for style, arrangement in ((FULL, _layered), (COMPACT, _layered), (FULL, _dense), (COMPACT, _dense)):
+    for style, arrangement in (
+        (FULL, _layered), (COMPACT, _layered), (FULL, _dense), (COMPACT, _dense), (SMALL, _tight),
+    ):  # fmt: skip
         titles = [title_lines(name, style, names) for name in names]
         sizes = [box_size(style, lines, model.states(v)) for lines, v in zip(titles, ids, strict=True)]
         sizes += [_diamond(name) for _, name, _ in utilities]
@@ -254,6 +258,10 @@ def _layered(sizes: Sizes, arcs: Arcs, width: int, ratio: float) -> StackedDrawi
 
 def _dense(sizes: Sizes, arcs: Arcs, width: int, ratio: float) -> StackedDrawing:
     return StackedDrawing(arrange_dense(sizes, arcs, width), [*arcs], [], [])
+
+
+def _tight(sizes: Sizes, arcs: Arcs, width: int, ratio: float) -> StackedDrawing:
+    return StackedDrawing(arrange_dense(sizes, arcs, width, TIGHT), [*arcs], [], [])
 
 
 def _largest(

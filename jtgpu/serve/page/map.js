@@ -9,7 +9,7 @@ import { spokenState, spokenVariable } from "./speech.js";
 import { fitted } from "./text.js";
 
 const [NEAREST, FARTHEST] = [4, 0.04]; // scales
-const [SMALL_ROWS, SMALL_TITLES] = [0.62, 0.5]; // scales of text below which rows are bars alone, and titles are larger
+const [SMALL_ROWS, SMALL_TITLES, LEGIBLE] = [0.62, 0.5, 0.7]; // scales of text below which rows are bars alone, and titles are larger
 const [MARGIN, TOOLS] = [20, 36]; // around the map; width of its buttons
 const [NARROW, MOST_NARROW] = [600, 20]; // of a narrow window, larger networks are shown in part
 const AREA = 24000; // pixels for each box of a neighbourhood
@@ -112,7 +112,9 @@ export class MapView {
     const isChosen = store.picked !== null || store.targets.length || Object.keys(store.findings).length;
     this.say(!nodes ? "" : isChosen ? `${of}: those near the evidence, the targets and the selected variable` : `${of}, around ${network.texts[hubOf(network)]}: select another to see its neighbourhood`);
     if (fit || this.isFocus) this.fit();
-    this.centre(store.picked ?? layout.nodes[0], fit && this.view.scale >= SMALL_TITLES);
+    // a whole network whose names would be too small begins at its hub; the button that fits the map shows all
+    if (fit && this.view.scale < SMALL_TITLES) this.view.scale = LEGIBLE;
+    this.centre(store.picked ?? (nodes ? layout.nodes[0] : hubOf(network)), fit);
     this.actions.onMapDrawn?.(layout.nodes);
   }
 
@@ -352,8 +354,9 @@ export class MapView {
     const isVisible = left >= 0 && top >= 0 && left + w * scale <= width && top + h * scale <= height;
     if (isVisible && !always) return;
     if (always && this.view.scale * this.layout.width <= width && this.view.scale * this.layout.height <= height) return;
-    this.view.x = width / 2 - (x + w / 2) * scale;
-    this.view.y = height / 2 - (y + h / 2) * scale;
+    const place = (middle, side, length) => Math.max(Math.min(side / 2 - middle * scale, MARGIN), Math.min(side - MARGIN - length * scale, side / 2 - middle * scale));
+    this.view.x = place(x + w / 2, width, this.layout.width);
+    this.view.y = place(y + h / 2, height, this.layout.height);
     this.applyView();
   }
 

@@ -57,6 +57,26 @@ def test_names_are_readable_at_first_sight(browser: Any, large: Site, name: str,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("name", "n"), [("hepar2", 70), ("andes", 223)])
+def test_names_of_a_whole_network_are_readable(browser: Any, large: Site, name: str, n: int, size: str) -> None:
+    """A network that does not fit begins at its hub; the button used to show 41 variables of andes as all."""
+    context = browser.new_context(viewport=SIZES[size], reduced_motion="reduce")
+    visit = Visit(context, large.url)
+    page = visit.open(f"#n={name}", boxes=False)
+    if size == "phone":
+        page.get_by_role("button", name="Map", exact=True).click()
+        assert page.locator(".network-select").bounding_box()["width"] > 120
+    page.get_by_role("button", name="Show the whole network").click()
+    page.wait_for_function("n => document.querySelectorAll('.map .box').length === n", arg=n)
+    heights = page.locator(".map .title").evaluate_all(
+        "nodes => nodes.map(n => n.getBoundingClientRect().height / n.children.length)"
+    )
+    assert min(heights) > 6.9  # pixels of a line
+    context.close()
+
+
+@pytest.mark.slow
 def test_a_click_on_a_box_without_names_of_states_only_selects(browser: Any, large: Site) -> None:
     context = browser.new_context(viewport=SIZES["desktop"], reduced_motion="reduce")
     visit = Visit(context, large.url)
