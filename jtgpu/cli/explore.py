@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from ..cases.answer_table import read_file
+from ..draw import arcs
 from ..errors import DataError, closest
 from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import posterior
@@ -21,10 +23,13 @@ from ..learn.parameters.fit import fit
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
+from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput
 from .console import command, print_json, warn
-from .networks import check_output, split_names
+from .explore_numbers import Predictions, judge, numeric_options
+from .networks import check_output, check_picture, split_names
+from .numbers import numeric_writer_of
 from .options import OUTPUT, Force, Json, Progress
 from .tables import on_terminal, print_rows, status
 
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "jtgpu explore cases.csv",
     "jtgpu explore patients.csv --target outcome --exclude id,date -o patients.net",
+    "jtgpu explore patients.csv --numbers -t pressure -o patients.mixed.json --draw patients.svg",
     "jtgpu explore cases.parquet --bins 3 --no-serve --json",
 )
 MAX_STATES = 60  # of a column that is kept
@@ -70,11 +76,16 @@ def explore(  # noqa: PLR0913 (a Typer command)
         "--exclude NAME", "Column to leave out, or several separated by commas. Repeatable.", panel=PREPARING)] = None,
     bins: Annotated[int, Option(
         "--bins N", "Intervals of each column of more different numbers.", least=2, panel=PREPARING)] = 5,
+    numbers: Annotated[bool, Option(
+        "--numbers", "Learn from columns of numbers as they are, without intervals.", panel=PREPARING)] = False,
     time: Annotated[float, Option(
         "--time SECONDS", "Time that Markov chains may run for the probabilities of arcs.", least=0.0)] = 20.0,
     seed: Annotated[int, Option("--seed N", "Random seed.", least=0)] = 0,
     output: Annotated[str | None, Option(
         "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT)] = None,
+    draw: Annotated[Path | None, Option(
+        "--draw PATH", "File for a picture of the network with the probabilities of its arcs, .svg or .html.",
+        panel=OUTPUT)] = None,
     serve: Annotated[bool | None, Option(
         "--serve/--no-serve", "Show the network on its page until Ctrl-C. Default: if stdout is a terminal.",
         panel=OUTPUT)] = None,
@@ -90,51 +101,62 @@ def explore(  # noqa: PLR0913 (a Typer command)
     rows did not help to learn.
     """
     if output is not None:
-        writer_of(output)
+        (numeric_writer_of if numbers else writer_of)(output)
         check_output(output, force)
+    if numbers and serve:
+        raise typer.BadParameter("the page needs a network of states: leave out --numbers", param_hint="--serve")
+    if draw is not None:
+        check_picture(draw, force, "--draw")
     with status("reading", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values)
         left_out = split_names(exclude or [], table.column_names, "column")
-        facts = [_facts(table, name, bins, name in left_out) for name in table.column_names]
+        facts = [_facts(table, name, bins, name in left_out, numbers) for name in table.column_names]
         kept = [f.name for f in facts if f.is_kept]
         goal = _target(target, kept)
+        is_certain = len(kept) <= MAX_VARIABLES and time > 0
+        if draw is not None and not is_certain:
+            raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
         step("finding intervals")
         cases = table.select(kept)
         numeric = [f.name for f in facts if f.kind == "numbers"]
-        if numeric:
+        if numeric and not numbers:
             cases = discretise(cases, bins=bins, columns=numeric).apply(cases)
         step("learning the structure")
-        options = _options(cases, seed)
+        options = numeric_options(cases, numeric, seed) if numbers else _options(cases, seed)
         learned = structure(cases, **options)
         step("estimating the CPTs")
-        network = fit(learned, cases, prior="bdeu:1").network  # EM where cells are missing
+        kinds = dict.fromkeys(numeric, "gaussian") if numbers else None
+        network = fit(learned, cases, prior="bdeu:1", numbers=kinds).network  # EM where cells are missing
         certainty = None
-        if len(kept) <= MAX_VARIABLES and time > 0:
+        if is_certain:
             step("computing the probabilities of the arcs")
             certainty = posterior(cases, time=time, **options)
         step("judging the predictions")
-        accuracy = _judged(cases, goal, options)
+        accuracy = _judged(cases, goal, options, kinds)
         result = _Exploration(
             data, table.num_rows, facts, options, learned, network, certainty, goal, accuracy
         )  # fmt: skip
     notes = list(dict.fromkeys(str(w.message).partition("; ")[0] for w in caught))
     if output is not None:
         write(network, output)
+    if draw is not None:
+        assert certainty is not None
+        write_text(draw, arcs(certainty).text(draw.suffix))
     if json:
         print_json(result.as_json() | {"output": output})
     else:
         result.print()
         for note in notes:
             warn(note)
-    if on_terminal() and not json if serve is None else serve:
+    if on_terminal() and not json and not numbers if serve is None else serve:
         with network.compile() as tree, tree.serve() as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)
             with suppress(KeyboardInterrupt):
                 server.wait()
 
 
-def _facts(table: Any, name: str, bins: int, is_excluded: bool) -> ColumnFacts:
+def _facts(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers: bool) -> ColumnFacts:
     """The kind of a column, by its values."""
     column = table.column(name)
     n = len(column)
@@ -152,7 +174,7 @@ def _facts(table: Any, name: str, bins: int, is_excluded: bool) -> ColumnFacts:
     if whole and distinct == n - column.null_count and distinct > MAX_STATES:
         return ColumnFacts(name, "identifier", distinct, missing, "left out")
     if is_number and distinct > bins:
-        return ColumnFacts(name, "numbers", distinct, missing, f"up to {bins} intervals")
+        return ColumnFacts(name, "numbers", distinct, missing, "number" if keeps_numbers else f"up to {bins} intervals")
     if distinct > MAX_STATES:
         return ColumnFacts(name, "text", distinct, missing, "left out")
     return ColumnFacts(name, "categories", distinct, missing, counted(distinct, "state"))
@@ -181,14 +203,19 @@ def _options(cases: Any, seed: int) -> dict[str, Any]:
     return {"seed": seed, "missing": "available", "score": "bic"}
 
 
-def _judged(cases: Any, target: str, options: dict[str, Any]) -> Validation | None:
+def _judged(
+    cases: Any, target: str, options: dict[str, Any], kinds: dict[str, str] | None
+) -> Validation | Predictions | None:
     """Predictions of networks that the rows did not help to learn; None if there are too few rows."""
-    declared = {name: _values(cases, name) for name in cases.column_names}
+    # kinds: columns that are numbers. None: those of a network with states only
+    declared = {name: _values(cases, name) for name in cases.column_names if name not in (kinds or ())}
 
     def network(training: Any) -> BayesianNetwork:
         learned = structure(training, states=declared, **options)
-        return fit(learned, training, prior="bdeu:1", states=declared).network
+        return fit(learned, training, prior="bdeu:1", states=declared, numbers=kinds).network
 
+    if kinds is not None:
+        return judge(cases, target, [*kinds], network, FOLDS, options["seed"])
     with suppress(DataError):
         return validate(network, cases, target, folds=FOLDS, seed=options["seed"])
     return None
@@ -211,7 +238,7 @@ class _Exploration:
     network: BayesianNetwork
     certainty: StructurePosterior | None
     target: str
-    accuracy: Validation | None
+    accuracy: Validation | Predictions | None
 
     def print(self) -> None:
         """Print columns, arcs and accuracy."""
@@ -239,7 +266,9 @@ class _Exploration:
                 ],
             )
             print(f"{prefix}{self.certainty.summary()}")
-        if self.accuracy is not None:
+        if isinstance(self.accuracy, Predictions):
+            print(f"\n{prefix}{self.accuracy.text(self.target)}")
+        elif self.accuracy is not None:
             a = self.accuracy
             of = f"{100 * a.accuracy:.1f} % of {counted(len(a.observed), 'row')}"
             most = f"most frequent state: {100 * a.baseline:.1f} %"
@@ -254,8 +283,11 @@ class _Exploration:
         return {
             "data": self.data, "rows": self.n, "columns": [vars(f) for f in self.facts],
             "arcs": [list(arc) for arc in self.network.arcs], "edges": edges, "target": self.target,
-            "accuracy": None if self.accuracy is None else {
-                "n": len(self.accuracy.observed), "accuracy": self.accuracy.accuracy,
-                "baseline": self.accuracy.baseline, "log_loss": self.accuracy.log_loss,
-            },
+            "accuracy": self._accuracy(),
         }
+
+    def _accuracy(self) -> dict[str, Any] | None:
+        a = self.accuracy
+        if a is None or isinstance(a, Predictions):
+            return None if a is None else a.as_json()
+        return {"n": len(a.observed), "accuracy": a.accuracy, "baseline": a.baseline, "log_loss": a.log_loss}

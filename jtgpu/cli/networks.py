@@ -146,8 +146,8 @@ def check_output(path: str | os.PathLike[str], force: bool) -> None:
         raise OutputExists(f"{path} exists; pass --force to overwrite it")
 
 
-def check_picture(path: Path, force: bool) -> None:
+def check_picture(path: Path, force: bool, option: str = "--output") -> None:
     """Reject a file for a picture before the computation starts."""
     if path.suffix.lower() not in (".svg", ".html"):
-        raise typer.BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint="--output")
+        raise typer.BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
     check_output(path, force)

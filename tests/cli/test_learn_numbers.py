@@ -103,6 +103,33 @@ def test_predictions_are_better_than_the_mean(patients: Path, tmp_path: Path) ->
     assert error < 0.85 * float(frame["pressure"].std())
 
 
+def test_explore_does_all_in_one_command(patients: Path, tmp_path: Path) -> None:
+    net, picture = tmp_path / "patients.mixed.json", tmp_path / "patients.svg"
+    done = run("explore", patients, "--numbers", "-t", "pressure", "-o", net, "--draw", picture, "--no-serve", "--json")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    use = {column["name"]: (column["kind"], column["use"]) for column in answer["columns"]}
+    assert use["id"] == ("identifier", "left out")
+    assert use["visit"] == ("dates", "left out")
+    assert use["age"] == ("numbers", "number")
+    turned = [sorted(a, key=["age", "smoker", "pressure", "pain", "dose"].index) for a in answer["arcs"]]
+    assert sorted(turned) == ARCS
+    assert answer["accuracy"]["rmse"] < 0.85 * answer["accuracy"]["baseline_rmse"]
+    assert answer["accuracy"]["n"] > 350
+    assert jtgpu.read(net, kind=jtgpu.MixedNetwork).numbers == ("age", "pressure", "dose")
+    assert picture.read_text().startswith("<svg")
+    of_states = run("explore", patients, "--numbers", "-t", "pain", "--time", "0", "--no-serve")
+    assert "Accuracy for pain: " in of_states.stdout
+    for args, message in (
+        (("--serve",), "the page needs a network of states"),
+        (("--draw", "a.pdf"), "ends in neither .svg nor .html"),
+        (("--draw", tmp_path / "b.svg", "--time", "0"), "--draw needs probabilities of arcs"),
+    ):
+        wrong = run("explore", patients, "--numbers", *args)
+        assert wrong.exit_code != 0
+        assert message in " ".join(wrong.stderr.replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
