@@ -79,6 +79,8 @@ def convert(  # noqa: PLR0913 (a Typer command)
     warn_of_repairs(model.discrete if isinstance(model, MixedNetwork) else model, source)
     if isinstance(model, DynamicNetwork):
         made = Conversion(dumps_dynamic(model, wanted.name), ())
+        if wanted.parse(made.text, target) != model:
+            raise JtgpuError(f"{target}: not written: the network would not be read back equal")
     elif isinstance(model, MixedNetwork):
         made = Conversion(dumps_mixed(model, wanted.name), ())
     else:

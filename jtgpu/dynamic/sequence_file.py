@@ -13,7 +13,7 @@ from ..cases.query import FileOptions
 from ..cases.reading import open_cases
 from ..errors import DataError, ParseError, UnknownState
 from ..inference.tables import column_values
-from ..inference.tables.arrow import arrow
+from ..inference.tables.arrow import arrow, compute
 from ..inference.tables.columns import Encoder, evidence_columns
 from ..util.missing import na_words
 from .sequences import Sequences, in_order
@@ -162,12 +162,11 @@ class SequenceFile:
         """A column of ids or times; times in text become numbers or dates."""
         pa = arrow()
         if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-            empty = [not (x or "").strip() for x in cells.to_pylist()]
-            cells = pa.array([None if e else x.strip() for e, x in zip(empty, cells.to_pylist(), strict=True)])
+            pc = compute()
+            text = pc.utf8_trim_whitespace(cells.cast(pa.string()))
+            cells = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             if name == self.question.time:
-                cells = _as_times(cells.cast(pa.string()), self.kinds.get(name), name, place)
-            else:
-                cells = cells.cast(pa.string())
+                cells = _as_times(cells, self.kinds.get(name), name, place)
         if self.kinds.setdefault(name, cells.type) != cells.type:
             raise DataError(f"{place(0)}: column {name!r} has other values than before, {cells.type} cells")
         return cells
