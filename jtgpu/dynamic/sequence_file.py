@@ -47,13 +47,16 @@ class SequenceQuestion:
     na_values: tuple[str, ...] | None = None
 
 
+Place = tuple[int, int, "Callable[[int], str]"]  # rows, the first one's number in its chunk, names of the chunk's rows
+
+
 @dataclass
 class _Rows:
     """Consecutive rows of a file, in the form of a table of ids and times."""
 
     codes: NDArray[np.int32]  # (n, V)
     columns: dict[str, Any]  # id and time, Arrow arrays of n cells
-    place: Callable[[int], str]  # of a row, for messages
+    places: list[Place]  # of the chunks that the rows are from, and of no others: these keep their texts
 
     @property
     def n(self) -> int:
@@ -63,17 +66,27 @@ class _Rows:
         return self.columns[name]
 
     def row_name(self, row: int) -> str:
-        return self.place(row)
+        """Where a row is, for messages."""
+        for n, first, name in self.places:
+            if row < n:
+                return name(first + row)
+            row -= n
+        return f"row {row}"
 
     def slice(self, begin: int, end: int) -> _Rows:
         columns = {name: c.slice(begin, end - begin) for name, c in self.columns.items()}
-        return _Rows(self.codes[begin:end], columns, lambda row: self.place(begin + row))
+        places, at = list[Place](), 0
+        for n, first, name in self.places:
+            low, high = max(begin - at, 0), min(end - at, n)
+            if low < high:
+                places.append((high - low, first + low, name))
+            at += n
+        return _Rows(self.codes[begin:end], columns, places)
 
     def joined(self, other: _Rows) -> _Rows:
-        n, pa = self.n, arrow()
+        pa = arrow()
         columns = {c: pa.concat_arrays([x, other.columns[c]]) for c, x in self.columns.items()}
-        codes = np.concatenate([self.codes, other.codes])
-        return _Rows(codes, columns, lambda row: self.place(row) if row < n else other.place(row - n))
+        return _Rows(np.concatenate([self.codes, other.codes]), columns, [*self.places, *other.places])
 
 
 class SequenceFile:
@@ -156,7 +169,7 @@ class SequenceFile:
             cells = column.combine_chunks() if hasattr(column, "combine_chunks") else column
             columns[name] = self._key(name, cells, place)
         chunk.columns = []
-        return _Rows(codes, columns, place)
+        return _Rows(codes, columns, [(chunk.n, 0, place)])
 
     def _key(self, name: str, cells: Any, place: Callable[[int], str]) -> Any:
         """A column of ids or times; times in text become numbers or dates."""

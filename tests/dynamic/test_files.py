@@ -76,6 +76,22 @@ def test_answers_equal_those_in_memory(
     assert (report.evidence, report.ignored) == (("umbrella",), ("note",))
 
 
+def test_rows_keep_the_texts_of_their_own_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
+    pa_csv.write_csv(pa.table(long_table(60)), tmp_path / "s.csv")
+    most = []
+    arrange = sequence_file.in_order
+
+    def record(codes: Any, rows: Any, *more: Any) -> Any:
+        most.append(len(rows.places))
+        return arrange(codes, rows, *more)
+
+    monkeypatch.setattr(sequence_file, "in_order", record)
+    answer_file(TREE, tmp_path / "s.csv", tmp_path / "o.csv", question(), FileOptions(chunk=1))
+    assert len(most) > 20
+    assert max(most) <= 10  # a sequence has up to nine rows
+
+
 def test_kinds_of_answers(path: Path, tmp_path: Path) -> None:
     table = long_table(60)
     last = TREE.filter(table, id="place", time="day", targets="rain", at="last")
