@@ -142,8 +142,8 @@ def show(  # noqa: PLR0913 (a Typer command)
             made = plan.make(net, file, run)
         drawing = draw(made, around=centre, hops=hops, most=most)
     elif names or isinstance(net, DecisionNetwork):
-        made = net.compile() if isinstance(net, DecisionNetwork) and not names else net
-        drawing = draw(made, findings or None, targets=targets, around=centre, hops=hops, most=most)
+        drawn = net.compile() if isinstance(net, DecisionNetwork) and not names else net
+        drawing = draw(drawn, findings or None, targets=targets, around=centre, hops=hops, most=most)
     else:
         with compiled(net, file, plan, run) as (answering, _):
             drawing = draw(answering, findings, targets=targets, around=centre, hops=hops, most=most)

@@ -82,7 +82,8 @@ class Utility:
             table = table.reshape([len(net.states(v)) if v in own else 1 for v in scope])
             total = total + table if net.combine == "sum" else total * table
         values, place = _distinct(total)
-        return _distribution(values, np.bincount(place.ravel(), joint.ravel(), len(values)), 0.0)
+        probabilities = np.bincount(place.ravel(), joint.ravel(), len(values)).astype(np.float64)
+        return _distribution(values, probabilities, 0.0)
 
     def _of_running_total(self, step: float | None) -> UtilityDistribution:
         """The distribution by a chain of variables: the total of the first utility, of the first two ..."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from tests.decisions.test_policies import pigs, random_network
 
 def by_configurations(net: DecisionNetwork, policy: Any) -> dict[float, float]:
     """Total to its probability, by a sum over all configurations."""
-    totals: Counter[float] = Counter()
+    totals: defaultdict[float, float] = defaultdict(float)
     for row in itertools.product(*(range(len(net.states(v))) for v in net.variables)):
         at = dict(zip(net.variables, row, strict=True))
         p = 1.0
@@ -48,7 +48,7 @@ def test_the_total_is_exact_with_and_without_a_joint(seed: int, combine: str, mo
         assert made.values == pytest.approx([*expected], abs=1e-8)
         assert made.probabilities == pytest.approx([*expected.values()], abs=1e-12)
         assert made.error == 0.0
-    assert made.mean == pytest.approx(tree.policy().expected_utility, abs=1e-9)
+        assert made.mean == pytest.approx(tree.policy().expected_utility, abs=1e-9)
 
 
 def test_many_utilities_need_no_step() -> None:
