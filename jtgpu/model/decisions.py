@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..util import late_imports
 from ..util.arguments import choice
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
-from .directed import DirectedModel
+from .described import DescribedModel
 from .network import BayesianNetwork
 from .network_text import summary
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from .cpts import RowReport
 
 
-class DecisionNetwork(DirectedModel):
+class DecisionNetwork(DescribedModel):
     """A limited-memory influence diagram: a network with decisions and utilities; immutable, checked on construction.
 
     Parameters
@@ -89,14 +88,13 @@ class DecisionNetwork(DirectedModel):
     ):
         utilities = dict(utilities or {})
         _check_names(states, parents, decisions, utilities)
-        super().__init__(states, {v: p for v, p in parents.items() if v not in utilities}, name=name)
+        among_variables = {v: p for v, p in parents.items() if v not in utilities}
+        super().__init__(states, among_variables, name=name, attributes=attributes, row_report=row_report)
         if combine not in ("sum", "product"):
             raise ArgumentError(f"combine must be 'sum' or 'product', not {shown(combine)}")
         self.combine = combine
         decided = set(decisions)
         self._decisions = tuple(v for v in self._variables if v in decided)
-        self._attributes = MappingProxyType(dict(attributes or {}))
-        self._row_report = row_report
         for v in cpts:
             if v in decided:
                 raise NetworkError(f"the decision {v!r} has a CPT; what is decided has no probabilities")
@@ -140,16 +138,6 @@ class DecisionNetwork(DirectedModel):
         """Names of the utilities, in order."""
         return tuple(self._utility_tables)
 
-    @property
-    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Contents of a file beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
-        return self._attributes
-
-    @property
-    def row_report(self) -> RowReport | None:
-        """Rows that the reader normalised; None if the network was not read from a file."""
-        return self._row_report
-
     def parents(self, variable: str | int) -> tuple[str, ...]:
         """Names of the parents of a variable or utility, in the order of its axes; of a decision: what is known."""
         if variable in self._utility_parents:
@@ -183,12 +171,6 @@ class DecisionNetwork(DirectedModel):
         return self._utility_tables[name]
 
     # Comparison and text --------------------------------------------------------------------------------------
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a mapping proxy cannot be pickled
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_attributes": MappingProxyType(state["_attributes"])})
 
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and tables are equal, bit for bit. Attributes are not compared."""

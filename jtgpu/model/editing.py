@@ -11,7 +11,7 @@ from ..errors import NetworkError, shown
 from ..util.arguments import choice, mapping
 from ..util.arrays import Floats
 from .cpts import average_rows, checked_shape, numbers_by_state, renamed_attributes
-from .directed import DirectedModel
+from .described import DescribedModel
 from .discrete import checked_states
 
 if TYPE_CHECKING:
@@ -20,17 +20,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from .cpt import CptLike
-    from .cpts import Attributes, RowReport
 
     Weights = Literal["prior", "uniform"] | ArrayLike | Mapping[str, float]
 
 
-class EditableModel(DirectedModel):
+class EditableModel(DescribedModel):
     """A directed model with CPTs, and copies of it with one change each."""
 
     _cpts: tuple[Floats, ...]
-    _attributes: Attributes
-    _row_report: RowReport | None
 
     # Variables ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ a `DiscreteModel`: variables numbered 0..V-1 and a list of factors over them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -126,9 +125,7 @@ class BayesianNetwork(EditableModel):
         attributes: Mapping[str, Mapping[str, Any]] | None = None,
         row_report: RowReport | None = None,
     ):
-        super().__init__(states, parents, name=name)
-        self._attributes = MappingProxyType(dict(attributes or {}))
-        self._row_report = row_report
+        super().__init__(states, parents, name=name, attributes=attributes, row_report=row_report)
         for v in cpts:
             if v not in self._index:
                 raise NetworkError(f"a CPT given for {v!r}, which is not declared{closest(str(v), self._index)}")
@@ -140,16 +137,6 @@ class BayesianNetwork(EditableModel):
         self._factors = tuple(Factor(scope, cpt) for scope, cpt in zip(scopes, self._cpts, strict=True))
 
     # Attributes -----------------------------------------------------------------------------------------------
-
-    @property
-    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Contents of a file beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
-        return self._attributes
-
-    @property
-    def row_report(self) -> RowReport | None:
-        """Rows that the reader normalised; None if the network was not read from a file."""
-        return self._row_report
 
     def cpt(self, variable: str | int) -> Cpt:
         """P(variable | parents): float64, read-only; axes: parents in order, then the variable.
@@ -298,12 +285,6 @@ class BayesianNetwork(EditableModel):
         )
 
     # Comparison and text --------------------------------------------------------------------------------------
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a mapping proxy cannot be pickled
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_attributes": MappingProxyType(state["_attributes"])})
 
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and CPTs are equal, bit for bit. Attributes are not compared."""
