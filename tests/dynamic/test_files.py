@@ -17,6 +17,7 @@ from jtgpu.cases.reading import csv_file
 from jtgpu.dynamic import sequence_file
 from jtgpu.dynamic.files import answer_file
 from jtgpu.dynamic.sequence_file import SequenceQuestion
+from jtgpu.dynamic.sequences import in_order
 from jtgpu.errors import DataError, ImpossibleEvidence, JtgpuError, OutputExists, UnknownState
 
 from ..formats.test_dynamic_files import umbrella
@@ -80,11 +81,10 @@ def test_rows_keep_the_texts_of_their_own_chunks(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
     pa_csv.write_csv(pa.table(long_table(60)), tmp_path / "s.csv")
     most = []
-    arrange = sequence_file.in_order
 
     def record(codes: Any, rows: Any, *more: Any) -> Any:
         most.append(len(rows.places))
-        return arrange(codes, rows, *more)
+        return in_order(codes, rows, *more)
 
     monkeypatch.setattr(sequence_file, "in_order", record)
     answer_file(TREE, tmp_path / "s.csv", tmp_path / "o.csv", question(), FileOptions(chunk=1))

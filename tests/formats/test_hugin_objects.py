@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ class Family
 
 
 def test_slice_0_are_the_clones() -> None:
-    dyn = hugin.parse(DBN)
+    dyn: Any = hugin.parse(DBN)
     assert isinstance(dyn, jtgpu.DynamicNetwork)
     assert (dyn.name, dyn.variables, dyn.static) == ("Weather", ("rain", "umbrella"), ())
     assert dyn.parents("rain") == (("rain", 1),)
@@ -73,7 +74,7 @@ def test_a_network_that_hugin_unrolled(shared_nets: Path) -> None:
         above = " ".join(own[p] for p in theirs.parents(v))
         numbers = " ".join(map(repr, np.ravel(theirs.cpt(v)).tolist()))
         lines.append(f"potential ({name} | {above}) {{ data = ({numbers}); }}")
-    dyn = hugin.parse("\n".join([*lines, "}"]))
+    dyn: Any = hugin.parse("\n".join([*lines, "}"]))
     assert isinstance(dyn, jtgpu.DynamicNetwork)
     ours = dyn.unroll(6)
     assert len(ours) == len(theirs)
@@ -95,7 +96,7 @@ def test_tables_of_clones_that_differ() -> None:
  node mud { states = ("no" "yes"); }
  potential (mud | T_rain rain) { data = (((1 0) (0.5 0.5)) ((0.25 0.75) (0 1))); }
 } % class""")
-    dyn = hugin.parse(text)
+    dyn: Any = hugin.parse(text)
     assert isinstance(dyn, jtgpu.DynamicNetwork)
     assert dyn.parents("umbrella") == (("rain", 0), ("rain", 1))
     assert np.asarray(dyn.start("umbrella")[0]).tolist() == [[0.6, 0.4], [0.5, 0.5]]
@@ -130,15 +131,14 @@ def test_clones_in_instances() -> None:
     text = DBN.replace("outputs = ()", "outputs = (rain)") + """class Two
 { instance n : Weather (; nr = rain) { } instance s : Weather (; sr = rain) { }
   node both { states = ("no" "yes"); } potential (both | nr sr) { data = (1 0 1 0 1 0 0 1); } }"""
-    dyn = hugin.parse(text)
+    dyn: Any = hugin.parse(text)
     assert isinstance(dyn, jtgpu.DynamicNetwork)
     assert dyn.interface == (("n.rain", 1), ("s.rain", 1))
     assert dyn.parents("both") == (("n.rain", 0), ("s.rain", 0))
 
 
 def test_the_poker_network_of_hugin(shared_nets: Path) -> None:
-    net = jtgpu.read(shared_nets / "variety" / "wmc_poker_subnet.net")
-    assert isinstance(net, jtgpu.DecisionNetwork)
+    net = jtgpu.read(shared_nets / "variety" / "wmc_poker_subnet.net", kind=jtgpu.DecisionNetwork)
     assert net.parents("MH.MFC") == ("OH.FC", "MH.MH0")
     assert net.parents("Besthand") == ("MH.MH", "OH.OH2")
 

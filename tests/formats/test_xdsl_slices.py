@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -39,9 +41,9 @@ RAIN_1 = order("Rain", "0.7 0.3 0.3 0.7 0.001 0.999 0.01 0.99", "Rain")
 A, X, X_1 = cpt("A", "0.25 0.75"), cpt("X", "0.1 0.9", "", PLATE), order("X", "0.3 0.7 0.6 0.4", "X")
 
 
-def read(*nodes: str, later: tuple[str, ...] = (), **options: str) -> jtgpu.DynamicNetwork:
+def read(*nodes: str, later: tuple[str, ...] = (), **options: Any) -> jtgpu.DynamicNetwork:
     """The network of a file."""
-    dyn = xdsl.parse(file(*nodes, later=later), "f", **options)
+    dyn: Any = xdsl.parse(file(*nodes, later=later), "f", **options)
     assert isinstance(dyn, jtgpu.DynamicNetwork)
     return dyn
 
