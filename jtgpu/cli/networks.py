@@ -15,6 +15,7 @@ from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
+from ..model.discrete_part import DiscretePart
 from ..model.dynamic import DynamicNetwork
 from ..model.first_slice import SliceNetwork
 from ..model.mixed import MixedNetwork
@@ -52,8 +53,10 @@ def load_any(file: str, *, over_time: bool = False) -> DiscreteModel | MixedNetw
 
 
 def read_chance_network(file: str) -> DiscreteModel:
-    """Read a file; decisions follow the best policy, and a network over time is its first slice, which knows it."""
-    net = read_network(file, over_time=True)
+    """Read a file: decisions follow the best policy; slices of time and numbers are known to the model."""
+    net = load_any(file, over_time=True)
+    if isinstance(net, MixedNetwork):
+        return DiscretePart(net)
     if isinstance(net, DynamicNetwork):
         return SliceNetwork(net)
     return net.with_policy(net.compile().policy()) if isinstance(net, DecisionNetwork) else net

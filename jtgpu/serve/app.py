@@ -26,10 +26,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
+from ..mixed.tree import MixedTree
 from ..util.arguments import described
 from .editing import Editing, edit_routes
 from .metrics import Gauge, Metrics, Values
 from .networks import Hosted
+from .numbers import of_numbers
 from .page_module import read_form
 from .requests import PROBLEM, Refusal, Trace, kind_of, problem
 from .routes import COMPRESSED, QuestionEndpoints, not_found, page_routes, routes, state_routes
@@ -69,7 +71,7 @@ class App:
 
     Parameters
     ----------
-    trees : mapping of str to JunctionTree or DynamicTree
+    trees : mapping of str to JunctionTree, DynamicTree or MixedTree
         The networks by the names that clients use. The application does not close them.
     **options : `jtgpu.serve.settings.Settings`
         ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``, ``read_only``, ``max_body``,
@@ -83,11 +85,11 @@ class App:
     >>> app = jtgpu.serve.App({"asia": tree})  # for example: uvicorn.run(app)
     """
 
-    def __init__(self, trees: Mapping[str, JunctionTree | DynamicTree], **options: Any):
+    def __init__(self, trees: Mapping[str, JunctionTree | DynamicTree | MixedTree], **options: Any):
         self.settings = Settings.of(options)
         if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")
-        given = {name: of_slices(tree) for name, tree in trees.items()}
+        given = {name: of_numbers(of_slices(tree)) for name, tree in trees.items()}
         for name, tree in given.items():
             if (
                 not isinstance(cast(object, name), str)

@@ -23,6 +23,7 @@ from ..formats import read as read_network
 from ..formats.registry import file_suffixes
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.discrete_part import DiscretePart
 from ..model.dynamic import DynamicNetwork
 from ..model.first_slice import SliceNetwork
 from ..model.mixed import MixedNetwork
@@ -59,6 +60,8 @@ def edited_network(model: DiscreteModel) -> EditedNetwork:
         raise Refusal("unsupported", "a Markov network has factors and no CPTs, and cannot be edited here")
     if isinstance(model, SliceNetwork):
         raise Refusal("unsupported", "a network over time cannot be edited here")
+    if isinstance(model, DiscretePart):
+        raise Refusal("unsupported", "a network with numbers cannot be edited here")
     variables = [
         EditedVariable(
             name=v, states=[*model.states(v)], parents=[*model.parents(v)],
@@ -104,7 +107,7 @@ def network_of_file(data: bytes, suffix: str) -> DiscreteModel:
         try:
             net: Any = read_network(path)
             if isinstance(net, MixedNetwork):
-                raise JtgpuError("the network has numbers; the server takes variables with states only")
+                return DiscretePart(net)
             return SliceNetwork(net) if isinstance(net, DynamicNetwork) else cast(DiscreteModel, net)
         except JtgpuError as error:  # without the name of our folder
             raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None

@@ -16,6 +16,7 @@ from ..errors import ArgumentError
 from ..formats.number_cursor import whole_numbers
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
+from ..model.discrete_part import DiscretePart
 from ..model.network import BayesianNetwork
 
 # The map of a network whose file gives the position of each variable.
@@ -183,11 +184,13 @@ def map_layout(
     #     line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines between a
     #     parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``, [parents,
     #     children] of each node that are not among the nodes; ``utilities``, [name, x, y, width, height] of those that
-    #     depend on a node, in arcs the numbers from V on; ``width``, ``height``. Integers in pixels.
+    #     depend on a node, in arcs the numbers from V on; ``numbers``, [number, x, y, width, height] of those of a
+    #     `DiscretePart`, in arcs V and the number; ``width``, ``height``. Integers in pixels.
     # raises ArgumentError: If the model has no such variable, or there are more than 400.
-    ids = sorted(set(range(len(model)) if nodes is None else nodes))
-    if ids and not 0 <= ids[0] <= ids[-1] < len(model):
-        raise ArgumentError(f"nodes must be numbers of variables, 0 to {len(model) - 1}")
+    n = len(model) if not isinstance(model, DiscretePart) or model.has_states else 0
+    ids = sorted(set(range(n) if nodes is None else nodes))
+    if ids and not 0 <= ids[0] <= ids[-1] < n:
+        raise ArgumentError(f"nodes must be numbers of variables, 0 to {n - 1}")
     if len(ids) > MAX_NODES:
         raise ArgumentError(f"a map has at most {MAX_NODES} variables, not {len(ids):,}")
     graph = graph_of(model)
@@ -195,7 +198,9 @@ def map_layout(
     inside = [(number[a], number[b]) for a, b in graph.arcs if a in number and b in number]
     utilities = _utilities(model, number)
     inside += [(p, len(ids) + i) for i, (_, _, parents) in enumerate(utilities) for p in parents]
-    numbers = [*ids, *(len(model) + u for u, _, _ in utilities)]
+    curves, more = _numbers(model, number, len(ids) == n)
+    inside += more
+    numbers = [*ids, *(n + u for u, _, _ in utilities), *(n + g for g, _ in curves)]
     hidden = [[sum(u not in number for u in side[v]) for side in (graph.parents, graph.children)] for v in ids]
     names = [clean(model.variables[v]) for v in ids]
     best: dict[str, Any] = {}
@@ -205,8 +210,8 @@ def map_layout(
     ):  # fmt: skip
         titles = [title_lines(name, style, names) for name in names]
         sizes = [box_size(style, lines, model.states(v)) for lines, v in zip(titles, ids, strict=True)]
-        sizes += [_diamond(name) for _, name, _ in utilities]
-        placed = placed_boxes(model, sizes) if len(ids) == len(model) and not utilities else None
+        sizes += [_diamond(name) for _, name, _ in utilities] + [_curve(name) for _, name in curves]
+        placed = placed_boxes(model, sizes) if len(ids) == n and not utilities and not curves else None
         if placed is not None:
             made = _placed(placed, inside, graph.is_directed)
         else:
@@ -215,10 +220,12 @@ def map_layout(
         if best and scale <= largest:
             continue
         largest = scale
-        diamonds = [[name, *box] for (_, name, _), box in zip(utilities, made["boxes"][len(ids) :], strict=True)]
+        others = made["boxes"][len(ids) :]
+        diamonds = [[name, *box] for (_, name, _), box in zip(utilities, others, strict=False)]
+        own = [[g, *box] for (g, _), box in zip(curves, others[len(utilities) :], strict=True)]
         best = {
             **made, "nodes": ids, "titles": titles, "hidden": hidden, "boxes": made["boxes"][: len(ids)],
-            "utilities": diamonds,
+            "utilities": diamonds, "numbers": own,
             "style": {"line": LINE, "row": ROW, "rows": style.rows, "most_rows": style.most_rows, "bar": BAR,
                       "number": NUMBER, "pad": PAD},
         }  # fmt: skip
@@ -237,6 +244,29 @@ def _utilities(model: DiscreteModel, number: dict[int, int]) -> list[tuple[int, 
         if parents:
             listed.append((u, name, parents))
     return listed
+
+
+def _numbers(
+    model: DiscreteModel, number: dict[int, int], whole: bool
+) -> tuple[list[tuple[int, str]], list[tuple[int, int]]]:
+    """The numbers on a map of some variables, which depend on one of them, and the arcs into these by places."""
+    if not isinstance(model, DiscretePart):
+        return [], []
+    net = model.mixed_network
+    place = {model.variables[v]: i for v, i in number.items()}
+    shown: dict[str, int] = {}
+    for v in net.topological_order():
+        if net.is_number(v) and (whole or any(p in place or p in shown for p in net.parents(v))):
+            shown[v] = net.numbers.index(v)
+    names = sorted(shown, key=shown.__getitem__)
+    place |= {v: len(number) + i for i, v in enumerate(names)}
+    arcs = [(place[p], place[v]) for v in names for p in net.parents(v) if p in place]
+    return [(shown[v], v) for v in names], arcs
+
+
+def _curve(name: str) -> tuple[int, int]:
+    """Width and height of the box of a number: its name, and a curve of its density."""
+    return min(max(132, _bold_width(clean(name)) + 2 * PAD + MARK), 190), LINE + PAD + 62
 
 
 def _diamond(name: str) -> tuple[int, int]:

@@ -22,14 +22,17 @@ from ..errors import ArgumentError, BackendUnavailable, EvidenceError, JtgpuErro
 from ..formats.bundled import networks
 from ..formats.conversion import carry
 from ..formats.dynamic_writers import dumps_dynamic
+from ..formats.mixed_writers import dumps_mixed
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
+from ..model.discrete_part import DiscretePart
 from ..model.first_slice import SliceNetwork
 from ..model.network import BayesianNetwork
 from .batching import Batcher, measure
 from .map_layout import CANVAS, MAX_NODES, map_layout, overview, positions
+from .numbers import QUANTILES, mixed_tree, number_reply
 from .questions import QUESTIONS
 from .registry import Form, Rates
 from .replies import PosteriorReplies
@@ -46,14 +49,18 @@ def digest(tree: JunctionTree) -> str:
         tables = [np.asarray(cpt).tobytes() for v in net.variables for cpt in (net.cpt(v), *net.start(v))]
         parents = [net.parents(v) for v in net.variables]
         own = hashlib.sha256(b"".join([f"{own}{parents}{net.static}".encode(), *tables])).hexdigest()
+    if isinstance(model, DiscretePart):  # and the densities of the numbers
+        own = hashlib.sha256(f"{own}{dumps_mixed(model.mixed_network, 'JSON')}".encode()).hexdigest()
     return own[:32]
 
 
 def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
     """One line about a network."""
     model = tree.model
+    net = model.mixed_network if isinstance(model, DiscretePart) else None
     return {
-        "name": name, "title": model.name, "variables": len(model), "arcs": len(graph_of(model).arcs),
+        "name": name, "title": model.name, "variables": len(model if net is None else net),
+        "arcs": len(graph_of(model).arcs if net is None else net.arcs),
         "states": int(model.cardinality.sum()), "backend": tree.backend, "device": tree.device, "dtype": tree.dtype,
         "digest": digest(tree),
     }
@@ -76,17 +83,23 @@ def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, An
         "backend": tree.backend,
         "device": tree.device,
         "dtype": tree.dtype,
-        "variables": _variables(model, graph),
+        "variables": _variables(model, graph) if _has_states(model) else [],
         **_decisions(model),
         **_slices(model),
+        **_numbers(tree),
         "arcs": [[*arc] for arc in graph.arcs],
-        "prior": [p.probabilities.tolist() for p in prior.values()],
+        "prior": [p.probabilities.tolist() for p in prior.values()] if _has_states(model) else [],
         "log_evidence": prior.log_evidence,
         "plan": {
             "description": tree.plan.describe(), "cliques": cost.cliques, "entries": cost.entries,
             "largest": cost.largest, "bytes": cost.bytes, "flops": cost.flops, "levels": cost.levels,
         },
     }
+
+
+def _has_states(model: DiscreteModel) -> bool:
+    """Whether the variables are not those of a network of numbers only."""
+    return not isinstance(model, DiscretePart) or model.has_states
 
 
 def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
@@ -120,6 +133,20 @@ def _slices(model: DiscreteModel) -> dict[str, Any]:
     return {"slices": {"order": net.order, "static": [net.index(v) for v in net.static], "earlier": earlier}}
 
 
+def _numbers(tree: JunctionTree) -> dict[str, Any]:
+    """The numbers of a network that has some: parents, by number of the variable or from V on, and priors."""
+    model = tree.model
+    if not isinstance(model, DiscretePart):
+        return {}
+    net = model.mixed_network
+    place = {v: i for i, v in enumerate((*net.discrete.variables, *net.numbers))}
+    prior = mixed_tree(tree).posteriors(targets=[*net.numbers])
+    return {"numbers": [
+        {"name": v, "parents": [place[p] for p in net.parents(v)], "prior": number_reply(prior[v], QUANTILES, POINTS)}
+        for v in net.numbers
+    ]}  # fmt: skip
+
+
 def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     """The CPT of a variable; the last axis, its own states, varies fastest."""
     # raises EvidenceError: If the model is a Markov network, which has no CPTs.
@@ -136,6 +163,7 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     }
 
 
+_WITH_NUMBERS = {"mixed.json": "JSON", "net": "Hugin net", "xdsl": "XDSL"}  # suffix -> format
 _OVER_TIME = {"dynamic.json": "dynamic JSON", "xdsl": "XDSL"}  # suffix -> format
 
 
@@ -148,6 +176,10 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
         if name not in _OVER_TIME:
             raise ArgumentError(f"a network over time is written as {' or '.join(_OVER_TIME)}, not {name[:60]!r}")
         return dumps_dynamic(model.dynamic_network, _OVER_TIME[name]), name
+    if isinstance(model, DiscretePart):
+        if name not in _WITH_NUMBERS:
+            raise ArgumentError(f"a network with numbers is written as {', '.join(_WITH_NUMBERS)}, not {name[:60]!r}")
+        return dumps_mixed(model.mixed_network, _WITH_NUMBERS[name]), name
     suffixes = {s[1:]: f for f in FORMATS if f.writer for s in f.suffixes if s not in f.only_read}
     if name not in suffixes:
         raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{closest(name, suffixes)}")
@@ -168,6 +200,7 @@ T = TypeVar("T")
 _log = logging.getLogger("jtgpu.serve")
 MOST = 150  # variables of a layout
 CANVAS_STEP = 40  # pixels
+POINTS = 60  # of the density of a number
 SLOW = 0.5  # seconds of a case from which questions are not tried at start
 
 

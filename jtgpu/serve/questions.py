@@ -14,6 +14,7 @@ from ..inference.tree import JunctionTree
 from ..util.arguments import whole_number
 from ..util.options import InformationUnit
 from . import decisions as decisions  # registers its questions
+from . import numbers as numbers
 from . import posteriors as posteriors
 from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS

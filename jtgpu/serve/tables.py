@@ -22,6 +22,7 @@ from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.discrete_part import DiscretePart
 from ..util.arguments import options_of
 from .jobs import FINISHED, Cancelled, Job, JobFolder
 from .networks import Hosted
@@ -58,12 +59,12 @@ class Tables:
 
     async def columns(self, request: Request, hosted: Hosted) -> Response:
         """The columns of a CSV file."""
-        self._check(request)
+        self._check(request, hosted.tree.model)
         return json_response(_columns(hosted.tree.model, await read(request, PREVIEW)))
 
     async def table(self, request: Request, hosted: Hosted) -> Response:
         """Answer a table: with a file, or with a job if it is large."""
-        kind = self._check(request)
+        kind = self._check(request, hosted.tree.model)
         options, output = _options(request, hosted.tree.model)
         job = await asyncio.to_thread(self._jobs.new, hosted.name)
         stays = False
@@ -89,10 +90,12 @@ class Tables:
                 job.cancel()
                 await asyncio.to_thread(job.remove)
 
-    def _check(self, request: Request) -> str:
+    def _check(self, request: Request, model: DiscreteModel) -> str:
         """The media type of an upload; raises `Refusal` if there must be none."""
         if self._settings.read_only:
             raise Refusal("read-only", "this server accepts no uploads (--read-only)")
+        if isinstance(model, DiscretePart):
+            raise Refusal("unsupported", "the network has numbers: ask numbers with cases, or use jtgpu batch")
         return check_type(trace_of(request).headers, UPLOADS)
 
     async def _save(self, request: Request, path: Path) -> int:

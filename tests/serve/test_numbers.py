@@ -1,0 +1,137 @@
+"""Questions about networks with numbers over HTTP."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.cli.networks import read_chance_network
+from jtgpu.inference.tree import JunctionTree
+from jtgpu.model.discrete_part import DiscretePart
+from jtgpu.serve import App
+from jtgpu.serve.questions import QUESTIONS, answer
+from tests.mixed.test_lauritzen import incinerator
+from tests.serve.client import Client
+
+SEEN = {"W": "industrial", "L": 1.1, "C": -0.9}
+
+
+def heights() -> jtgpu.MixedNetwork:
+    """Numbers only."""
+    return jtgpu.MixedNetwork(
+        {"height": float, "weight": float}, {"weight": ["height"]},
+        {"height": jtgpu.Gaussian(170.0, sd=8.0), "weight": jtgpu.Gaussian(-80.0, {"height": 0.9}, sd=9.0)},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def client(asia: JunctionTree) -> Iterator[Client]:
+    app = App({"waste": incinerator().compile("reference"), "heights": heights().compile("reference"), "asia": asia})
+    app.warm()
+    yield Client(app)
+    app.close()
+
+
+def test_posteriors_of_states_and_numbers(client: Client) -> None:
+    found = client.ask("waste", "numbers", {"evidence": SEEN, "quantiles": [0.1, 0.9], "points": 50})
+    expected = incinerator().compile("reference").posteriors(SEEN)
+    assert found["log_evidence"] == pytest.approx(expected.log_evidence, rel=1e-12)
+    assert found["posteriors"]["B"] == pytest.approx(expected["B"].probabilities.tolist(), rel=1e-12)
+    assert found["numbers"]["E"]["mean"] == pytest.approx(expected["E"].mean, rel=1e-12)
+    assert found["numbers"]["E"]["sd"] == pytest.approx(expected["E"].sd, rel=1e-12)
+    np.testing.assert_allclose(found["numbers"]["E"]["quantiles"], expected["E"].quantiles([0.1, 0.9]), rtol=1e-12)
+    assert found["numbers"]["C"] == {"mean": -0.9, "sd": 0.0, "quantiles": [-0.9, -0.9]}
+    curve = found["numbers"]["E"]["density"]
+    assert np.trapezoid(curve["y"], curve["x"]) == pytest.approx(1.0, abs=0.02)
+    np.testing.assert_allclose(curve["y"], expected["E"].density(curve["x"]), rtol=1e-12)
+
+
+def test_intervals_sets_interventions_and_targets(client: Client) -> None:
+    tree = incinerator().compile("reference")
+    body = {"evidence": {"C": [-2, None], "W": ["industrial", "household"]}, "targets": ["B", "C"]}
+    found = client.ask("waste", "numbers", body)
+    expected = tree.posteriors({"C": (-2.0, np.inf)}, targets=["B", "C"])
+    assert (list(found["posteriors"]), list(found["numbers"])) == (["B"], ["C"])
+    assert found["posteriors"]["B"] == pytest.approx(expected["B"].probabilities.tolist(), rel=1e-12)
+    assert found["numbers"]["C"]["mean"] == pytest.approx(expected["C"].mean, rel=1e-12)
+    done = client.ask("waste", "numbers?labels=1", {"do": {"E": -3.0}, "evidence": {"B": "stable"}, "targets": "D"})
+    assert done["numbers"]["D"]["mean"] == pytest.approx(tree.posterior("D", {"B": "stable"}, do={"E": -3.0}).mean)
+
+
+def test_many_cases(client: Client) -> None:
+    tree = incinerator().compile("reference")
+    cases: list[Any] = [
+        {"evidence": {"W": "industrial", "C": -0.9}}, {"evidence": {"L": "much"}}, {},
+        {"evidence": {"L": 1.5}}, {"evidence": {"C": [-1, None]}}, {"likelihood": {"B": [0.9, 0.2]}},
+    ]  # fmt: skip
+    found = client.ask("waste", "numbers", {"cases": cases, "targets": ["B", "E", "D"]})["results"]
+    assert "'L' is a number" in found[1]["error"]["detail"]
+    known: list[Any] = [{"W": "industrial", "C": -0.9}, None, {}, {"L": 1.5}, {"C": (-1, np.inf)}, {}]
+    for i, evidence in enumerate(known):
+        if i == 1:
+            continue
+        expected = tree.posteriors(evidence, likelihood=cases[i].get("likelihood"))
+        assert found[i]["log_evidence"] == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-12)
+        assert found[i]["posteriors"]["B"] == pytest.approx(expected["B"].probabilities.tolist(), rel=1e-12)
+        assert found[i]["numbers"]["E"]["mean"] == pytest.approx(expected["E"].mean, rel=1e-12)
+        np.testing.assert_allclose(
+            found[i]["numbers"]["D"]["quantiles"], expected["D"].quantiles([0.05, 0.5, 0.95]), rtol=1e-10
+        )
+
+
+def test_wrong_questions(client: Client) -> None:
+    for body, text in [
+        ({"evidence": {"L": [1, 2, 3]}}, "expected a value, or"), ({"evidence": {"L": "high"}}, "must be a number"),
+        ({"evidence": {"Z": 1}}, "Z"), ({"points": 100_000}, "points"), ({"quantiles": [5]}, "above 0 and below 1"),
+        ({"evidence": {"L": 1}, "cases": [{}]}, "give the evidence of one case, or cases"),
+    ]:  # fmt: skip
+        assert text in client.ask("waste", "numbers", body, 422)["detail"], body
+    assert "no numbers" in client.ask("asia", "numbers", {}, 422)["detail"]
+    # other questions are about the states
+    assert client.ask("waste", "posteriors", {})["posteriors"]["B"] == pytest.approx([0.85, 0.15])
+    others: list[Any] = [("posteriors", {"evidence": {"L": 1.1}}), ("voi", {"target": "L"}), ("mpe", {"do": {"L": 1}})]
+    for question, body in others:
+        assert "'L' is a number" in client.ask("waste", question, body, 422)["detail"], question
+
+
+def test_tables_are_refused(client: Client) -> None:
+    for path in ("table?targets=B", "columns"):
+        done = client.request(
+            "POST", f"/v1/networks/waste/{path}", content=b"L,C\n1,2\n", headers={"content-type": "text/csv"}
+        )
+        assert done.status_code == 422
+        assert "jtgpu batch" in done.json()["detail"]
+
+
+def test_the_description_has_the_numbers(client: Client) -> None:
+    about = client.get("/v1/networks/waste").json()
+    net = incinerator()
+    assert [v["name"] for v in about["variables"]] == list(net.discrete)
+    order = [*net.discrete.variables, *net.numbers]
+    for number in about["numbers"]:
+        assert [order[p] for p in number["parents"]] == list(net.parents(number["name"]))
+    assert about["numbers"][0]["prior"]["mean"] == pytest.approx(-3.253571, abs=1e-6)
+    alone = client.get("/v1/networks/heights").json()
+    assert (alone["variables"], [n["name"] for n in alone["numbers"]]) == ([], ["height", "weight"])
+    assert client.ask("heights", "numbers", {"evidence": {"weight": 90}})["numbers"]["height"]["mean"] > 170
+
+
+def test_files(client: Client, tmp_path: Path) -> None:
+    for suffix in ("mixed.json", "net", "xdsl"):
+        name = "waste" if suffix != "xdsl" else "heights"  # XDSL has no densities by states
+        text = client.get(f"/v1/networks/{name}/file?format={suffix}").content
+        path = tmp_path / f"a.{suffix}"
+        path.write_bytes(text)
+        assert jtgpu.read(path) == (incinerator() if name == "waste" else heights())
+    net = read_chance_network(str(tmp_path / "a.net"))
+    assert isinstance(net, DiscretePart)
+    tree = pickle.loads(pickle.dumps(net.compile("cpu")))
+    found = answer(tree, "numbers", {"evidence": {"L": 1.1}, "targets": ["B"]})
+    msgspec.convert(found, QUESTIONS["numbers"].reply, strict=True)
