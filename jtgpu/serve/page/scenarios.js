@@ -111,7 +111,7 @@ export class ScenarioPanel extends Panel {
     return rows;
   }
 
-  /** The targets and the picked variable; without them, those that differ most between scenarios. */
+  /** The targets and the selected variable; without them, those that differ most between scenarios. */
   variables(posteriors) {
     const { network, targets, picked } = this.store;
     const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];
