@@ -68,7 +68,8 @@ class Evaluator:
         plan: NetworkPlan = self.goal.network.plan(together=together, **backend_options)
         factors = plan_tables(plan.plan, plan.model)
         more = {} if backend == "reference" or threads is None else {"threads": threads}
-        self._backend, self._sets = plan.prepare(backend, factors, replan=False, **more), plan.sets
+        self._backend = plan.prepare(backend, factors, replan=False, **more)
+        self._sets = {frozenset(s): (plan.sets.first + i, s) for i, s in enumerate(plan.sets.scopes)}
         self._cell_ptr = self._backend.cell_ptr
         self._inform(net, information)
 
@@ -91,10 +92,7 @@ class Evaluator:
         scope = self.scopes[d]
         if len(scope) == 1:
             return Place.of(d, scope, scope, self.shape(d))
-        number = self._sets.find(scope)
-        assert number is not None
-        assert len(self._sets.scope(number)) == len(scope)
-        return Place.of(number, self._sets.scope(number), scope, self.shape(d))
+        return Place.of(*self._sets[frozenset(scope)], scope, self.shape(d))
 
     def shape(self, d: int) -> tuple[int, ...]:
         """Extents of a policy: those of the information, then the options."""

@@ -14,13 +14,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NetworkError
+from ..model.described import DescribedModel
+from ..model.discrete import Factor
 from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..model.decisions import DecisionNetwork
     from .relevance import Information
 
 FALSE, TRUE = 0, 1
+
+
+class GoalNetwork(BayesianNetwork):
+    """A Bayesian network whose tables are not checked: they are those of a decision network, or made here."""
+
+    def __init__(self, states: Any, parents: Any, cpts: Mapping[str, Floats], name: str):
+        DescribedModel.__init__(self, states, parents, name=name, attributes=None, row_report=None)
+        self._cpts = tuple(np.ascontiguousarray(cpts[v]) for v in self._variables)
+        scopes = ((*ids, i) for i, ids in enumerate(self._parents))
+        self._factors = tuple(Factor(scope, cpt) for scope, cpt in zip(scopes, self._cpts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -41,10 +56,10 @@ def goal_network(net: DecisionNetwork, information: Information) -> Goal:
     cpts: dict[str, Any] = {}
     for v in net.variables:
         n = len(net.states(v))
-        cpts[v] = np.full(n, 1.0 / n) if net.index(v) in information else net.cpt(v)
+        cpts[v] = np.full(n, 1.0 / n) if net.index(v) in information else net._cpts[v]
     make = _product if net.combine == "product" else _sum
     names, offset, scale = make(net, states, parents, cpts)
-    goal = BayesianNetwork(states, parents, cpts, name=net.name)
+    goal = GoalNetwork(states, parents, cpts, net.name)
     return Goal(goal, tuple(map(goal.index, names)), offset, scale)
 
 
