@@ -27,6 +27,14 @@ class SequenceFit(Fit):
     counts : mapping of str to ndarray
         (Expected) counts of each estimated CPT, summed over the slices in which it holds: ``counts["rain"]``, and
         ``counts["rain[0]"]`` of its CPT in slice 0.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> table = {"day": [1, 2, 3, 4], "place": ["a", "a", "a", "b"], "rain": ["no", "no", "yes", "no"]}
+    >>> fit = jtgpu.learn.fit({"rain": [("rain", 1)]}, table, id="place", time="day", prior=0)
+    >>> fit.counts["rain"].tolist(), fit.counts["rain[0]"].tolist()
+    ([[1.0, 1.0], [0.0, 0.0]], [2.0, 0.0])
     """
 
     network: DynamicNetwork  # type: ignore[assignment]
