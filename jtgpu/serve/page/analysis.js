@@ -10,7 +10,7 @@ import { countText, Panel, panelTable, shareBar } from "./panels.js";
 const [MOST_CHANGED, MOST_EXPLAINED, MOST_ROWS_SHOWN, MOST_JOINT] = [8, 14, 10, 400];
 const PICK_FIRST = "Select a variable, or mark one as a target.";
 
-const evidenceKey = (store) => JSON.stringify(store.findings);
+const evidenceKey = (store) => JSON.stringify([store.findings, store.network.values]);
 const isObserved = (store, v) => store.findings[v]?.states?.length === 1;
 const isRegular = (store) => Object.values(store.findings).every(({ kind }) => kind !== "soft" && kind !== "do");
 
@@ -35,8 +35,10 @@ class EvidencePanel extends Panel {
   showValue() {
     const { answer, network } = this.store;
     const log = answer.logEvidence;
-    const isEmpty = !Object.keys(answer.findings).length;
-    if (isEmpty && !network.isDirected) setText(this.value, "No evidence.");
+    const isDensity = Object.keys(network.values).length > 0;
+    const isEmpty = !isDensity && !Object.keys(answer.findings).length;
+    if (isDensity) setText(this.value, `ln of the density of the evidence: ${logText(log, 6)}`);
+    else if (isEmpty && !network.isDirected) setText(this.value, "No evidence.");
     else setText(this.value, isEmpty ? "No evidence: ln P(e) = 0" : `ln P(e) = ${logText(log, 6)}, P(e) = ${probabilityOf(log)}`);
     if (isEmpty) setText(this.conflict, "");
   }
@@ -74,7 +76,7 @@ class ChangedPanel extends Panel {
   }
 
   key() {
-    return Object.keys(this.store.findings).length ? evidenceKey(this.store) : null;
+    return Object.keys({ ...this.store.findings, ...this.store.network.values }).length ? evidenceKey(this.store) : null;
   }
 
   idle() {

@@ -11,6 +11,7 @@ import { logText, probabilityOf, significant } from "./format.js";
 import { HelpDialog, ThemeButton, TokenDialog } from "./frame.js";
 import { ListView } from "./list.js";
 import { MapView } from "./map.js";
+import { NumberPanel } from "./numbers.js";
 import { Overview } from "./overview.js";
 import { PanelRunner } from "./panels.js";
 import { ScenarioPanel } from "./scenarios.js";
@@ -60,7 +61,9 @@ export class App {
     this.onEdited = onEdited;
     this.help = new HelpDialog();
     this.token = new TokenDialog(onToken);
-    const panels = [new TimePanel(store), ...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
+    const numbers = new NumberPanel(store);
+    actions.openNumber = (name) => numbers.focus(name);
+    const panels = [new TimePanel(store), numbers, ...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
     if (hasTables) panels.push((this.tables = new TablePanel(store, actions)));
     this.runner = new PanelRunner(store, panels);
     this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
@@ -106,7 +109,7 @@ export class App {
     this.store.on("network", () => {
       const { network } = this.store;
       this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || !network.isDirected || network.decisions.size > 0 || network.slices !== null; // the editor knows neither decisions nor slices
+      this.editButton.hidden = this.openButton.hidden || !network.isDirected || network.decisions.size > 0 || network.slices !== null || network.numbers.length > 0; // the editor knows none of these
     });
     return [this.fileInput, this.openButton, this.editButton];
   }
@@ -221,7 +224,8 @@ export class App {
       return;
     }
     const n = Object.keys(answer.findings).length;
-    if (!n) setText(this.status, `${network.size.toLocaleString("en")} variables, ${network.arcs.toLocaleString("en")} ${network.isDirected ? "arcs" : "edges"}`);
+    if (Object.keys(network.values).length) setText(this.status, `ln density = ${logText(answer.logEvidence, 5)}`);
+    else if (!n) setText(this.status, `${network.size.toLocaleString("en")} variables, ${network.arcs.toLocaleString("en")} ${network.isDirected ? "arcs" : "edges"}`);
     else setText(this.status, `ln P(e) = ${logText(answer.logEvidence, 5)}  \u00b7  P(e) = ${probabilityOf(answer.logEvidence)}`);
     setAttribute(this.status, "title", answer.ms ? `computed in ${significant(answer.ms.computed, 3)} ms` : null);
   }

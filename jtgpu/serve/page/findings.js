@@ -55,6 +55,7 @@ export function bodyOf(network, findings) {
     else if (kind === "do") body.do[name] = network.keys[v][states[0]];
     else body[kind][name] = weights;
   }
+  Object.assign(body.evidence, network.values); // questions that do not take numbers refuse them
   return Object.fromEntries(Object.entries(body).filter(([, part]) => Object.keys(part).length));
 }
 

@@ -5,6 +5,7 @@ import { toggleOneOf, toggleState, withFinding } from "./findings.js";
 import { focusNodes, hubOf, MOST_WHOLE } from "./focus.js";
 import { clean, percent, points } from "./format.js";
 import { MARK_SHAPES } from "./marks.js";
+import { numberBox } from "./numbers.js";
 import { spokenState, spokenVariable } from "./speech.js";
 import { fitted } from "./text.js";
 
@@ -67,7 +68,7 @@ export class MapView {
   reload() {
     const { network } = this.store;
     this.boxes.clear(); // those of another network, until the new ones are drawn
-    [this.arcs, this.spines, this.shown] = [[], [], ""];
+    [this.arcs, this.spines, this.curves, this.shown] = [[], [], [], ""];
     this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
     this.wholeButton.hidden = network.size > MOST_BOXES;
     return this.relayout(true);
@@ -150,6 +151,9 @@ export class MapView {
     const boxes = layout.nodes.map((v, i) => this.drawBox(v, layout.boxes[i], layout.titles[i], layout.hidden[i]));
     this.canvas.replaceChildren(arcs, ...boxes);
     this.canvas.append(...(layout.utilities || []).map((utility) => this.drawUtility(utility)));
+    const { numbers } = this.store.network;
+    this.curves = (layout.numbers || []).map(([g, ...box]) => [numbers[g], numberBox(numbers[g].name, numbers[g].prior, box, () => this.actions.openNumber(numbers[g].name))]);
+    this.canvas.append(...this.curves.map(([, { node }]) => node));
     this.setTabStop(this.store.picked);
     this.update();
   }
@@ -249,7 +253,8 @@ export class MapView {
     if (!this.store.answer || !this.layout) return;
     const { answer, network, findings } = this.store;
     const { bar: length, row: height } = this.layout.style;
-    const isChanged = Object.keys(answer.findings).length > 0;
+    const isChanged = Object.keys(answer.findings).length > 0 || Object.keys(network.values).length > 0;
+    for (const [{ name, prior }, { show }] of this.curves) show(answer.numbers?.[name] ?? prior);
     for (const [v, box] of this.boxes) {
       const p = answer.posteriors[v];
       const prior = network.prior[v];

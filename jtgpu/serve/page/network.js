@@ -22,7 +22,7 @@ export class Network {
    * @param {string} id name in addresses
    * @param {object} description the answer of GET /v1/networks/{id}
    */
-  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices }) {
+  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers }) {
     this.id = id;
     this.title = clean(title || id);
     this.digest = digest || "";
@@ -48,6 +48,8 @@ export class Network {
     this.decisions = new Set(decisions || []); // variables that somebody decides; their bars are the best policy
     this.utilities = (utilities || []).map(({ name, parents }) => ({ name, parents, text: clean(name) }));
     this.prior = prior; // over time: of the slice that is shown
+    this.numbers = numbers || []; // they have no states: name, parents, prior
+    this.values = {}; // observed ones, by name
     this.slices = slices ? { fixed: new Set(slices.static), earlier: slices.earlier } : null; // of networks over time
   }
 

@@ -70,7 +70,7 @@ export class Store {
 
   /** What the bars depend on. */
   get asked() {
-    return [this.history.value, this.slice, this.length, this.question];
+    return [this.history.value, this.slice, this.length, this.question, this.network?.values];
   }
 
   /** The variable that rankings are about: the first target, or the picked one. */
@@ -181,7 +181,7 @@ export class Store {
     const { serial, findings, network } = this;
     const { signal } = this.controller;
     this.emit("asking");
-    if (!network.slices && !Object.keys(findings).length) {
+    if (!network.slices && !Object.keys(findings).length && !Object.keys(network.values).length) {
       this.settle({ findings, posteriors: network.prior, logEvidence: 0, ms: null });
       return;
     }
@@ -208,8 +208,9 @@ export class Store {
 
   async askCase(signal) {
     const { api, network, findings } = this;
-    const found = await api.ask(network.id, "posteriors", this.body, signal);
-    return { findings, posteriors: network.names.map((name) => found.posteriors[name]), logEvidence: found.log_evidence, ms: found.ms };
+    const [question, more] = network.numbers.length ? ["numbers", { points: 60 }] : ["posteriors", {}];
+    const found = await api.ask(network.id, question, { ...this.body, ...more }, signal);
+    return { findings, posteriors: network.names.map((name) => found.posteriors[name]), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
   }
 
   /** Posteriors of the slice, with and without evidence. */
@@ -224,7 +225,24 @@ export class Store {
     return { findings, posteriors: barsOf(found), logEvidence: found.log_evidence, ms: found.ms };
   }
 
+  /** Observe a number: a value, [low, high], or null. A value that is refused is taken back. */
+  setValue(name, value) {
+    const { [name]: _, ...others } = this.network.values;
+    this.network.values = value === null ? others : { ...others, [name]: value };
+    this.problem = null;
+    const asked = this.refresh();
+    this.emit("findings");
+    return asked;
+  }
+
+  clearAll() {
+    const hadValues = Object.keys(this.network.values).length;
+    this.network.values = {};
+    return this.listed.length || !hadValues ? this.setEvidence({}) : this.setValue("", null);
+  }
+
   settle(answer) {
+    this.accepted = this.network.values;
     this.answer = { ...answer, asked: this.asked };
     this.setStatus("ready");
     this.emit("answer");
@@ -232,6 +250,14 @@ export class Store {
 
   /** Keep the last change out and say why. Changes before it that had no answer yet are asked again. */
   refuse(error, findings) {
+    if (this.network.values !== this.accepted) {
+      this.network.values = this.accepted;
+      this.problem = { title: "Not answered", detail: error.message, changed: [], others: [], tried: {} };
+      this.emit("findings");
+      this.emit("problem");
+      this.refresh();
+      return;
+    }
     const { network } = this;
     const past = this.history.past.length ? this.history.past.at(-1) : {};
     const before = network.slices ? findingsAt(network, past, this.slice) : past;

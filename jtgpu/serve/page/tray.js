@@ -2,7 +2,7 @@
 
 import { button, el, isTouch } from "./dom.js";
 import { describeFinding } from "./findings.js";
-import { cut } from "./format.js";
+import { clean, cut } from "./format.js";
 import { markIcon } from "./marks.js";
 
 export class Tray {
@@ -31,11 +31,15 @@ export class Tray {
         button("\u00d7", () => store.clear(t, v), { class: "chip-clear", "aria-label": `Clear ${text}` }),
       );
     });
+    for (const [name, value] of Object.entries(network.values)) {
+      const text = `${clean(name)} = ${[value].flat().map((x) => x ?? "").join("..")}`;
+      chips.push(el("span", { class: "chip" }, button(cut(text, 60), () => this.actions.openNumber(name), { class: "chip-text" }), button("\u00d7", () => store.setValue(name, null), { class: "chip-clear", "aria-label": `Clear ${text}` })));
+    }
     if (!chips.length) {
       this.root.replaceChildren(el("span", { class: "muted hint" }, isTouch() ? "No evidence. Tap a variable, then a state to observe it." : "No evidence. Click a state to observe it; shift-click for one of several; right-click for likelihoods and interventions."));
       return;
     }
-    this.root.replaceChildren(...chips, button("Clear all", () => store.setEvidence({}), { class: "clear-all" }));
+    this.root.replaceChildren(...chips, button("Clear all", () => store.clearAll(), { class: "clear-all" }));
   }
 }
 

@@ -1,0 +1,82 @@
+"""Numbers on the page: curves, and fields for values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jtgpu.model.discrete_part import DiscretePart
+from jtgpu.serve.map_layout import map_layout
+from tests.mixed.test_lauritzen import incinerator
+from tests.serve.page.conftest import Site, Visit
+from tests.serve.test_numbers import heights
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """A server of two networks with numbers."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
+    nets = {"waste": incinerator(), "heights": heights()}
+    server = Site({name: DiscretePart(net).compile("cpu") for name, net in nets.items()})
+    yield server
+    server.close()
+
+
+def test_numbers_have_boxes_and_arcs() -> None:
+    net = incinerator()
+    layout = map_layout(DiscretePart(net))
+    n = len(net.discrete)
+    assert [g for g, *_ in layout["numbers"]] == [*range(len(net.numbers))]
+    order = [*net.discrete.variables, *net.numbers]
+    arcs = {(order[a], order[b]) for a, b, *_ in layout["arcs"]}
+    assert arcs <= set(net.arcs)
+    boxes = [*layout["boxes"], *(box for _, *box in layout["numbers"])]
+    for i, (x, y, w, h) in enumerate(boxes):
+        for left, top, width, height in boxes[:i]:
+            assert x + w <= left or left + width <= x or y + h <= top or top + height <= y
+    assert len(layout["boxes"]) == n
+    assert map_layout(DiscretePart(heights()))["boxes"] == []
+
+
+@pytest.mark.slow
+def test_a_value_changes_curves_and_bars(visit: Visit) -> None:
+    visit.open("#n=waste")
+    page = visit.page
+    assert page.locator(".map .number-box").count() == 6
+    row = page.locator(".number-row", has_text="Mout")
+    page.wait_for_function("() => document.querySelector('.number-row .figure').textContent")
+    assert row.locator(".figure").text_content() == "2.825 \u00b1 0.86"
+    field = page.get_by_label("Value of C", exact=True)
+    field.fill("-0.9")
+    field.press("Enter")
+    page.get_by_label("Value of L", exact=True).fill("1.1")
+    page.get_by_label("Value of L", exact=True).press("Enter")
+    expected = incinerator().compile("reference").posteriors({"C": -0.9, "L": 1.1})
+    mean = float(f"{expected['Mout'].mean:.4g}")
+    page.wait_for_function(
+        "m => document.querySelectorAll('.number-row .figure')[5].textContent.startsWith(m)", arg=f"{mean:g}"
+    )
+    bar = page.locator(".map .box .row", has_text="unstable").locator(".number").text_content()
+    assert bar is not None
+    assert abs(float(bar) - 100 * expected["B"]["unstable"]) < 0.1
+    field.fill("warm")
+    field.press("Enter")
+    assert field.evaluate("e => e.validity.customError")
+    field.fill("")
+    field.press("Enter")
+    page.wait_for_function("() => document.querySelectorAll('.number-row .figure')[1].textContent.includes('\u00b1')")
+
+
+@pytest.mark.slow
+def test_a_network_of_numbers_only(visit: Visit) -> None:
+    visit.open("#n=heights", boxes=False)
+    page = visit.page
+    page.wait_for_selector(".map .number-box")
+    field = page.get_by_label("Value of weight", exact=True)
+    field.fill("90")
+    field.press("Enter")
+    page.wait_for_function("() => document.querySelector('.number-row .figure').textContent.startsWith('177.')")
+    assert page.locator(".number-row").count() == 2
+    page.locator(".tray .clear-all").click()
+    page.wait_for_function("() => document.querySelector('.number-row .figure').textContent.startsWith('170 ')")
