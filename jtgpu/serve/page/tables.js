@@ -52,6 +52,8 @@ export class TablePanel extends Panel {
     try {
       const preview = type === "text/csv" && !/\.gz$/i.test(file.name) ? await this.preview(file) : [el("p", { class: "muted" }, "Only CSV files have a preview.")];
       this.result.replaceChildren(head, ...preview, el("p", {}, this.targetText()), this.buttons, this.progress);
+      const panels = this.root.parentNode;
+      panels.scrollTop += this.root.getBoundingClientRect().top - panels.getBoundingClientRect().top;
     } catch (error) {
       this.result.replaceChildren(head, el("p", { class: "message" }, error.message));
     }

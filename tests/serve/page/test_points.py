@@ -347,6 +347,10 @@ def test_a_file_is_dropped(visit: Any) -> None:
     )
     visit.page.locator(".panel-tables .panel-table tbody tr").first.wait_for()
     assert "dropped.csv" in visit.page.locator(".panel-tables").inner_text()
+    table, head = (visit.page.locator(s).bounding_box() for s in (".panel-tables .panel-table", ".jtgpu-head"))
+    assert head["y"] == 0  # the page itself does not scroll
+    assert table["y"] + table["height"] < 900
+    assert visit.page.locator(".panel-tables").bounding_box()["width"] > 450
 
 
 @pytest.mark.slow
