@@ -224,8 +224,7 @@ class SequenceMpe(Sequences, kw_only=True):
         check_size(self.n_cases * longest * len(names), f"{self.n_cases:,} sequences of {longest:,} slices")
 
         def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> Any:
-            compiled: Any = dyn
-            return compiled.mpe(sequences, likelihood=likelihood, do=do, on_impossible=on_impossible)
+            return dyn.mpe(sequences, likelihood=likelihood, do=do, on_impossible=on_impossible)
 
         def result_of(made: Any, i: int, length: int) -> SequenceStates:
             columns: list[list[Any]] = made.states[i, :length].T.tolist()

@@ -21,7 +21,7 @@ from jtgpu.serve.questions import QUESTIONS, answer
 from jtgpu.serve.sequences import of_slices
 from tests.serve.client import Client
 
-OF_SLICES = ("filter", "smooth", "predict", "step")
+OF_SLICES = ("filter", "smooth", "predict", "sequence-mpe", "step")
 
 
 def umbrella() -> jtgpu.DynamicNetwork:
@@ -92,6 +92,20 @@ def test_answers_are_those_of_the_unrolled_network(client: Client) -> None:
         for t in range(4):
             name = v if v == "sex" else f"{v}[{t}]"
             np.testing.assert_allclose(found["posteriors"][v][t], expected[name].probabilities, atol=1e-10)
+
+
+def test_most_probable_sequences(client: Client) -> None:
+    body = {"evidence": {"umbrella": ["yes", "yes", "no", "yes", "yes"]}}
+    found = client.ask("umbrella", "sequence-mpe?labels=1", body)
+    assert found["states"]["rain"] == ["yes", "yes", "no", "yes", "yes"]  # Russell and Norvig, figure 14.5
+    other = {"evidence": {"sex": "m", "test": ["low", None, "high"]}, "do": {"drug": {"1": "yes"}}}
+    known = {"sex": "m", "test[0]": "low", "test[2]": "high"}
+    expected = clinic().unroll(3).compile("reference").mpe(known, do={"drug[1]": "yes"})
+    found = client.ask("clinic", "sequence-mpe", {"sequences": [other, {"length": 2}, {"evidence": {"sex": "x"}}]})
+    first, second, third = found["results"]
+    assert first["log_joint"] == pytest.approx(expected.log_joint, abs=1e-10)
+    assert len(second["states"]["stage"]) == 2
+    assert third["error"]["type"] == "/errors/unknown-state"
 
 
 def test_many_sequences_of_which_some_are_bad(client: Client) -> None:
