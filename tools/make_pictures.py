@@ -41,7 +41,7 @@ def wildcatter() -> jtgpu.DecisionNetwork:
             "seismic": ["none", "open", "closed", "not done"], "drill": ["yes", "no"],
         },
         {"seismic": ["oil", "test"], "drill": ["test", "seismic"], "cost": ["test"], "gain": ["oil", "drill"]},
-        {"oil": [0.5, 0.3, 0.2], "seismic": [[row, [0, 0, 0, 1]] for row in done]},
+        {"oil": [0.5, 0.3, 0.2], "seismic": np.array([[row, [0.0, 0.0, 0.0, 1.0]] for row in done])},
         decisions=["test", "drill"], utilities={"cost": [-10, 0], "gain": [[-70, 0], [50, 0], [200, 0]]},
     )  # fmt: skip
 

@@ -215,6 +215,20 @@ def test_every_bit_comes_back(net: DecisionNetwork) -> None:
     assert parsed("XDSL", carry(back, BY_NAME["XDSL"]).text) == back
 
 
+@pytest.mark.parametrize("suffix", ["xdsl", "dsl"])
+def test_noisy_tables_keep_their_strengths_next_to_decisions(suffix: str, tmp_path: Path) -> None:
+    noisy = jtgpu.NoisyOr([0.8, 0.6], 0.05)
+    net = DecisionNetwork(
+        {v: ["y", "n"] for v in "ade"}, {"e": ["a", "d"], "u": ["e", "d"]}, {"a": [0.3, 0.7], "e": noisy},
+        decisions=["d"], utilities={"u": [[1, 2], [3, 4]]}, attributes={"potential": {"e": noisy.attributes}},
+    )  # fmt: skip
+    jtgpu.write(net, tmp_path / f"a.{suffix}")
+    again = decision_network(jtgpu.read(tmp_path / f"a.{suffix}"))
+    assert "noisy" in (tmp_path / f"a.{suffix}").read_text().lower()
+    assert again == net
+    assert again.attributes["potential"] == net.attributes["potential"]
+
+
 def test_where_decisions_cannot_go(tmp_path: Path) -> None:
     net = jtgpu.read(DATA / "hugin" / "decisions.net")
     for suffix in ("bif", "xml", "dsc", "uai", "erg", "fg"):
