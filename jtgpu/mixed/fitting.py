@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import ArgumentError, DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from .answers import scaled_weights
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
+from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -72,6 +73,31 @@ class MixedFit:
     n_dropped: int = 0
     empty_rows: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
+    _rows: tuple[MixedCases, Floats] | None = field(default=None, repr=False)  # cases and their weights
+
+    def standard_errors(self, variable: str) -> GaussianErrors | Floats:
+        """Standard errors of the parameters of a variable; infinite where the rows do not determine them.
+
+        Parameters
+        ----------
+        variable : str
+
+        Returns
+        -------
+        GaussianErrors or ndarray
+            Of a number: ``.mean``, ``.coefficients`` and ``.sd`` with the axes of its `jtgpu.Gaussian`. Else an array
+            of the shape of the CPT.
+
+        Raises
+        ------
+        ArgumentError
+            If cells were missing, so that parameters come from EM.
+        """
+        net = self.network
+        name = net.variables[net.index(variable)]
+        if self.method != "counts" or self._rows is None:
+            raise ArgumentError("standard errors of networks with numbers need complete rows: fit with missing='drop'")
+        return (errors_of_number if net.is_number(name) else errors_of_states)(net, name, *self._rows)
 
     def __str__(self) -> str:
         how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"

@@ -108,7 +108,7 @@ def _fit_table(  # noqa: PLR0913
     last = history[-1]
     return MixedFit(
         net, last.log_likelihood, last.objective, tuple(history), converged, method, len(read.states), dropped,
-        empty_configurations(net, sums), gaps,
+        empty_configurations(net, sums), gaps, (read, row_weights),
     )  # fmt: skip
 
 
