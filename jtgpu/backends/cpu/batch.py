@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
+from .costs import LANES, MARGIN, ROW_BY_ROW, Config, lanes_cost, program_time, row_time
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
 from .runner import Runner, on_all_cores, soft_of, with_sets
@@ -45,41 +46,12 @@ def rows_by_pattern(
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-LANES = (64, 32, 16, 8)  # cases side by side: at most as many as have tables that fit CACHE
 CACHE = 1 << 20  # bytes
 FEW = 4  # rows that are answered one by one
 ENOUGH = 8  # rows of one pattern that may pay for a program of their own
-DERIVE = 2_000_000  # terms that take as long as deriving a program
 MOST_ARENA = 256 << 20  # bytes of one thread's tables; where eight cases take more, rows are answered one by one
 MOST_MEMORY = 512 << 20  # bytes of those of all threads of a call
 TASK = 1000.0  # us of work that a thread takes at a time, about
-
-# What a sweep takes, in us, measured on networks from alarm to pigs: right within a third
-PER_SWEEP, PER_RECORD, PER_LOAD, PER_TERM = 5.0, 0.2, 0.1, 4e-4
-PER_GROUP, PER_DERIVED_RECORD = 100.0, 0.6  # what a program of its own costs before its first sweep
-
-
-class Config(NamedTuple):
-    """How rows can be answered with programs of one kind, and what that takes, in us."""
-
-    lanes: int  # at most; 0: row by row
-    bytes: int  # of the tables of that many lanes
-    sweep: float  # of one sweep, whatever the number of lanes
-    lane: float  # more for each lane
-    program: float  # to derive one
-
-    def best(self, n: int) -> int:
-        """The number of lanes that answers n rows in least time."""
-        return min((w for w in LANES if w <= self.lanes), key=lambda w: -(-n // w) * (self.sweep + w * self.lane))
-
-    @property
-    def row(self) -> float:
-        """Time of a row among many."""
-        return self.lane + self.sweep / self.lanes
-
-
-ROW_BY_ROW = Config(0, 1, 0.0, 0.0, 0.0)
-
 
 class Group:
     """Rows that are answered by the same program, which the first thread derives."""
@@ -261,7 +233,7 @@ def answer_batch(
 ) -> BatchResult:
     table = Table(runner, states, likelihood, targets)
     posteriors = _Posteriors(table)
-    run_groups(table, group_rows(table), posteriors.work)
+    run_groups(table, group_rows(table, may_split=True), posteriors.work)
     posterior = posteriors.cells
     if targets is not None and len(set(targets)) < len(targets):  # a target that is listed twice has two columns
         once, cards = list(dict.fromkeys(targets)), runner.program.cardinality
@@ -285,8 +257,9 @@ def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, in
         on_all_cores(tasks, table.runner, max(MOST_MEMORY // max(g.bytes for g in groups), 1))
 
 
-def group_rows(table: Table) -> list[Group]:
+def group_rows(table: Table, may_split: bool = False) -> list[Group]:
     """The rows of a table by the programs that answer them. It does not depend on the number of threads."""
+    # may_split: Whether rows of one pattern may be answered row by row where that is quicker
     soft = table.weighed
     if not len(table.states):
         return []
@@ -297,7 +270,10 @@ def group_rows(table: Table) -> list[Group]:
     rows, ptr = rows_by_pattern(table.states, ignored)
     size = np.diff(ptr)
     seen = (table.states[rows[ptr[:-1]]] >= 0) & ~ignored  # of each pattern
-    config = _config(table, seen[int(size.argmax())], soft)
+    often = seen[int(size.argmax())]
+    config = _config(table, often, soft)
+    if may_split and config.lanes and row_time(table.get(often, soft)) * MARGIN < config.row:
+        config = ROW_BY_ROW
     enough = _enough(config, _config(table, *_weighed(seen, soft)), len(rows)) if len(size) > 1 else 1
     groups = [Group(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in np.flatnonzero(size >= enough).tolist()]
     rare = size < enough
@@ -327,10 +303,9 @@ def _rest(table: Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: 
     """Rows of rare patterns; `seen`: what each of the patterns observes."""
     always, weighed = _weighed(seen, soft)
     config = _config(table, always, weighed)
-    if config.lanes:
-        each = table.get(always, weighed, config.lanes).terms / config.lanes
-        if len(rows) < FEW or table.get(seen[0], soft).terms + DERIVE < each:
-            config = ROW_BY_ROW
+    one = table.get(seen[0], soft)
+    if config.lanes and (len(rows) < FEW or row_time(one) + program_time(one) < config.row):
+        config = ROW_BY_ROW
     return Group(rows, always, weighed, config)
 
 
@@ -341,9 +316,4 @@ def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Con
     lanes = next((n for n in LANES if 8 * n * cells <= CACHE), LANES[-1])
     if 8 * lanes * cells > MOST_ARENA:
         return ROW_BY_ROW
-    cached = table.get(seen, soft, lanes)
-    n_records, n_loads = len(cached.records.record_ptr) - 1, len(cached.records.load_ptr) - 1
-    return Config(
-        lanes, max(8 * lanes * cells, 1), PER_SWEEP + PER_RECORD * n_records + PER_LOAD * n_loads,
-        PER_TERM * cached.terms / lanes, PER_GROUP + PER_DERIVED_RECORD * n_records,
-    )  # fmt: skip
+    return lanes_cost(table.get(seen, soft, lanes), lanes, cells)

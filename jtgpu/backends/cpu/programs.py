@@ -100,6 +100,11 @@ class CachedProgram:
             self._records = records = Records.of(self.code)
         return records
 
+    @property
+    def dense(self) -> Records:
+        """The parts of the code before structural zeros were left out."""
+        return Records.of(self._dense)
+
     @cached_property
     def hard(self) -> NDArray[np.int64]:
         """Observed variables."""
@@ -123,7 +128,7 @@ class CachedProgram:
         if self.is_sparse or self.terms < FEW or self._spent < LOOK * self.terms:
             return
         self.is_sparse = True
-        dense = Records.of(self.code)
+        dense = self.dense
         records = without_zeros(dense, numbers, cards, lanes, cells)
         if records is not dense:
             self._records, self.code = None, records.code()
@@ -163,7 +168,7 @@ class CachedProgram:
         pattern = np.full(self._program.n_variables, FREE, np.uint8)
         pattern[self.hard] = HARD
         pattern[list(self.key[1])] = SOFT
-        records, chosen = Records.of(self._dense), bool(self._program.chosen)
+        records, chosen = self.dense, bool(self._program.chosen)
         steps = steps_of(self._flat, pattern[self._program.by_rank], records, maximal_only=chosen)
         self._grow(steps.steps.nbytes + steps.step_ptr.nbytes)
         return steps

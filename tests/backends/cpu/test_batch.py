@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.backends.cpu import batch
+from jtgpu.backends.cpu import batch, costs
 from jtgpu.backends.cpu.batch import rows_by_pattern
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
@@ -159,3 +160,23 @@ def test_no_rows_and_few() -> None:
             found = tree.posteriors_batch(states)
             single = [tree.posteriors({0: s} if s >= 0 else {}).log_evidence for s in states[:, 0].tolist()]
             np.testing.assert_allclose(found.log_evidence, single, atol=1e-13)
+
+
+@pytest.mark.slow
+def test_rows_of_one_pattern_run_one_by_one_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """water: tables of eight cases side by side exceed the caches, and most of their terms are zeros."""
+    net = jtgpu.load("water")
+    with net.compile("cpu", threads=1) as tree:
+        states = np.asarray(tree.sample(12, seed=3).states, np.int32).copy()
+    states[:, [v for v in range(len(net)) if v % 10]] = -1
+    chosen: list[Any] = []
+    for margin in (costs.MARGIN, 1e9):
+        monkeypatch.setattr(batch, "MARGIN", margin)
+        with net.compile("cpu", threads=1) as tree:
+            table = batch.Table(tree.intervened(()).backend.backend.runner, states, {}, None)  # type: ignore[attr-defined]
+            chosen.append([g.lanes for g in batch.group_rows(table, may_split=True)])
+            answer = tree.intervened(()).backend.backend.run_batch(states)  # type: ignore[attr-defined]
+            chosen.append(answer)
+    assert (chosen[0], chosen[2]) == ([0], [8])
+    np.testing.assert_allclose(chosen[1].posterior, chosen[3].posterior, atol=1e-12)
+    np.testing.assert_allclose(chosen[1].log_evidence, chosen[3].log_evidence, rtol=1e-12)

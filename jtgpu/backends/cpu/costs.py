@@ -1,0 +1,87 @@
+"""What rows of a table of cases take on the CPU, one by one or side by side, in microseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .records import BY_CASE, FIRST_LOOP, INPUTS, KEPT, PACKED, REDUCED, ROW, SIZE, Records
+
+if TYPE_CHECKING:
+    from ...util.arrays import Ints
+    from .programs import CachedProgram
+
+LANES = (64, 32, 16, 8)  # cases side by side: at most as many as have tables that fit a cache
+
+# Fitted to eight networks from andes to munin4 with 10 and 30 % observed: side by side right within a tenth, row by row
+# within 40 %. A term whose output exceeds LARGE cells waits for memory; other terms cost little more than their cells.
+LARGE = 1 << 17  # cells, all cases together: 1 MB
+PER_SWEEP, PER_RECORD, PER_CELL, PER_TERM, PER_LARGE_TERM = 5.0, 0.09, 2.4e-3, 6.3e-5, 4.3e-4
+PER_ROW, PER_ROW_RECORD, PER_PACKED_TERM, PER_OTHER_TERM = 9.0, 0.06, 1.3e-4, 3.5e-4
+PER_GROUP, PER_DERIVED_RECORD = 100.0, 0.6  # what a program of its own costs before its first sweep
+MARGIN = 1.25  # rows are answered one by one where that is so many times quicker
+
+
+class Config(NamedTuple):
+    """How rows can be answered with programs of one kind, and what that takes."""
+
+    lanes: int  # at most; 0: row by row
+    bytes: int  # of the tables of that many lanes
+    sweep: float  # of one sweep, whatever the number of lanes
+    lane: float  # more for each lane
+    program: float  # to derive one
+
+    def best(self, n: int) -> int:
+        """The number of lanes that answers n rows in least time."""
+        return min((w for w in LANES if w <= self.lanes), key=lambda w: -(-n // w) * (self.sweep + w * self.lane))
+
+    @property
+    def row(self) -> float:
+        """Time of a row among many."""
+        return self.lane + self.sweep / self.lanes
+
+
+ROW_BY_ROW = Config(0, 1, 0.0, 0.0, 0.0)
+
+
+def _terms(records: Records) -> Ints:
+    """(n,) products that each contraction accumulates; of the few with more than two inputs, about."""
+    r, at = records.records, records.record_ptr[:-1]
+    loops = r[at + KEPT] + r[at + REDUCED]
+    j = np.arange(int(loops.max(initial=0)))
+    extents = r[np.minimum(at[:, None] + FIRST_LOOP + 4 * j, len(r) - 1)]
+    terms = np.where(j < loops[:, None], extents, 1).prod(axis=1) * r[at + ROW]
+    return np.asarray(np.where(r[at + INPUTS] == 2, terms, 3 * r[at + SIZE]))
+
+
+def lanes_cost(cached: CachedProgram, lanes: int, cells: int) -> Config:
+    """What so many cases side by side take; tables that do not depend on the case are made once."""
+    # cells: Of the tables of one case
+    records = cached.dense
+    at = records.record_ptr[:-1]
+    by_case = records.records[at + BY_CASE] == 1
+    size, terms = records.records[at + SIZE][by_case], _terms(records)[by_case]
+    is_large = size > LARGE
+    case = (
+        PER_CELL * float(size[~is_large].sum()) + PER_TERM * float(terms[~is_large].sum())
+        + PER_LARGE_TERM * float(terms[is_large].sum())
+    ) / lanes
+    sweep = PER_SWEEP + PER_RECORD * (len(size) + len(records.load_ptr) - 1)
+    return Config(lanes, max(8 * lanes * cells, 1), sweep, case, program_time(cached))
+
+
+def row_time(cached: CachedProgram) -> float:
+    """What a row takes by a program of one case."""
+    records = cached.dense
+    at = records.record_ptr[:-1]
+    terms = _terms(records)
+    packed = float(terms[records.records[at + PACKED] == 1].sum())
+    return (
+        PER_ROW + PER_ROW_RECORD * len(at) + PER_PACKED_TERM * packed + PER_OTHER_TERM * (float(terms.sum()) - packed)
+    )
+
+
+def program_time(cached: CachedProgram) -> float:
+    """What it takes to derive a program."""
+    return PER_GROUP + PER_DERIVED_RECORD * (len(cached.dense.record_ptr) - 1)
