@@ -16,6 +16,7 @@ from ..model.network import BayesianNetwork
 from ..util.arguments import described, several
 from ..util.arrays import Floats
 from ..util.elementary import logs
+from ..util.text_table import counted
 
 Arc = tuple[str, str]
 
@@ -67,7 +68,7 @@ class GraphComparison(Printed):
 
     def _title(self) -> str:
         parts = [
-            f"{len(arcs)} arcs {what}"
+            f"{counted(len(arcs), 'arc')} {what}"
             for arcs, what in (
                 (self.common, "in both"), (self.added, "added"), (self.missing, "missing"), (self.turned, "turned"),
             )

@@ -27,6 +27,7 @@ from .columns import (
     sorted_values,
     state_labels,
     state_numbers,
+    warn_of_many,
 )
 from .feature_arcs import NAMED, named_structure
 from .parameters.fit import fit as fit_parameters
@@ -282,6 +283,7 @@ class JunctionTreeClassifier(Estimator):
             raise EvidenceError(
                 f"column {name!r} has only missing values; give its values as states={{{name!r}: [...]}}"
             )
+        warn_of_many(name, len(ordered))
         return ordered
 
     # Prediction -------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # CPTs from counts of complete cases.
 
 MAX_ENTRIES = 100_000_000  # of a CPT
+MANY_STATES = 255  # of a feature, above which a warning says so
 MANY_NUMBERS = 20  # different numbers of a column above which they are states only if the user declares them
 
 
@@ -122,6 +123,16 @@ def sorted_values(column: Column) -> list[Any]:
         return sorted(distinct)
     except TypeError:
         return sorted(distinct, key=lambda v: (type(v).__name__, str(v)))
+
+
+def warn_of_many(name: str, n_states: int) -> None:
+    """A warning about a feature each of whose many values is a state: mostly a column of measurements."""
+    if n_states > MANY_STATES:
+        warnings.warn(
+            f"column {name!r} has {n_states:,} values, each of which is a state; make intervals with "
+            "jtgpu.learn.Discretiser, or leave it out",
+            stacklevel=4,
+        )
 
 
 def state_labels(values: Iterable[Any]) -> list[str]:

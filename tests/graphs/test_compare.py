@@ -121,3 +121,8 @@ def test_wrong_graphs() -> None:
         compare(a, jtgpu.network("a -> b", "{x|z}"))
     with pytest.raises(NetworkError, match="is_equivalent compares graphs of the same variables"):
         a.is_equivalent(jtgpu.network("a -> c", "{x|y}"))
+
+
+def test_a_single_arc_is_singular() -> None:
+    text = str(compare({"b": ["a"], "a": []}, {"a": ["b"], "b": []}))
+    assert text.startswith("0 arcs in both, 0 arcs added, 0 arcs missing, 1 arc turned")

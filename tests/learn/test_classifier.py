@@ -311,3 +311,10 @@ def test_em_uses_rows_with_missing_values() -> None:
     ) @ weights
     with pytest.raises(ValueError, match="missing must be 'available' or 'em'"):
         JunctionTreeClassifier(missing="drop").fit(X, y)  # type: ignore[arg-type]
+
+
+def test_a_column_of_measurements_is_reported() -> None:
+    """Each of 300 numbers became a state without a word."""
+    X, y = {"u": [1.1 * i for i in range(300)]}, ["yes", "no"] * 150
+    with pytest.warns(UserWarning, match=r"column 'u' has 300 values, each of which is a state; .*Discretiser"):
+        JunctionTreeClassifier(backend="reference").fit(X, y)
