@@ -1,4 +1,4 @@
-"""What rows of a table of cases take on the CPU, one by one or side by side, in microseconds."""
+"""Times of rows of a table of cases on the CPU, one by one or side by side, in microseconds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _terms(records: Records) -> Ints:
 
 
 def lanes_cost(cached: CachedProgram, lanes: int, cells: int) -> Config:
-    """What so many cases side by side take; tables that do not depend on the case are made once."""
+    """Time of so many cases side by side; tables that do not depend on the case are made once."""
     # cells: Of the tables of one case
     records = cached.dense
     at = records.record_ptr[:-1]
@@ -72,7 +72,7 @@ def lanes_cost(cached: CachedProgram, lanes: int, cells: int) -> Config:
 
 
 def row_time(cached: CachedProgram) -> float:
-    """What a row takes by a program of one case."""
+    """Time of a row by a program of one case."""
     records = cached.dense
     at = records.record_ptr[:-1]
     terms = _terms(records)
@@ -83,5 +83,5 @@ def row_time(cached: CachedProgram) -> float:
 
 
 def program_time(cached: CachedProgram) -> float:
-    """What it takes to derive a program."""
+    """Time to derive a program."""
     return PER_GROUP + PER_DERIVED_RECORD * (len(cached.dense.record_ptr) - 1)
