@@ -57,9 +57,9 @@ def test_counts_equal_those_of_the_unrolled_network(seed: int, monkeypatch: pyte
     cpts, start, log_evidence = of_unrolled(dyn, codes, weights, likelihood)
     np.testing.assert_allclose(made.log_evidence, log_evidence, rtol=1e-10, atol=1e-12)
     assert np.array_equal(made.failed >= 0, np.isneginf(log_evidence))
-    for v in range(len(dyn)):
-        np.testing.assert_allclose(made.cpts[v], cpts[v], rtol=0, atol=1e-10)
-        for mine, theirs in zip(made.start[v], start[v], strict=True):
+    for k in range(len(dyn)):
+        np.testing.assert_allclose(made.cpts[k], cpts[k], rtol=0, atol=1e-10)
+        for mine, theirs in zip(made.start[k], start[k], strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
 
 
@@ -78,9 +78,9 @@ def test_complete_sequences_are_counted(seed: int) -> None:
     step = dyn.compile("cpu").step
     counted = counts.complete_counts(step, sequences, weights)
     expected = counts.expected_counts(step, sequences, weights)
-    for v in range(len(dyn)):
-        np.testing.assert_allclose(counted.cpts[v], expected.cpts[v], rtol=0, atol=1e-9)
-        for mine, theirs in zip(counted.start[v], expected.start[v], strict=True):
+    for k in range(len(dyn)):
+        np.testing.assert_allclose(counted.cpts[k], expected.cpts[k], rtol=0, atol=1e-9)
+        for mine, theirs in zip(counted.start[k], expected.start[k], strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
 
 

@@ -166,7 +166,7 @@ def test_what_is_written_is_known_by_its_content(suffix: str, tmp_path: Path) ->
 def test_options_are_checked_and_passed_on(tmp_path: Path) -> None:
     (tmp_path / "zero.net").write_text("node a { states = (x y); } potential (a) { data = (0 0); }")
     with pytest.raises(ValueError, match="zero_rows"):
-        read(tmp_path / "zero.net", zero_rows="ignore")  # type: ignore[arg-type]
+        read(tmp_path / "zero.net", zero_rows="ignore")  # type: ignore[call-overload]
     with pytest.raises(ParseError, match="all zeros"):
         read(tmp_path / "zero.net")
     net = read(tmp_path / "zero.net", zero_rows="uniform")
