@@ -10,7 +10,8 @@ import numpy as np
 from ..backends.base import Evidence
 from ..errors import ArgumentError
 from ..util.elementary import logs
-from .propagation import Propagation, chunks
+from .propagation import Propagation, chunks, raise_if_impossible
+from .side_by_side import choosing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,18 +47,36 @@ def posterior_samples(step: Step, read: Sequences, n: int, seed: Any) -> NDArray
 def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Floats | None) -> NDArray[np.int32]:
     """States (n, R, V) of what is observed and of the interface after each slice; -2 in impossible sequences."""
     # uniforms: (n, R) numbers in [0, 1) that choose configurations; None: the best ones, n = 1
-    n = 1 if uniforms is None else len(uniforms)
-    states = np.repeat(read.codes[None], n, axis=0)
+    compiled = choosing(step, read, uniforms)
+    if compiled is None:
+        chosen, failed = _slice_by_slice(step, read, uniforms)
+    else:
+        compiled.run()
+        chosen, failed = compiled.chosen, compiled.failed
+    if on_impossible == "error":
+        raise_if_impossible(read, np.arange(read.n), failed)
+    states = np.repeat(read.codes[None], len(chosen), axis=0)
     configurations = np.stack(np.unravel_index(np.arange(step.cells), step.shape), axis=1).astype(np.int32)
-    after = np.array(step.after)
-    own = np.flatnonzero(after < step.n)  # places of variables of the slice itself, and static ones
+    later = np.ones(len(read.codes), np.bool_)
+    later[read.ptr[:-1]] = False
+    rows = np.flatnonzero(later)
+    for place, v in enumerate(step.after):
+        if v < step.n:  # a variable of the slice itself, or a static one
+            states[:, rows - 1, v] = configurations[chosen[:, rows], place]
+    for v in step.static:  # chosen with the interface before any later slice
+        first = np.repeat(read.ptr[:-1], read.lengths)
+        states[:, :, v] = np.where(states[:, :, v] == -1, states[:, first, v], states[:, :, v])
+    states[:, np.repeat(failed >= 0, read.lengths)] = -2
+    return states
+
+
+def _slice_by_slice(step: Step, read: Sequences, uniforms: Floats | None) -> tuple[Ints, Ints]:
+    """Configurations (n, R) chosen before each slice; and the first impossible slice of each sequence, else -1."""
+    n = 1 if uniforms is None else len(uniforms)
+    chosen, failed = np.zeros((n, len(read.codes)), np.int64), np.full(read.n, -1)
     for part in chunks(step, read, 0):
         run = Propagation(step, read, part, maximal=uniforms is None)
-        failed = run.forward(keep=True).failed
-        if on_impossible == "error":
-            run.raise_if_impossible(failed)
-        for i in part[failed >= 0]:
-            states[:, read.ptr[i] : read.ptr[i + 1]] = -2
+        failed[part] = run.forward(keep=True).failed
         known = np.full((n, run.n), -1)  # the configuration after a slice
         for t in range(run.length - 1, 0, -1):
             which = run.active(t)
@@ -71,11 +90,8 @@ def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Float
                 cells = run.run(t, which, alpha, beta, [step.before_number]).posterior
                 cells = step.joint_of(step.before_number, step.before, cells)
                 known[j, which] = _chosen(cells, None if uniforms is None else uniforms[j, rows])
-                states[j, rows[:, None] - 1, after[own]] = configurations[known[j, which]][:, own]
-    for v in step.static:  # chosen with the interface before any later slice
-        first = np.repeat(read.ptr[:-1], read.lengths)
-        states[:, :, v] = np.where(states[:, :, v] == -1, states[:, first, v], states[:, :, v])
-    return states
+                chosen[j, rows] = known[j, which]
+    return chosen, failed
 
 
 def _chosen(cells: Floats, uniforms: Floats | None) -> Ints:

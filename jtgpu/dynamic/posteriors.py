@@ -9,8 +9,9 @@ import numpy as np
 
 from ..errors import ArgumentError, TableTooLarge, format_bytes, shown
 from ..util.arguments import choice, several, whole_number
-from .propagation import Propagation, chunks
+from .propagation import Propagation, chunks, raise_if_impossible
 from .results import SequencePosteriors
+from .side_by_side import Wanted, side_by_side
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats, Ints
@@ -22,41 +23,57 @@ At = str | int | Iterable[int] | None
 
 
 def posteriors(
-    step: Step, read: Sequences, numbers: Sequence[int], at: At, joints: Any, on_impossible: str, *, smooth: bool
-) -> SequencePosteriors:
+    steps: tuple[Step, Step], read: Sequences, numbers: Sequence[int], at: At, joints: Any, on_impossible: str, *,
+    smooth: bool,
+) -> SequencePosteriors:  # fmt: skip
     """Posteriors of some variables of every slice, given the evidence so far or all of it."""
-    # joints: The sets that `step` keeps together, as the user gave them
+    # steps: the compiled slice with and without joints
+    # joints: The sets that it keeps together, as the user gave them
+    step, plain = steps
     net = step.net
     wanted = [*numbers, *dict.fromkeys(step.joints.values())]
     slices = slices_of(at, int(read.lengths.max()))
     shape = (read.n,) if slices is None else (read.n, len(slices))
     check_size(shape, sum(map(step.width, wanted)), 'at="last", or fewer slices')
     arrays = {v: np.zeros((*shape, step.width(v))) for v in wanted}
+    compiled = side_by_side(step, plain, read, Wanted(wanted, slices, smooth, arrays))
+    if compiled is None:
+        log_evidence = _slice_by_slice(step, read, Wanted(wanted, slices, smooth, arrays), on_impossible)
+    else:
+        compiled.run()
+        if on_impossible == "error":
+            raise_if_impossible(read, np.arange(read.n), compiled.failed)
+        log_evidence = compiled.log_evidence
+    joint = {}
+    for given, scope in zip(several(joints) or (), step.joints, strict=True):
+        joint[tuple(given)] = step.joint(step.joints[scope], scope, arrays[step.joints[scope]])
+    return SequencePosteriors(net, read, slices, log_evidence, {net.variables[v]: arrays[v] for v in numbers}, joint)
+
+
+def _slice_by_slice(step: Step, read: Sequences, wanted: Wanted, on_impossible: str) -> Floats:
+    """Write the posteriors, slice after slice by a backend's tables of cases; ln P of each sequence."""
     log_evidence = np.zeros(read.n)
-    place = None if slices is None else {int(t): i for i, t in enumerate(slices)}
-    for chosen in chunks(step, read, sum(step.width(v) for v in wanted)):
+    place = None if wanted.slices is None else {int(t): i for i, t in enumerate(wanted.slices)}
+    for chosen in chunks(step, read, sum(step.width(v) for v in wanted.targets)):
         run = Propagation(step, read, chosen)
 
         def visit(t: int, which: Ints, cells: Floats, run: Propagation = run) -> None:
             rows = run.chosen[which]
             if place is None:
                 ends = run.lengths[which] == t + 1
-                write(arrays, (rows[ends],), cells[ends])
+                write(wanted.arrays, (rows[ends],), cells[ends])
             elif t in place:
-                write(arrays, (rows, np.full(len(rows), place[t])), cells)
+                write(wanted.arrays, (rows, np.full(len(rows), place[t])), cells)
 
-        done = run.forward(keep=True) if smooth else run.forward(wanted, visit)
+        done = run.forward(keep=True) if wanted.smooth else run.forward(wanted.targets, visit)
         if on_impossible == "error":
-            run.raise_if_impossible(done.failed)
+            raise_if_impossible(read, chosen, done.failed)
         log_evidence[chosen] = done.log_evidence
-        if smooth:
+        if wanted.smooth:
             for t, which, alpha, beta in run.backward():
-                if wanted and (place is None or t in place):
-                    visit(t, which, run.run(t, which, alpha, beta, wanted).posterior)
-    joint = {}
-    for given, scope in zip(several(joints) or (), step.joints, strict=True):
-        joint[tuple(given)] = step.joint(step.joints[scope], scope, arrays[step.joints[scope]])
-    return SequencePosteriors(net, read, slices, log_evidence, {net.variables[v]: arrays[v] for v in numbers}, joint)
+                if wanted.targets and (place is None or t in place):
+                    visit(t, which, run.run(t, which, alpha, beta, wanted.targets).posterior)
+    return log_evidence
 
 
 def predictions(
@@ -78,7 +95,7 @@ def predictions(
 
         done = run.forward(numbers, visit)
         if on_impossible == "error":
-            run.raise_if_impossible(done.failed)
+            raise_if_impossible(longer, chosen, done.failed)
         log_evidence[chosen] = done.log_evidence
     future = type(read)(np.zeros((read.n * steps, 0), np.int32), np.arange(read.n + 1) * steps)
     named = {net.variables[v]: table for v, table in arrays.items()}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Sequences are sorted by length, the longest first, so those that have a slice t are the first ones. Messages are
 # normalised in every slice: ln P of the evidence is the sum of ln c over the slices, added with compensation.
 
-KEPT = 64 << 20  # bytes of messages up to which those of all slices are kept
+KEPT = 128 << 20  # bytes of messages up to which those of all slices are kept
 MOST_BYTES = 256 << 20  # of messages and of answers of a chunk of sequences, about
 
 
@@ -68,16 +68,7 @@ class Propagation:
         self, t: int, which: Ints, alpha: Floats | None, beta: Floats | None
     ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], dict[int, Floats]]:
         """States and weights of slice t."""
-        step, rows = self.step, self.rows(t, which)
-        states = np.full((len(which), step.n_variables), -1, np.int32)
-        states[:, : step.n] = self.sequences.codes[rows]
-        weights = {v: w[rows] for v, w in self.sequences.likelihood.items() if v not in step.static or t == 0}
-        pairs = ((step.before_number, step.before, alpha), (step.after_number, step.after, beta))
-        for number, scope, table in pairs:
-            if table is not None:
-                cells = step.cells_of(number, scope, table)
-                weights[number] = weights[number] * cells if number in weights else cells
-        return states, weights
+        return case_of(self.step, self.sequences, t, self.rows(t, which), alpha, beta)
 
     def forward(
         self, targets: Sequence[int] = (), visit: Callable[[int, Ints, Floats], None] | None = None,
@@ -142,16 +133,32 @@ class Propagation:
                 answer = self.run(t, which, None, beta[which], [step.before_number])
                 beta[which] = step.joint_of(step.before_number, step.before, answer.posterior)
 
-    def raise_if_impossible(self, failed: Ints) -> None:
-        """Raise for the first impossible sequence."""
-        bad = np.flatnonzero(failed >= 0)
-        if len(bad):
-            i = int(bad[np.argmin(self.chosen[bad])])
-            name = self.sequences.name(int(self.chosen[i]), int(failed[i]))
-            raise ImpossibleEvidence(
-                f"{name}: the evidence up to this slice has probability 0; on_impossible=\"flag\" answers the other "
-                "sequences"
-            )
+
+def raise_if_impossible(sequences: Sequences, chosen: Ints, failed: Ints) -> None:
+    """Raise for the first impossible one of some sequences; `failed`: its first impossible slice, else -1."""
+    bad = np.flatnonzero(failed >= 0)
+    if len(bad):
+        i = int(bad[np.argmin(chosen[bad])])
+        name = sequences.name(int(chosen[i]), int(failed[i]))
+        raise ImpossibleEvidence(
+            f"{name}: the evidence up to this slice has probability 0; on_impossible=\"flag\" answers the other "
+            "sequences"
+        )
+
+
+def case_of(
+    step: Step, sequences: Sequences, t: int, rows: Ints, alpha: Floats | None, beta: Floats | None
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], dict[int, Floats]]:
+    """States and weights of rows of slice t, or of a later one with the same tables."""
+    states = np.full((len(rows), step.n_variables), -1, np.int32)
+    states[:, : step.n] = sequences.codes[rows]
+    weights = {v: w[rows] for v, w in sequences.likelihood.items() if v not in step.static or t == 0}
+    pairs = ((step.before_number, step.before, alpha), (step.after_number, step.after, beta))
+    for number, scope, table in pairs:
+        if table is not None:
+            cells = step.cells_of(number, scope, table)
+            weights[number] = weights[number] * cells if number in weights else cells
+    return states, weights
 
 
 def _add(total: Floats, rest: Floats, which: Ints, x: Floats) -> None:

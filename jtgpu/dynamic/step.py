@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..inference.queries.posteriors import messages_of
 from ..inference.sets import Sets
 from ..inference.tree import JunctionTree
 from ..model.markov import MarkovNetwork
+from ..plans.reroot import rerooted
 from ..util.lru import LRU
 
 if TYPE_CHECKING:
@@ -64,7 +66,12 @@ class Step:
         sets += [tuple(self.names[v] for v in s) for s in joints if len(s) > 1]
         planning, running = split_options(backend, options)
         self._run = {"replan": False, **running}  # plans for patterns would make last digits depend on earlier queries
-        self.plan = self._model(self.order, frozenset()).plan(together=sets, **planning)
+        made = self._model(self.order, frozenset()).plan(together=sets, **planning)
+        factor = made.plan.evidence_factor[self.after[0]]
+        if len(self.after) > 1:
+            factor = made.plan.evidence_factor[Sets(made.model, made.plan).number(self.after, "interface")]
+        # messages to the next slice then take one pass
+        self.plan = replace(made, plan=rerooted(made.plan, int(factor)))
         self._sets = Sets(self.plan.model, self.plan.plan)
         self.before_number, self.after_number = self._place(self.before), self._place(self.after)
         self.joints = {s: self._place(s) for s in joints}
@@ -83,6 +90,9 @@ class Step:
         for v in range(self.n):
             scope = [*(self.number[p] for p in self.parents[v]), v]
             factors.append((scope, self.table(v, kind, v in cut)))
+        # weights of one variable are multiplied into the smallest factor that contains it
+        single = [side[0] for side in (self.before, self.after) if len(side) == 1]
+        factors.extend(([v], np.ones(len(net.states(self.origin[v])))) for v in single)
         return MarkovNetwork({self.names[v]: net.states(self.origin[v]) for v in range(len(self.names))}, factors)
 
     def table(self, v: int, kind: int, is_cut: bool = False) -> Floats:

@@ -262,7 +262,7 @@ class DynamicTree:
         self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
     ) -> SequencePosteriors:
         step = self.step_of(self._joints(joints) if joints else ())
-        return posteriors(step, read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
+        return posteriors((step, self.step), read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
 
     def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:
         """The sets of ``joints`` as numbers of the step network."""

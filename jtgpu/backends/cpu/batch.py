@@ -18,14 +18,16 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
-from .costs import LANES, MARGIN, ROW_BY_ROW, Config, lanes_cost, program_time, row_time
+from .costs import MARGIN, ROW_BY_ROW, Config, program_time, row_time
+from .lanes import config_of, memory_of, weight_columns
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
 from .runner import Runner, on_all_cores, soft_of, with_sets
-from .workspace import ROOM, Workspace
+from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 # Groups of rows of a table of cases that observe the same variables.
 
@@ -46,12 +48,11 @@ def rows_by_pattern(
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-CACHE = 1 << 20  # bytes
 FEW = 4  # rows that are answered one by one
 ENOUGH = 8  # rows of one pattern that may pay for a program of their own
-MOST_ARENA = 256 << 20  # bytes of one thread's tables; where eight cases take more, rows are answered one by one
 MOST_MEMORY = 512 << 20  # bytes of those of all threads of a call
 TASK = 1000.0  # us of work that a thread takes at a time, about
+
 
 class Group:
     """Rows that are answered by the same program, which the first thread derives."""
@@ -89,15 +90,6 @@ class Group:
                 self._cached = None
 
 
-def _times_power(table: NDArray[np.float64], exponent: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Each row times its power of two: by a product, many times as fast as ldexp, where the power is a number."""
-    if not exponent.any():
-        return table
-    if len(exponent) and exponent.min() > -1000 and exponent.max() < 1000:
-        return np.asarray(table * np.ldexp(1.0, exponent)[:, None])
-    return np.ldexp(table, exponent[:, None])
-
-
 class Table:
     """The rows of one call."""
     # states: (B, V) int32: -1 = not observed
@@ -114,31 +106,9 @@ class Table:
         self.runner, self.model, self.targets = runner, runner.model, targets
         self.states = with_sets(states, runner.program.n_sets)
         self.likelihood = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
-        self.weights, self.weight_ptr, self.log_scale = self._scaled_weights()
+        self.weights, self.weight_ptr, self.log_scale = weight_columns(runner.program, self.likelihood, len(states))
         self.log_evidence = np.empty(len(self.states))
         self.impossible = np.zeros(len(self.states), np.bool_)
-
-    def _scaled_weights(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """The likelihoods side by side, scaled by powers of two; first columns by rank (-1: none); and the scales.
-
-        The scales are natural logarithms, one a row.
-        """
-        n = len(self.states)
-        ptr = np.full(self.runner.program.n_variables, -1, np.int64)
-        log_scale = np.zeros(n)
-        parts, at = [], 0
-        for v, w in self.likelihood.items():
-            top = w.max(axis=1, initial=0.0)
-            shift = np.where(top > 0, np.frexp(top)[1], 0)
-            if v >= self.runner.program.n_plain:  # many cells: only where needed
-                shift[np.abs(shift) < ROOM // 2] = 0
-            log_scale += shift * np.log(2.0)
-            ptr[self.runner.program.axis_rank[v]] = at
-            parts.append(_times_power(w, -shift))
-            at += w.shape[1]
-        if len(parts) == 1:
-            return np.require(parts[0], requirements=["C", "W"]), ptr, log_scale  # compiled loops take no other
-        return (np.ascontiguousarray(np.hstack(parts)) if parts else np.zeros((n, 0))), ptr, log_scale
 
     @property
     def weighed(self) -> tuple[int, ...]:
@@ -167,16 +137,7 @@ class Table:
 
 def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: int) -> Memory:
     """A workspace with room for a program of so many lanes."""
-    space.fit_program(cached)
-    numbers, cards = space.numbers, table.runner.cards
-    exponent = np.zeros((len(numbers.exponent), lanes), np.int64)
-    exponent[:] = numbers.exponent[:, None]
-    ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
-    return Memory(
-        space.arena, exponent, numbers.exponent != 0, space.block, np.empty((lanes, len(cards)), np.int32),
-        np.zeros(lanes, np.bool_), np.empty(max(table.weights.shape[1] * lanes, 1)), ptr, np.empty(lanes, np.int64),
-        np.empty(lanes), np.empty(lanes * int(cards.max(initial=1))),
-    )  # fmt: skip
+    return memory_of(space, cached, table.runner.cards, table.weight_ptr, table.weights.shape[1], lanes)
 
 
 class _Posteriors:
@@ -310,10 +271,5 @@ def _rest(table: Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: 
 
 
 def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:
-    """How rows of a pattern can be answered: with as many lanes as have tables that fit the cache, else eight; row by
-    row where eight take too much memory."""
-    cells = table.get(seen, soft).records.cells - table.model.numbers.factor_cells
-    lanes = next((n for n in LANES if 8 * n * cells <= CACHE), LANES[-1])
-    if 8 * lanes * cells > MOST_ARENA:
-        return ROW_BY_ROW
-    return lanes_cost(table.get(seen, soft, lanes), lanes, cells)
+    """How rows of a pattern can be answered."""
+    return config_of(lambda lanes: table.get(seen, soft, lanes), table.model.numbers.factor_cells)

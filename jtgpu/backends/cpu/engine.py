@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from .held import CpuHeldCase
 from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of, with_sets
+from .slices import Side, SliceTable
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
@@ -163,8 +165,9 @@ class Cpu(Backend):
         with self._lock:
             self._factors = factors
             self.runner.reload(factors)
-            if "_families" in self.__dict__:
-                self._families.reload(factors)
+            for other in ("_families", "without_evidence"):
+                if other in self.__dict__:
+                    self.__dict__[other].reload(factors)
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case that observes these variables, (V,) bool, zeros included."""
@@ -185,14 +188,26 @@ class Cpu(Backend):
     def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> CpuHeldCase:
         return CpuHeldCase(self.runner, evidence, targets)
 
+    def slices(
+        self, states: NDArray[np.int32], likelihood: Likelihood, before: Side, after: Side, n: int
+    ) -> SliceTable:
+        """Messages through the slices of n sequences in compiled calls; no other backend has them."""
+        return SliceTable((self.runner, self.without_evidence), states, likelihood, before, after, n)
+
+    @cached_property
+    def without_evidence(self) -> Runner:
+        """The runner of posteriors without P(e)."""
+        return Runner(replace(self.runner.program, roots=()), self._factors, self.runner.threads)
+
     def session(self) -> CpuSession:
         return CpuSession(self)
 
     def close(self) -> None:
         self.runner.close()
         self._mixed = None
-        if "_families" in self.__dict__:
-            self._families.close()
+        for other in ("_families", "without_evidence"):
+            if other in self.__dict__:
+                self.__dict__[other].close()
 
 
 class CpuSession:

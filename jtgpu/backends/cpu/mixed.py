@@ -15,7 +15,8 @@ import numpy as np
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
 from ..base import BatchResult
-from .batch import CACHE, Table, lane_memory
+from .batch import Table, lane_memory
+from .lanes import CACHE
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
 from .runner import Model, Runner, with_sets

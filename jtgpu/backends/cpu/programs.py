@@ -81,7 +81,7 @@ class CachedProgram:
         self.work = 4 * most_inputs + 64 + self.row
         self.bytes = code.nbytes + OVERHEAD
         first = source.program.n_plain
-        self.set_targets = [v for v in key[2] if v >= first] if key[2] and source.program.n_sets else []
+        self.set_targets = [v for v in dict.fromkeys(key[2]) if v >= first] if key[2] and source.program.n_sets else []
         self.is_sparse = False  # whether the code leaves out zeros
         self.key = key
         self._program, self._flat = source.program, flat

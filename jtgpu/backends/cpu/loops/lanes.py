@@ -38,10 +38,10 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
     # limit: See `sweep.run`
     # returns Whether a lane was scaled.
     lowest, highest = 2.0**-limit, 2.0**limit
-    fine = True
+    wrong = 0
     for i in range(lanes):
-        fine = fine and lowest <= top[i] <= highest
-    if fine:
+        wrong += 0 if (top[i] >= lowest) & (top[i] <= highest) else 1
+    if wrong == 0:
         return False
     scaled = False
     for i in range(lanes):
@@ -103,6 +103,15 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
         if inner == 0:  # of a set variable
             for c in range(load[rec.LOAD_CELLS] * lanes):
                 m.arena[to + c] *= m.weights[first + c]
+            continue
+        observed = first < 0
+        for i in range(lanes):
+            observed = observed or m.chunk[i, v] >= 0
+        if not observed:
+            for c in range(load[rec.LOAD_CELLS]):
+                source = first + c // inner % card * lanes
+                for i in range(lanes):
+                    m.arena[to + c * lanes + i] *= m.weights[source + i]
             continue
         for d in range(card):
             for i in range(lanes):

@@ -1,0 +1,224 @@
+"""Messages through the slices of a dynamic network; see `jtgpu.backends.cpu.slices`."""
+
+from __future__ import annotations
+
+import math
+
+from ....util.jit import compiled, inlined
+from ..records import Marginals, Memory, Passing, Records, Slices
+from .lanes import chunk
+
+SMALL, LARGE = 2.0**-256, 2.0**256
+
+
+@inlined
+def _fill(m, s, p, t):  # type: ignore[no-untyped-def]
+    """Copy states, likelihoods and the message of slice t to the lanes; those that have ended repeat their last row."""
+    lanes = len(m.dead)
+    for i in range(lanes):
+        m.dead[i] = False
+        m.source[i] = s.first[i] + min(t, max(s.lengths[i] - 1, 0))
+    for j in range(len(s.ranks)):
+        r, column = s.ranks[j], s.columns[j]
+        for i in range(lanes):
+            m.chunk[i, r] = s.codes[m.source[i], column]
+    for c in range(s.weights.shape[1]):
+        for i in range(lanes):
+            m.weights[c * lanes + i] = s.weights[m.source[i], c]
+    into, times = p.numbers[0], p.numbers[1]
+    for c in range(len(p.source)):
+        first = (into + p.source[c]) * lanes
+        for i in range(lanes):
+            m.weights[first + i] = p.message[c, i]
+        if times >= 0:
+            for i in range(lanes):
+                m.weights[first + i] *= m.weights[(times + p.source[c]) * lanes + i]
+
+
+@inlined
+def _take(m, code, p):  # type: ignore[no-untyped-def]
+    """The answer of the slice, normalised, becomes the message; zeros in dead lanes."""
+    lanes, cell, by_case = len(m.dead), code.answers[0, 1], code.answers[0, 2] != 0
+    for i in range(lanes):
+        m.top[i] = 0.0
+    for c in range(len(p.target)):
+        if by_case:
+            at = cell + p.target[c] * lanes
+            for i in range(lanes):
+                p.message[c, i] = m.arena[at + i]
+        else:
+            x = m.arena[cell + p.target[c]]
+            for i in range(lanes):
+                p.message[c, i] = x
+        for i in range(lanes):
+            m.top[i] += p.message[c, i]
+    for i in range(lanes):
+        m.top[i] = 0.0 if m.dead[i] or m.top[i] == 0.0 else 1.0 / m.top[i]
+    for c in range(len(p.target)):
+        for i in range(lanes):
+            p.message[c, i] *= m.top[i]
+
+
+@inlined
+def _note(m, code, s, p, t, possible):  # type: ignore[no-untyped-def]
+    """Multiply P of the slice into the total; note the sequences that are impossible from here on."""
+    roots = code.roots
+    for i in range(len(m.dead)):
+        if not possible:
+            m.dead[i] = True
+        if t < s.lengths[i] and p.failed[i] < 0:
+            value = p.total[i]
+            for r in range(len(roots)):
+                value *= m.arena[roots[r, 0] + (i if roots[r, 2] > 0 else 0)]
+                if m.scaled[roots[r, 1]]:
+                    p.exponent[i] += m.exponent[roots[r, 1], i]
+                if not SMALL < value < LARGE:
+                    value, shift = math.frexp(value)
+                    p.exponent[i] += shift
+            if m.dead[i] or value == 0.0:
+                p.failed[i] = t
+            else:
+                p.total[i] = value
+                p.log_scale[i] += s.log_scale[s.first[i] + t]
+
+
+@inlined
+def _wanted(s, x, t):  # type: ignore[no-untyped-def]
+    """Whether some lane's distributions of slice t are wanted."""
+    wanted = False
+    if len(x.states) == 0:
+        wanted = False
+    elif len(x.place) > 0:
+        wanted = x.place[t] >= 0
+    else:
+        for i in range(len(s.lengths)):
+            wanted = wanted or t + 1 == s.lengths[i]
+    return wanted
+
+
+@inlined
+def _scale(m, s, p, before, t):  # type: ignore[no-untyped-def]
+    """Write 1 / sum of the products of messages to `top`; parameters as of `_write`."""
+    lanes, lost = len(m.dead), False
+    for i in range(lanes):
+        m.top[i] = 0.0
+    for c in range(len(before)):
+        for i in range(lanes):
+            m.top[i] += before[c, i] * p.message[c, i]
+    for i in range(lanes):
+        if m.top[i] == 0.0 and t < s.lengths[i] and p.failed[i] < 0:
+            lost = True
+        m.top[i] = 0.0 if m.top[i] == 0.0 else 1.0 / m.top[i]
+    return lost
+
+
+@inlined
+def _write(m, s, p, x, before, t):  # type: ignore[no-untyped-def]
+    """Write the distributions of variables of slice t: `before`, the message out of it, times `p.message`."""
+    lanes, at_end = len(m.dead), len(x.place) == 0
+    for j in range(len(x.states)):
+        first, card = x.columns[j], x.columns[j + 1] - x.columns[j]
+        for d in range(card * lanes):
+            m.factor[d] = 0.0
+        for c in range(len(before)):
+            at = x.states[j, c] * lanes
+            for i in range(lanes):
+                m.factor[at + i] += before[c, i] * p.message[c, i]
+        for i in range(lanes):
+            if t < s.lengths[i] and p.failed[i] < 0 and (not at_end or t + 1 == s.lengths[i]):
+                row = x.rows[i]
+                if not at_end:
+                    row += x.place[t]
+                for d in range(card):
+                    x.cells[row, first + d] = m.factor[d * lanes + i] * m.top[i]
+
+
+@inlined
+def _keep(p, t, message):  # type: ignore[no-untyped-def]
+    """Copy the message into slice t, if it is one of those that are kept."""
+    n = (t - p.base) // p.stride
+    if t >= p.base and (t - p.base) % p.stride == 0 and n < len(p.kept):
+        for c in range(message.shape[0]):
+            for i in range(message.shape[1]):
+                p.kept[n, c, i] = message[c, i]
+
+
+@inlined
+def _weigh(m, p, kept):  # type: ignore[no-untyped-def]
+    """Copy the message into the slice to the weights of the interface before it."""
+    lanes = len(m.dead)
+    for c in range(len(p.before)):
+        first = (p.before_column + p.before[c]) * lanes
+        for i in range(lanes):
+            m.weights[first + i] = kept[c, i]
+
+
+@inlined
+def _choose(m, p, n):  # type: ignore[no-untyped-def]
+    """Choose an entry of the message in every lane, and make the message certain of it."""
+    # n: Place of the slice among those of `chosen`
+    for i in range(len(m.dead)):
+        best, most, below = 0, -1.0, 0.0
+        for c in range(len(p.message)):
+            x = p.message[c, i]
+            below += x
+            if len(p.uniforms) == 0:
+                if x > most:
+                    best, most = c, x
+            elif below <= p.uniforms[n, i]:
+                best = c + 1
+        while best > 0 and (best == len(p.message) or p.message[best, i] == 0.0):
+            best -= 1
+        for c in range(len(p.message)):
+            p.message[c, i] = 0.0
+        p.message[best, i] = 1.0
+        p.chosen[n, i] = best
+
+
+@compiled("Memory, Records, Slices, Passing, Passing, Marginals, i8, i8, i8")
+def forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Messages from slice `begin` to slice `end`; distributions given the evidence so far."""
+    # code: Lowered for L lanes; its one answer is the message to the next slice
+    # ones: `p` with a message of ones
+    # limit: See `sweep.run`
+    possible = True
+    for t in range(begin, end):
+        _keep(p, t, p.message)
+        _fill(m, s, p, t)
+        possible = possible and chunk(m, code, limit, t == begin)
+        _note(m, code, s, p, t, possible)
+        _take(m, code, p)
+        if _wanted(s, x, t):
+            _scale(m, s, ones, p.message, t)
+            _write(m, s, ones, x, p.message, t)
+    _keep(p, end, p.message)
+
+
+@compiled("Memory, Records, Slices, Passing, Marginals, i8, i8, i8")
+def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Messages from slice ``end - 1`` to slice `begin`; distributions given all evidence, or chosen entries."""
+    # code: Lowered for L lanes; its one answer is the message to the slice before
+    # returns Whether the product of two messages was too small for a number
+    lanes, lost, first = len(m.dead), False, True
+    for t in range(end - 1, begin - 1, -1):
+        for i in range(lanes):
+            if t + 1 >= s.lengths[i]:
+                for c in range(len(p.message)):
+                    p.message[c, i] = 1.0
+        if _wanted(s, x, t):
+            lost = _scale(m, s, p, p.kept[t + 1 - p.base], t) or lost
+            _write(m, s, p, x, p.kept[t + 1 - p.base], t)
+        if len(p.later) > 0:
+            for c in range(len(p.message)):
+                for i in range(lanes):
+                    p.later[t - p.base, c, i] = p.message[c, i]
+        if t > 0:
+            _fill(m, s, p, t)
+            if len(p.chosen) > 0:
+                _weigh(m, p, p.kept[t - p.base])
+            chunk(m, code, limit, first)
+            first = False
+            _take(m, code, p)
+            if len(p.chosen) > 0:
+                _choose(m, p, t - p.base)
+    return lost

@@ -1,0 +1,225 @@
+"""Slices of a dynamic network: messages of many sequences pass all of them in one compiled call.
+
+The program of a message is the same for every slice, so the loop over slices is compiled, with a sequence in each lane.
+A message is a likelihood of the variables on one side of the slice, the answer is the joint posterior of those on the
+other side: the next message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...util.loops import loops
+from .batch import MOST_MEMORY
+from .costs import Config
+from .lanes import config_of, memory_of, weight_columns
+from .records import Marginals, Memory, Passing, Slices
+from .runner import Runner, on_all_cores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .programs import CachedProgram
+
+_loops = loops("jtgpu.backends.cpu.loops.slices")
+
+RUNS = 100  # slices that a program is expected to run for, at least
+LANES = (128, 64, 32, 16, 8)  # sequences side by side: larger tables than `lanes.CACHE` allows pay here
+MOST = 8 << 20  # bytes of the tables of so many
+
+
+class Side(NamedTuple):
+    """The variables on one side of a slice."""
+
+    number: int  # the variable, or set variable, that messages are weights of
+    place: NDArray[np.int64]  # (K,) its cell of each entry of a message
+
+
+class _Direction(NamedTuple):
+    """A program's pattern, and where its messages stand."""
+
+    seen: NDArray[np.bool_]  # (V,)
+    soft: tuple[int, ...]
+    source: Side
+    target: Side
+    numbers: NDArray[np.int64]  # see `Passing`
+    weight_ptr: NDArray[np.int64]  # (V,) by rank
+    other: int  # first column of weights of the interface before a slice, where entries of it are chosen
+    columns: int  # of weights, with those of messages
+
+
+class SliceTable:
+    """The evidence of a call: rows of slices, and the programs that are right for every row.
+
+    What is observed in every row is a fixed state in these programs; other observed variables are weighed.
+    """
+    # runners: Of one of the backends, whose plan all of them have: with P(e), for the way ahead, and without
+    # states: (R, V) observed states, -1 = not observed
+    # likelihood: Variable to weights, (R, card)
+    # before, after: Where messages stand; their variables may be observed
+    # n: Sequences
+
+    def __init__(
+        self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]], before: Side, after: Side, n: int,
+    ):  # fmt: skip
+        self.states, self.program = np.ascontiguousarray(states, np.int32), runners[0].program
+        given = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
+        self.weights, self._ptr, self.log_scale = weight_columns(self.program, given, len(states))
+        self._likelihood = given.keys()
+        seen = states >= 0
+        self._some, self._always = (np.zeros(self.program.n_variables, np.bool_) for _ in range(2))
+        self._some[: states.shape[1]], self._always[: states.shape[1]] = seen.any(axis=0), seen.all(axis=0)
+        self.ahead, self.back = self._direction(before, after), self._direction(after, before)
+        self.choosing = self._direction(after, before, before)
+        configs = [self._config(runner, way) for runner, way in zip(runners, (self.ahead, self.back), strict=True)]
+        self.lanes = 0  # not possible, for want of memory
+        if all(config.lanes for config in configs):
+            self.lanes = min(_lanes(config, n) for config in configs)
+
+    def _direction(self, source: Side, target: Side, other: Side | None = None) -> _Direction:
+        # other: A second interface that has weights
+        program = self.program
+        members = {u for side in (source, target) for u in program.weighed_scope(side.number)}
+        partly = np.flatnonzero(self._some & ~self._always).tolist()
+        observed = [u for u in members if self._some[u]]
+        weighed = {source.number} if other is None else {source.number, other.number}
+        soft = tuple(sorted({*self._likelihood, *partly, *observed, *weighed}))
+        hard = self._always.copy()
+        hard[list(soft)] = False
+        ptr, width = self._ptr.copy(), self.weights.shape[1]
+        rank = program.axis_rank[source.number]
+        own, ptr[rank] = int(ptr[rank]), width
+        column = width + int(program.cardinality[source.number])
+        if other is not None:
+            ptr[program.axis_rank[other.number]] = column
+        columns = column + (0 if other is None else int(program.cardinality[other.number]))
+        return _Direction(hard, soft, source, target, np.array([width, own]), ptr, column, columns)
+
+    def _get(self, runner: Runner, way: _Direction, lanes: int) -> CachedProgram:
+        return runner.model.programs.get(way.seen, way.soft, (way.target.number,), lanes=lanes)
+
+    def _config(self, runner: Runner, way: _Direction) -> Config:
+        return config_of(lambda lanes: self._get(runner, way, lanes), runner.model.numbers.factor_cells)
+
+    def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
+        """Some sequences, at most as many as there are lanes."""
+        # first, lengths: (n,) first row of each, and slices
+        # message: (K,) into slice 0
+        return SliceGroup(self, first, lengths, message)
+
+    def ready(self, runner: Runner, way: _Direction) -> tuple[CachedProgram, NDArray[np.int64]]:
+        """The program of a direction without structural zeros, and the ranks of the variables that are observed."""
+        cached = self._get(runner, way, self.lanes)
+        cached.leave_out_zeros(runner.model.numbers, runner.cards, self.lanes, RUNS)
+        needed = way.seen.copy()
+        needed[list(way.soft)] = True
+        return cached, np.flatnonzero(needed & self._some)
+
+    def run_all(self, tasks: Sequence[Callable[[], None]], runner: Runner, each: int) -> None:
+        """Call some tasks on all cores; each takes so many bytes."""
+        on_all_cores(tasks, runner, max(MOST_MEMORY // max(each, 1), 1))
+
+
+class SliceGroup:
+    """Sequences side by side, and their messages; for one thread."""
+
+    def __init__(
+        self, table: SliceTable, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]
+    ):
+        n, lanes = len(first), table.lanes
+        self.table, self.n = table, n
+        self.first, self.lengths = np.full(lanes, first[-1]), np.zeros(lanes, np.int64)
+        self.first[:n], self.lengths[:n] = first, lengths
+        self.message = np.repeat(np.asarray(message, np.float64)[:, None], lanes, axis=1)
+        self.total, self.exponent, self.log_scale = np.ones(lanes), np.zeros(lanes, np.int64), np.zeros(lanes)
+        self.failed = np.full(lanes, -1)
+
+    @property
+    def log_evidence(self) -> NDArray[np.float64]:
+        """(n,) ln P of the evidence of each sequence; -inf if it is impossible."""
+        log_evidence = np.log(self.total) + self.exponent * np.log(2.0) + self.log_scale
+        return np.where(self.failed >= 0, -np.inf, log_evidence)[: self.n]
+
+    def nothing(self) -> NDArray[np.float64]:
+        """Room for no messages."""
+        return np.zeros((0, *self.message.shape))
+
+    def no_marginals(self) -> Marginals:
+        """No distributions are wanted."""
+        return Marginals(_NONE_2, _NONE, _NONE, np.zeros((0, len(self.message)), np.int64), _NONE)
+
+    def forward(
+        self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int, stride: int, out: Marginals
+    ) -> None:
+        """`message` passes some slices; messages into slices base, base + stride ... are kept."""
+        way = self.table.ahead
+        p = self._passing(way, kept, base, stride)
+        ones = p._replace(message=np.ones(self.message.shape if len(out.states) else (0, 0)))
+        self._run(runner, way, lambda m, code, s: _loops.forward(m, code, s, p, ones, out, runner.limit, begin, end))
+
+    def again(self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int) -> None:
+        """`forward` through slices whose evidence has been counted."""
+        way = self.table.ahead
+        p = self._passing(way, kept, base, 1)
+        p = p._replace(total=p.total.copy(), exponent=p.exponent.copy(), log_scale=p.log_scale.copy())
+        p = p._replace(failed=p.failed.copy())
+        ones, out = p._replace(message=np.ones((0, 0))), self.no_marginals()
+        self._run(runner, way, lambda m, code, s: _loops.forward(m, code, s, p, ones, out, runner.limit, begin, end))
+
+    def backward(
+        self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int, later: NDArray[np.float64],
+        out: Marginals,
+    ) -> bool:  # fmt: skip
+        """`message` passes some slices from the last one to the first; whether a product was too small for a number."""
+        # kept: into slices base, base + 1 ..., one more than the last slice; later: out of the same slices
+        way = self.table.back
+        p = self._passing(way, kept, base, 1)._replace(later=later)
+        lost = self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
+        return bool(lost)
+
+    def choose(
+        self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int, chosen: NDArray[np.int64],
+        uniforms: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        """`message` passes some slices backward and becomes certain of the entry that is chosen before each."""
+        # chosen: (n, L) gets the entries before slices base, base + 1 ...
+        # uniforms: (n, L) numbers in [0, 1) that choose; empty: the best entries
+        way, out = self.table.choosing, self.no_marginals()
+        p = self._passing(way, kept, base, 1)._replace(
+            chosen=chosen, uniforms=uniforms, before=way.target.place, before_column=way.other
+        )
+        self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
+
+    def _passing(self, way: _Direction, kept: NDArray[np.float64], base: int, stride: int) -> Passing:
+        return Passing(
+            self.message, way.source.place, way.target.place, way.numbers, self.total, self.exponent, self.log_scale,
+            self.failed, kept, self.nothing(), base, stride, np.zeros((0, 0), np.int64), _NONE_2, _NONE, 0,
+        )  # fmt: skip
+
+    def _run(self, runner: Runner, way: _Direction, call: Callable[..., bool | None]) -> bool | None:
+        table = self.table
+        cached, variables = table.ready(runner, way)
+        space = runner.acquire(runner.model)
+        try:
+            memory: Memory = memory_of(space, cached, runner.cards, way.weight_ptr, way.columns, table.lanes)
+            memory.chunk[:] = -1
+            slices = Slices(
+                self.first, self.lengths, table.states, runner.program.axis_rank[variables], variables, table.weights,
+                table.log_scale,
+            )  # fmt: skip
+            return call(memory, cached.records, slices)
+        finally:
+            runner.release(space)
+
+
+def _lanes(config: Config, n: int) -> int:
+    """The number of lanes that answers n sequences in least time."""
+    most = [w for w in LANES if w * config.bytes <= MOST * config.lanes] or [LANES[-1]]
+    return min(most, key=lambda w: -(-n // w) * (config.sweep + w * config.lane))
+
+
+_NONE, _NONE_2 = np.zeros(0, np.int64), np.zeros((0, 0))

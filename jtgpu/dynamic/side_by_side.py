@@ -1,0 +1,282 @@
+"""Posteriors of sequences by a backend whose compiled code runs all slices, with sequences side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends.cpu.records import Marginals
+from ..backends.cpu.slices import Side
+from ..errors import PlanError
+from . import propagation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..backends.cpu.slices import SliceGroup, SliceTable
+    from ..util.arrays import Floats, Ints
+    from .sequences import Sequences
+    from .step import Step
+
+# Each group of sequences passes all slices forward in a few compiled calls, one for each table of CPTs, and backward in
+# blocks of slices. Variables with children in the next slice have the product of two messages as their posterior, which
+# the compiled code writes. The other targets of a block are rows of one table of cases, with both messages as weights.
+
+
+ENOUGH = 32  # sequences side by side
+
+
+class Wanted(NamedTuple):
+    """Targets and slices of a call, and where their posteriors go."""
+
+    targets: list[int]  # variables and sets of `step`
+    slices: Ints | None  # (S,) slices of the answer; None: the last of each sequence
+    smooth: bool
+    arrays: dict[int, Floats]  # gets the posteriors, (B, [S,] cells)
+
+
+class _Passes:
+    """The passes over all sequences of a call, a group of them at a time."""
+
+    def __init__(self, plain: Step, read: Sequences, table: SliceTable, maximal: bool = False):
+        self.plain, self.read, self.table, self._maximal = plain, read, table, maximal
+        self.lengths = read.lengths
+        self.log_evidence, self.failed = np.zeros(read.n), np.full(read.n, -1)
+
+    def run(self) -> None:
+        """Work on all groups, on all cores."""
+        n, order = self.table.lanes, np.argsort(-self.lengths, kind="stable")
+        parts = [order[i : i + n] for i in range(0, len(order), n)]
+        tasks = [partial(self._group, part) for part in parts]
+        self.table.run_all(tasks, self._backend(0).runner, 2 * propagation.KEPT)
+
+    def _group(self, part: Ints) -> None:
+        raise NotImplementedError
+
+    def _backend(self, t: int) -> Any:
+        return self.plain.backend(t, self.read.cut(t), self._maximal)
+
+    def _segments(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Parts of a range of slices whose slices have the same tables."""
+        single = {t for t in (*range(self.plain.order), *self.read.cuts) if begin <= t < end}
+        return list(pairwise(sorted({begin, end, *single, *(t + 1 for t in single)})))
+
+    def _start(self, part: Ints) -> tuple[SliceGroup, int, int]:
+        """A group, its number of slices, and the number in a block."""
+        group = self.table.group(self.read.ptr[:-1][part], self.lengths[part], self.plain.first())
+        length = int(self.lengths[part].max())
+        fits = 8 * group.message.size * (length + 1) <= propagation.KEPT
+        return group, length, length if fits else max(math.isqrt(length), 1)
+
+    def _forward(
+        self, group: SliceGroup, begin: int, end: int, kept: Floats, base: int, stride: int, out: Marginals
+    ) -> None:
+        for first, last in self._segments(begin, end):
+            group.forward(self._backend(first).runner, first, last, kept, base, stride, out)
+
+    def _note(self, group: SliceGroup, part: Ints) -> None:
+        self.log_evidence[part], self.failed[part] = group.log_evidence, group.failed[: len(part)]
+
+    def _ahead(self, group: SliceGroup, length: int, size: int) -> Floats:
+        """Pass all slices; the messages into every slice, or into the first one of each block."""
+        starts = np.empty((length + 1 if size == length else -(-length // size), *group.message.shape))
+        self._forward(group, 0, length, starts, 0, 1 if size == length else size, group.no_marginals())
+        return starts
+
+    def _blocks(self, group: SliceGroup, starts: Floats, length: int, size: int) -> Iterator[tuple[int, int, Floats]]:
+        """Blocks of slices, the last first, and the messages into each slice; `group.message` passes them backward."""
+        beta = np.ones(group.message.shape)
+        for begin in range((length - 1) // size * size, -1, -size):
+            end, kept = min(begin + size, length), starts
+            if size < length:
+                kept = np.empty((end - begin + 1, *beta.shape))
+                group.message[:] = starts[begin // size]
+                for first, last in self._segments(begin, end):
+                    group.again(self._backend(first).runner, first, last, kept, begin)
+            group.message[:] = beta
+            yield begin, end, kept
+            beta[:] = group.message
+
+
+class SideBySide(_Passes):
+    """Posteriors of all sequences of a call."""
+
+    def __init__(self, step: Step, plain: Step, read: Sequences, table: SliceTable, wanted: Wanted):
+        # step: with the joints of the call; plain: without
+        super().__init__(plain, read, table)
+        self.step, self.wanted, self.slices = step, wanted, wanted.slices
+        self.place = np.zeros(0, np.int64)
+        if wanted.slices is not None:
+            self.place = np.full(int(self.lengths.max()), -1)
+            self.place[wanted.slices] = np.arange(len(wanted.slices))
+        self.smooth = wanted.smooth and wanted.slices is not None  # the last slice knows all evidence
+        seen = np.asarray((read.codes >= 0).all(axis=0))
+        self.inner = [v for v in wanted.targets if v < plain.n and v in plain.after and not seen[v]]
+        self.fixed = [v for v in wanted.targets if v < plain.n and seen[v]]
+        self.rest = [v for v in wanted.targets if v not in self.inner and v not in self.fixed]
+        states = np.unravel_index(np.arange(plain.cells), plain.shape)
+        self._states = np.array([states[plain.after.index(v)] for v in self.inner], np.int64).reshape(-1, plain.cells)
+        self._columns = np.cumsum([0, *(plain.width(v) for v in self.inner)])
+        rows = read.n * (1 if self.slices is None else len(self.slices))
+        self._cells = np.zeros((rows, int(self._columns[-1])))
+
+    def run(self) -> None:
+        super().run()
+        for v, first, last in zip(self.inner, self._columns[:-1], self._columns[1:], strict=True):
+            shape = self.wanted.arrays[v].shape
+            self.wanted.arrays[v] = self._cells[:, first:last].reshape(shape)
+        self._write_fixed()
+
+    def _write_fixed(self) -> None:
+        """Posteriors of variables that are observed in every row."""
+        if not self.fixed:
+            return
+        at = np.arange(len(self.read.codes)) - np.repeat(self.read.ptr[:-1], self.lengths)
+        sequence = np.repeat(np.arange(self.read.n), self.lengths)
+        end = np.where(self.failed >= 0, 0 if self.smooth else self.failed, self.lengths)
+        valid = at < end[sequence]
+        if self.slices is None:
+            rows = np.flatnonzero(valid & (at + 1 == self.lengths[sequence]))
+            where: tuple[Ints, ...] = (sequence[rows],)
+        else:
+            rows = np.flatnonzero(valid & (self.place[at] >= 0))
+            where = (sequence[rows], self.place[at[rows]])
+        for v in self.fixed:
+            self.wanted.arrays[v][(*where, self.read.codes[rows, v])] = 1.0
+
+    def _group(self, part: Ints) -> None:
+        group, length, size = self._start(part)
+        out = self._marginals(group, part)
+        if self.smooth:
+            starts = self._ahead(group, length, size)
+            self._note(group, part)
+            if self.inner or self.rest:
+                self._backward(group, part, starts, length, size, out)
+            return
+        for begin in range(0, length, size) if self.rest else (0,):
+            end = min(begin + size, length) if self.rest else length
+            kept = np.empty((end - begin, *group.message.shape)) if self.rest else group.nothing()
+            self._forward(group, begin, end, kept, begin, 1, out)
+            self._others(group, part, begin, kept, None)
+        self._note(group, part)
+
+    def _backward(
+        self, group: SliceGroup, part: Ints, starts: Floats, length: int, size: int, out: Marginals
+    ) -> None:
+        least = int(self.slices.min()) if self.slices is not None else 0
+        for begin, end, kept in self._blocks(group, starts, length, size):
+            if end <= least:
+                break
+            later = np.empty((end - begin, *group.message.shape)) if self.rest else group.nothing()
+            for first, last in reversed(self._segments(begin, end)):
+                if group.backward(self._backend(first).without_evidence, first, last, kept, begin, later, out):
+                    raise PlanError(
+                        "the evidence of a sequence contradicts itself so strongly that its messages have no number in "
+                        "common; give fewer slices, or CPTs without probabilities close to 0"
+                    )
+            if self.rest:
+                self._others(group, part, begin, kept, later)
+
+    def _marginals(self, group: SliceGroup, part: Ints) -> Marginals:
+        if not self.inner:
+            return group.no_marginals()
+        rows = np.zeros(self.table.lanes, np.int64)
+        rows[: len(part)] = part * (1 if self.slices is None else len(self.slices))
+        return Marginals(self._cells, rows, self.place, self._states, self._columns)
+
+    def _others(self, group: SliceGroup, part: Ints, begin: int, kept: Floats, later: Floats | None) -> None:
+        """The other targets of a block of slices, as a table of cases for each table of CPTs."""
+        end = begin + (len(kept) if later is None else len(later))
+        for first, last in self._segments(begin, end) if self.rest else ():
+            t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
+            valid = t < np.where(group.failed >= 0, 0 if self.smooth else group.failed, group.lengths)[lane]
+            if self.slices is None:
+                valid &= t + 1 == group.lengths[lane]
+            else:
+                valid &= self.place[t] >= 0
+            t, lane = t[valid], lane[valid]
+            if not len(t):
+                continue
+            messages = [kept[t - begin, :, lane], None if later is None else later[t - begin, :, lane]]
+            states, weights = propagation.case_of(self.step, self.read, first, group.first[lane] + t, *messages)
+            backend = self.step.backend(first, self.read.cut(first))
+            cells = backend.tables.run_batch(states, weights, self.rest).posterior
+            where = (part[lane],) if self.slices is None else (part[lane], self.place[t])
+            at = 0
+            for v in self.rest:
+                width = self.step.width(v)
+                self.wanted.arrays[v][where] = cells[:, at : at + width]
+                at += width
+
+
+class Choosing(_Passes):
+    """Configurations between slices, chosen backward: the best ones, or n at random for each sequence."""
+
+    def __init__(self, plain: Step, read: Sequences, table: SliceTable, uniforms: Floats | None):
+        # uniforms: (n, R) numbers in [0, 1) that choose; None: the best configurations
+        super().__init__(plain, read, table, uniforms is None)
+        self._uniforms = uniforms
+        self.chosen = np.zeros((1 if uniforms is None else len(uniforms), len(read.codes)), np.int64)  # before each row
+
+    def _group(self, part: Ints) -> None:
+        group, length, size = self._start(part)
+        starts = self._ahead(group, length, size)
+        self._note(group, part)
+        n, lanes = len(self.chosen), self.table.lanes
+        certain = [np.ones(group.message.shape) for _ in range(n)]
+        for begin, end, kept in self._blocks(group, starts, length, size):
+            t, lane = np.divmod(np.arange(begin * len(part), end * len(part)), len(part))
+            t, lane = (x[t < group.lengths[lane]] for x in (t, lane))
+            rows = group.first[lane] + t
+            for j in range(n):
+                group.message[:] = certain[j]
+                entries, uniforms = np.zeros((end - begin, lanes), np.int64), np.zeros((0, 0))
+                if self._uniforms is not None:
+                    uniforms = np.zeros((end - begin, lanes))
+                    uniforms[t - begin, lane] = self._uniforms[j, rows]
+                for first, last in reversed(self._segments(begin, end)):
+                    runner = self._backend(first).without_evidence
+                    group.choose(runner, first, last, kept, begin, entries, uniforms)
+                self.chosen[j, rows] = entries[t - begin, lane]
+                certain[j][:] = group.message
+
+
+def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> SideBySide | None:
+    """The passes in compiled code; None where the backend has none, or there is no memory for it."""
+    table = _table(plain, read, False)
+    return SideBySide(step, plain, read, table, wanted) if table else None
+
+
+def choosing(plain: Step, read: Sequences, uniforms: Floats | None) -> Choosing | None:
+    """The passes in compiled code; None as of `side_by_side`."""
+    table = _table(plain, read, uniforms is None)
+    return Choosing(plain, read, table, uniforms) if table else None
+
+
+def _table(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
+    make: Any = getattr(plain.backend(0, frozenset(), maximal), "slices", None)
+    before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
+    if make is None or before is None or after is None or before.number == after.number:
+        return None
+    at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
+    weights = {v: np.where(at[:, None] > 0, 1.0, w) if v in plain.static else w for v, w in read.likelihood.items()}
+    # at least so many lanes pay more than messages that are kept
+    fitting = propagation.KEPT // (8 * plain.cells * (int(read.lengths.max()) + 1))
+    n = min(read.n, fitting) if fitting >= ENOUGH else read.n
+    table: SliceTable = make(read.codes, weights, before, after, n)
+    return table if table.lanes else None
+
+
+def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:
+    """Where the messages of an interface stand in the step network; None if it is part of a larger set."""
+    if step.width(number) != step.cells:
+        return None
+    entry: NDArray[np.float64] = step.cells_of(number, tuple(scope), np.arange(float(step.cells))[None])[0]
+    place = np.empty(step.cells, np.int64)
+    place[entry.astype(np.int64)] = np.arange(step.cells)
+    return Side(number, place)
