@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from ..model.cpts import normalize_rows
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.markov import MarkovNetwork
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..model.templates import from_families
 from ..util.arrays import Floats
 from .dynamic import Pair, check_order
+from .linear_gaussian import from_linear_gaussian, is_linear_gaussian, to_linear_gaussian
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def from_pgmpy(model: Any) -> DiscreteModel:
     """Convert a pgmpy model to a `BayesianNetwork`, a `MarkovNetwork` or a `DynamicNetwork`.
 
     CPT rows are normalised; ``row_report`` lists those that did not sum to 1. A node of a ``DynamicBayesianNetwork``
-    without a CPD in one slice has that of the other, if its parents are the same.
+    without a CPD in one slice has that of the other, if its parents are the same. A ``LinearGaussianBayesianNetwork``
+    becomes a `MixedNetwork`; the annotation names the class that is more frequent.
 
     Raises
     ------
@@ -44,6 +47,8 @@ def from_pgmpy(model: Any) -> DiscreteModel:
     """
     if hasattr(model, "get_interface_nodes") and hasattr(model, "get_cpds"):
         return _from_slices(model)
+    if hasattr(model, "get_cpds") and is_linear_gaussian(model):
+        return cast(DiscreteModel, from_linear_gaussian(model))
     return read_pgmpy(model).model
 
 
@@ -129,9 +134,10 @@ def _undirected(model: Any) -> PgmpyModel:
     return PgmpyModel(made, names, labels)
 
 
-def to_pgmpy(net: DiscreteModel) -> Any:
+def to_pgmpy(net: DiscreteModel | MixedNetwork) -> Any:
     """Convert a Bayesian network to pgmpy's ``DiscreteBayesianNetwork`` (``BayesianNetwork`` before version 1).
 
+    A `MixedNetwork` of numbers only becomes a ``LinearGaussianBayesianNetwork``.
     A `DynamicNetwork` becomes a ``DynamicBayesianNetwork``; its static variables keep their states from slice to slice.
 
     Raises
@@ -141,6 +147,8 @@ def to_pgmpy(net: DiscreteModel) -> Any:
     ImportError
         If pgmpy is not installed.
     """
+    if isinstance(net, MixedNetwork):
+        return to_linear_gaussian(net)
     if isinstance(net, DynamicNetwork):
         return _to_slices(net)
     from pgmpy import models

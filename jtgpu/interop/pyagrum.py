@@ -15,10 +15,12 @@ from ..model.cpts import normalize_rows
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import flag
 from ..util.arrays import Floats
 from .dynamic import as_two_slices, from_ktbn, from_two_slices
+from .linear_gaussian import from_clg, is_clg, to_clg
 
 
 def module() -> Any:
@@ -45,7 +47,8 @@ def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
     Returns
     -------
     BayesianNetwork
-        A `DecisionNetwork` for an ``InfluenceDiagram``, a `DynamicNetwork` for a ``KTBN`` and for `two_slices`; the
+        A `DecisionNetwork` for an ``InfluenceDiagram``, a `MixedNetwork` for a
+        ``pyagrum.clg.CLG``, a `DynamicNetwork` for a ``KTBN`` and for `two_slices`; the
         annotation names the class that is more frequent.
 
     Raises
@@ -55,6 +58,8 @@ def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
     """
     if hasattr(bn, "toBN") and hasattr(bn, "atemporalVarNames"):
         return cast(BayesianNetwork, from_ktbn(bn, from_pyagrum(bn.toBN())))
+    if is_clg(bn):
+        return cast(BayesianNetwork, from_clg(bn))
     if flag("two_slices", two_slices):
         return cast(BayesianNetwork, from_two_slices(from_pyagrum(bn)))
     if not (hasattr(bn, "cpt") and hasattr(bn, "variable") and hasattr(bn, "nodes")):
@@ -99,12 +104,13 @@ def _table(v: str, tensor: Any) -> tuple[list[str], Floats]:
     return before, np.ascontiguousarray(np.moveaxis(table, 0, -1))
 
 
-def to_pyagrum(net: DiscreteModel, *, two_slices: bool = False) -> Any:
+def to_pyagrum(net: DiscreteModel | MixedNetwork, *, two_slices: bool = False) -> Any:
     """Convert a Bayesian network to a ``BayesNet``, a dynamic network to a ``KTBN``; ids are numbers of variables.
 
     Parameters
     ----------
-    net : BayesianNetwork or DynamicNetwork
+    net : BayesianNetwork, DynamicNetwork or MixedNetwork
+        A `MixedNetwork` of numbers only becomes a ``pyagrum.clg.CLG``.
     two_slices : bool
         Whether a dynamic network becomes a ``BayesNet`` of two slices, ``rain0`` and ``raint``, for
         ``pyAgrum.lib.dynamicBN``.
@@ -116,6 +122,8 @@ def to_pyagrum(net: DiscreteModel, *, two_slices: bool = False) -> Any:
     ImportError
         If pyAgrum is not installed.
     """
+    if isinstance(net, MixedNetwork):
+        return to_clg(net)
     gum = module()
     if isinstance(net, DynamicNetwork):
         if flag("two_slices", two_slices):
