@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .propagation import Propagation, chunks
+from .propagation import Propagation, case_of, chunks
+from .side_by_side import Passes, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..backends.cpu.slices import SliceGroup, SliceTable
     from ..util.arrays import Floats, Ints
     from .sequences import Sequences
     from .step import Step
@@ -50,10 +52,70 @@ class _Sum:
             else:
                 self.cpts[v] += families[v]
 
+    def join(self, other: _Sum) -> None:
+        """Add other counts."""
+        for mine, theirs in zip(self.cpts, other.cpts, strict=True):
+            mine += theirs
+        for first, tables in zip(self.start, other.start, strict=True):
+            for mine, theirs in zip(first, tables, strict=True):
+                mine += theirs
+
+
+class _Counting(Passes):
+    """The passes in compiled code, each block of slices followed by its counts."""
+
+    def __init__(self, step: Step, read: Sequences, table: SliceTable, weights: Floats):
+        super().__init__(step, read, table)
+        self._weights = weights
+        self._sums: dict[int, _Sum] = {}  # of each group, by its first sequence
+
+    def total(self) -> _Sum:
+        """The counts of all sequences, in an order that does not depend on threads."""
+        total = _Sum(self.plain)
+        for i in sorted(self._sums):
+            total.join(self._sums[i])
+        return total
+
+    def _group(self, part: Ints) -> None:
+        group, length, size = self._start(part)
+        starts = self._ahead(group, length, size)
+        self._note(group, part)
+        total = self._sums.setdefault(int(part[0]), _Sum(self.plain))
+        for begin, end, kept in self._blocks(group, starts, length, size):
+            later = np.empty((end - begin, *group.message.shape))
+            for first, last in reversed(self._segments(begin, end)):
+                runner = self._backend(first).without_evidence
+                group.backward(runner, first, last, kept, begin, later, group.no_marginals())
+            for first, last in self._segments(begin, end):
+                t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
+                valid = (group.failed[lane] < 0) & (t < group.lengths[lane])
+                self._add(total, group, part, (t[valid], lane[valid]), (kept, later), begin)
+
+    def _add(
+        self, total: _Sum, group: SliceGroup, part: Ints, cases: tuple[Ints, Ints], messages: tuple[Floats, Floats],
+        begin: int,
+    ) -> None:  # fmt: skip
+        """Add the counts of slices with the same tables; `messages` are those into and out of slices begin ..."""
+        step, rows = self.plain, max(BLOCK_CELLS // (2 * self.plain.cells), 1)
+        for at in range(0, len(cases[0]), rows):
+            t, lane = (x[at : at + rows] for x in cases)
+            both = [m[t - begin, :, lane] for m in messages]
+            first = int(t[0])
+            cut = self.read.cut(first)
+            states, likelihood = case_of(step, self.read, first, group.first[lane] + t, *both)
+            counts = step.backend(first, cut).run_counts(states, self._weights[part[lane]], likelihood)
+            total.add(min(first, step.order), counts.families, cut)
+
 
 def expected_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceCounts:
     """Expected counts of sequences, each with a weight."""
     # weights: (N,)
+    table = table_of(step, sequences, False)
+    if table is not None:
+        passes = _Counting(step, sequences, table, weights)
+        passes.run()
+        counts = passes.total()
+        return SliceCounts(counts.cpts, counts.start, passes.log_evidence, passes.failed)
     total = _Sum(step)
     log_evidence, failed = np.zeros(sequences.n), np.full(sequences.n, -1)
     for chosen in chunks(step, sequences, step.cells):

@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     arrays: dict[int, Floats]  # gets the posteriors, (B, [S,] cells)
 
 
-class _Passes:
+class Passes:
     """The passes over all sequences of a call, a group of them at a time."""
 
     def __init__(self, plain: Step, read: Sequences, table: SliceTable, maximal: bool = False):
@@ -103,7 +103,7 @@ class _Passes:
             beta[:] = group.message
 
 
-class SideBySide(_Passes):
+class SideBySide(Passes):
     """Posteriors of all sequences of a call."""
 
     def __init__(self, step: Step, plain: Step, read: Sequences, table: SliceTable, wanted: Wanted):
@@ -214,7 +214,7 @@ class SideBySide(_Passes):
                 at += width
 
 
-class Choosing(_Passes):
+class Choosing(Passes):
     """Configurations between slices, chosen backward: the best ones, or n at random for each sequence."""
 
     def __init__(self, plain: Step, read: Sequences, table: SliceTable, uniforms: Floats | None):
@@ -248,17 +248,18 @@ class Choosing(_Passes):
 
 def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> SideBySide | None:
     """The passes in compiled code; None where the backend has none, or there is no memory for it."""
-    table = _table(plain, read, False)
+    table = table_of(plain, read, False)
     return SideBySide(step, plain, read, table, wanted) if table else None
 
 
 def choosing(plain: Step, read: Sequences, uniforms: Floats | None) -> Choosing | None:
     """The passes in compiled code; None as of `side_by_side`."""
-    table = _table(plain, read, uniforms is None)
+    table = table_of(plain, read, uniforms is None)
     return Choosing(plain, read, table, uniforms) if table else None
 
 
-def _table(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
+def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
+    """The compiled passes of a call; None where the backend has none, or there is no memory for it."""
     make: Any = getattr(plain.backend(0, frozenset(), maximal), "slices", None)
     before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
     if make is None or before is None or after is None or before.number == after.number:
