@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # CPTs from counts of complete cases.
 
 MAX_ENTRIES = 100_000_000  # of a CPT
-MANY_STATES = 255  # of a feature, above which a warning says so
+MANY_STATES = 255  # of a feature, above which there is a warning
 MANY_NUMBERS = 20  # different numbers of a column above which they are states only if the user declares them
 
 
