@@ -37,7 +37,7 @@ def test_pgmpy() -> None:
 def test_pyagrum() -> None:
     clg: Any = pytest.importorskip("pyagrum.clg")
     theirs = to_pyagrum(net())
-    back = from_pyagrum(theirs)
+    back: Any = from_pyagrum(theirs)
     answers = net().compile("reference")
     assert isinstance(back, jtgpu.MixedNetwork)
     for seen in ({}, {"c": 2.0}):
