@@ -29,8 +29,8 @@ from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.arguments import described
 from .editing import Editing, edit_routes
+from .hosted import Hosted
 from .metrics import Gauge, Metrics, Values
-from .networks import Hosted
 from .numbers import of_numbers
 from .page_module import read_form
 from .requests import PROBLEM, Refusal, Trace, kind_of, problem

@@ -28,7 +28,7 @@ from ..model.dynamic import DynamicNetwork
 from ..model.first_slice import SliceNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
-from .networks import Hosted
+from .hosted import Hosted
 from .requests import JSON, Refusal, json_response, read, trace_of
 from .routes import QuestionEndpoints, of_network
 from .settings import Settings, check_type, headers_of

@@ -19,7 +19,8 @@ from ..inference.evidence import read_findings
 from ..inference.queries.posteriors import targets_of
 from ..util.version import __version__
 from . import networks
-from .networks import Hosted, layout, written_formats
+from .hosted import Hosted, layout
+from .networks import written_formats
 from .openapi import docs_page, openapi
 from .page_module import FOLDER as PAGE
 from .page_module import page_module

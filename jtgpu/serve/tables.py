@@ -24,8 +24,8 @@ from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
 from ..util.arguments import options_of
+from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
-from .networks import Hosted
 from .requests import Refusal, closest_names, flag, json_response, kind_of, problem, read, trace_of, unless_gone
 from .settings import Settings, check_type
 

@@ -25,7 +25,7 @@ BODIES: list[dict[str, Any]] = [
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[JunctionTree]:
     monkeypatch.setattr("jtgpu.serve.batching.SIZES", (1, 4))  # an emulated GPU takes seconds for 256 cases
     monkeypatch.setattr("jtgpu.serve.batching.PATIENCE", 0.0)
-    monkeypatch.setattr("jtgpu.serve.networks.SLOW", 0.0)
+    monkeypatch.setattr("jtgpu.serve.hosted.SLOW", 0.0)
     with installed(), jtgpu.load("asia").compile("gpu") as tree:
         yield tree
 

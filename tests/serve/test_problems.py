@@ -166,7 +166,7 @@ def test_unexpected_errors_have_a_number_and_no_traceback(
 NAMES = st.sampled_from(["lung", "xray", "smoke", "either", "tub", "nobody", "", "\x00", "ä" * 300])
 STATES = st.one_of(
     st.sampled_from(["yes", "no", "", "maybe"]), st.integers(-3, 3), st.integers(),
-    st.floats(allow_nan=False), st.booleans(), st.none(),
+    st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none(),
 )  # fmt: skip
 WEIGHTS = st.one_of(
     st.lists(st.floats(-1, 2), max_size=3),

@@ -1,0 +1,202 @@
+"""A tree that clients query, with its threads, and positions for drawings of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..draw.drawing import Graph, graph_of, hub, neighbourhood
+from ..errors import BackendUnavailable, JtgpuError
+from ..inference.tree import JunctionTree
+from .batching import Batcher, measure
+from .map_layout import CANVAS, MAX_NODES, map_layout, overview
+from .networks import description, digest, summary
+from .questions import QUESTIONS
+from .registry import Form, Rates
+from .replies import PosteriorReplies
+from .requests import JSON, Refusal, flag, number, unless_gone
+from .settings import Settings
+
+# A GPU that fails does not end the service: the requests that it was computing get a 503, a warning says why, and a
+# tree on the CPU, made of the same plan, answers from then on.
+
+T = TypeVar("T")
+_log = logging.getLogger("jtgpu.serve")
+MOST = 150  # variables of a layout
+CANVAS_STEP = 40  # pixels
+SLOW = 0.5  # seconds of a case from which questions are not tried at start
+
+
+class Hosted:
+    """A tree that clients query.
+
+    Two threads compute: one for posteriors of single cases, in batches, and one for all other questions, so that these
+    do not hold up posteriors.
+    """
+
+    def __init__(self, name: str, tree: JunctionTree, settings: Settings):
+        self.name, self.tree, self.settings = name, tree, settings
+        self.replies = PosteriorReplies(tree)
+        self.decoders: dict[str, Any] = {name: msgspec.json.Decoder(q.body) for name, q in QUESTIONS.items()}
+        self.digest = digest(tree)
+        self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
+        self.batcher = Batcher(tree, self.rates, settings.max_batch, settings.exact, self.use_cpu)
+        self.failure = ""  # of the GPU that this network was compiled for
+        self._own: JunctionTree | None = None  # in place of one whose GPU failed
+        self._lock = threading.Lock()
+        self.description: dict[str, Any] = {}
+        self.summary = summary(name, tree)
+        self.pending = 0  # questions that wait for the second thread, or are computed there
+        self._pool = ThreadPoolExecutor(1, "jtgpu-questions")
+
+    def warm(self) -> None:
+        """Load everything that answers need, measure how long they take, and compute the priors."""
+        try:
+            self.rates = self.batcher.rates = measure(self.tree)
+        except BackendUnavailable as error:
+            if not self.use_cpu(error):
+                raise
+        self.description = description(self.name, self.tree, self.settings.sources.get(self.name, ""))
+        if self.rates.single < SLOW:
+            self._try_questions()
+
+    def _try_questions(self) -> None:
+        """Answer a question of each kind, about the first and the last variable."""
+        names = self.tree.model.variables
+        if not names:
+            return
+        first, last, seen = names[0], names[-1], {}
+        with suppress(JtgpuError):
+            seen = {first: self.tree.posterior(first).probabilities.argmax().item()} if first != last else {}
+        for question in QUESTIONS.values():
+            if question.trial is not None:
+                with suppress(JtgpuError):  # a sliced plan and a Markov network do not answer all questions
+                    msgspec.convert(question.trial(first, last, seen), question.body).answer(self.tree, Form())
+
+    def use_cpu(self, error: BaseException) -> bool:
+        """Answer on the CPU from now on if a GPU failed."""
+        # error: Of a computation; from any thread
+        # returns Whether the GPU failed, now or before.
+        if not isinstance(error, BackendUnavailable):
+            return False
+        with self._lock:
+            if self.failure:
+                return True
+            if not self.tree.device:
+                return False
+            _log.warning("the GPU of %s failed; the CPU is used from now on: %s", self.name, error)
+            self._own = self.tree.plan.compile("cpu")
+            rates = measure(self._own)
+            self.failure = str(error)
+            self.tree = self.batcher.tree = self._own
+            self.rates = self.batcher.rates = rates
+        return True
+
+    def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a function in the second thread; cancelling the future removes it if it has not started."""
+        self.pending += 1
+        future = asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, function)
+        future.add_done_callback(self._finished)
+        return future
+
+    def _guarded(self, function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except BackendUnavailable as error:
+            self.use_cpu(error)
+            raise
+
+    def _finished(self, future: asyncio.Future[Any]) -> None:
+        self.pending -= 1
+        if not future.cancelled():
+            future.exception()  # is retrieved, if nobody waits any more
+
+    @property
+    def status(self) -> dict[str, str]:
+        """Where questions are answered."""
+        where = {"backend": self.tree.backend, "device": self.tree.device}
+        return {**where, "failure": self.failure} if self.failure else where
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for an answer."""
+        return len(self.batcher) + self.pending
+
+    def close(self) -> None:
+        """End the threads after what waits is answered; the tree stays open."""
+        self.batcher.close()
+        self._pool.shutdown(wait=True)
+        if self._own is not None:
+            self._own.close()
+
+
+# ``GET .../layout``: positions for a drawing.
+
+async def layout(request: Request, hosted: Hosted) -> Response:
+    """Positions for a drawing."""
+    compute = _requested(request, hosted)
+    future = hosted.submit(lambda: msgspec.json.encode(compute()))
+    body = await unless_gone(request.receive, future, hosted.settings.timeout)
+    return Response(body, media_type=JSON)
+
+
+def _requested(request: Request, hosted: Hosted) -> Any:
+    """A function that computes the positions that the query string describes."""
+    tree = hosted.tree
+    model = tree.model
+    if flag(request, "overview"):
+        return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
+    nodes = _nodes(request, hosted, graph_of(model))
+    canvas = _canvas(request)
+    key = (None if nodes is None else tuple(nodes), canvas)
+    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes, canvas))
+
+
+def _canvas(request: Request) -> tuple[int, int]:
+    """Pixels of the window that shows the positions, in steps, so that a map that was computed serves again."""
+    width, height = (
+        number(request, name, given, 1, 100_000) or given
+        for name, given in zip(("width", "height"), CANVAS, strict=True)
+    )
+    return max(CANVAS_STEP, width - width % CANVAS_STEP), max(CANVAS_STEP, height - height % CANVAS_STEP)
+
+
+def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:
+    """Numbers of the variables to place, ascending; None: all."""
+    model = hosted.tree.model
+    most = number(request, "most", MOST, 1, MAX_NODES) or MOST
+    hops = number(request, "hops", 2, 0, 1000) or 0
+    given = ",".join(request.query_params.getlist("nodes"))
+    if given:
+        words = given.split(",")
+        if not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
+            raise Refusal("invalid-argument", "nodes must be numbers of variables, separated by commas", field="nodes")
+        nodes = sorted({model.index(int(w)) for w in words})
+        if len(nodes) > MAX_NODES:
+            raise Refusal("invalid-argument", f"a layout has at most {MAX_NODES:,} variables", field="nodes")
+        return nodes
+    around = request.query_params.getlist("around")
+    if not len(model) or (not around and len(model) <= most):
+        return None
+    start = [*dict.fromkeys(v for name in around for v in _named(hosted, name))]
+    return neighbourhood(graph, start or [hub(graph)], hops, most)
+
+
+def _named(hosted: Hosted, name: str) -> list[int]:
+    """The variable of a name, or of several that commas separate."""
+    model = hosted.tree.model
+    try:
+        return [model.index(name)]
+    except JtgpuError:
+        if "," not in name:
+            raise
+    return [model.index(part) for part in name.split(",")]
