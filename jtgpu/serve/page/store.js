@@ -91,6 +91,7 @@ export class Store {
   setNetwork(network, { findings = {}, bySlice = {}, slice = 0, length = 0, targets = [], picked = null, scenarios = [] } = {}) {
     this.reset();
     this.network = network;
+    this.accepted = network.values; // of numbers, the last ones that were answered
     this.history = newHistory(network.slices ? bySlice : decided(network, findings));
     this.length = length || Math.max(this.length, lastSlice(bySlice) + 1);
     this.slice = Math.min(slice, this.length - 1);
