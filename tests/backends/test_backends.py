@@ -286,7 +286,7 @@ def test_options_of_backends_are_listed() -> None:
     def keywords(function: Any) -> set[str]:
         return set(inspect.signature(function).parameters) - {"self", "plan", "factors", "options"}
 
-    assert set(OPTIONS["cpu"]) == keywords(Cpu.__init__)
+    assert set(OPTIONS["cpu"]) == keywords(Cpu.__init__) - {"maximal"}  # of most probable sequences, not of users
     assert set(OPTIONS["gpu"]) == keywords(Gpu.__init__)
     assert set(OPTIONS["indexed"]) == keywords(Indexed.__init__) | {f.name for f in dataclasses.fields(Rules)}
     assert set(OPTIONS) == set(backends.BACKENDS)
