@@ -114,7 +114,7 @@ class SideBySide(Passes):
         if wanted.slices is not None:
             self.place = np.full(int(self.lengths.max()), -1)
             self.place[wanted.slices] = np.arange(len(wanted.slices))
-        self.smooth = wanted.smooth and wanted.slices is not None  # the last slice knows all evidence
+        self.smooth = wanted.smooth and wanted.slices is not None  # the filtered last slice has all evidence
         seen = np.asarray((read.codes >= 0).all(axis=0))
         self.inner = [v for v in wanted.targets if v < plain.n and v in plain.after and not seen[v]]
         self.fixed = [v for v in wanted.targets if v < plain.n and seen[v]]

@@ -1,4 +1,4 @@
-"""`DiscretePart`: the variables with states of a mixed network as a Bayesian network; it knows the mixed network."""
+"""`DiscretePart`: the variables with states of a mixed network as a Bayesian network, with a reference to it."""
 
 from __future__ import annotations
 

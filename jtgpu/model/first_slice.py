@@ -1,4 +1,4 @@
-"""`SliceNetwork`: the first slice of a dynamic network as a Bayesian network; it knows the dynamic network."""
+"""`SliceNetwork`: the first slice of a dynamic network as a Bayesian network, with a reference to all of it."""
 
 from __future__ import annotations
 

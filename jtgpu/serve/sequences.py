@@ -1,7 +1,7 @@
 """Sequences as clients send them, and the compiled networks over time that answer questions about them.
 
-A dynamic network is served as its first slice, a Bayesian network that knows it; the questions of `slices` are about
-slices of sequences, all others about one case of the first slice.
+A dynamic network is served as a `SliceNetwork`: the questions of `slices` are about slices of sequences, all others
+about one case of the first slice.
 """
 
 from __future__ import annotations

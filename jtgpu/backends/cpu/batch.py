@@ -1,9 +1,10 @@
 """Tables of cases on the CPU: rows grouped by what they observe, many rows in one sweep, all cores.
 
 Rows that observe the same variables share a program that is specialised to them, if there are enough of them to pay for
-it. The other rows run either with a program that takes any evidence on the variables that some row observes, or row by
-row, whichever has fewer terms. Threads take all of this from one list of tasks: a pattern with few rows is one task,
-including the derivation of its program; a pattern with many rows is several.
+it; they run side by side, or one by one where tables side by side exceed the caches. The other rows run either with a
+program that takes any evidence on the variables that some row observes, or each with its own, by estimated time.
+Threads take all of this from one list of tasks: a pattern with few rows is one task, including the derivation of its
+program; a pattern with many rows is several.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
-from .costs import MARGIN, ROW_BY_ROW, Config, program_time, row_time
+from .costs import MARGIN, ROW_BY_ROW, Config
 from .lanes import config_of, memory_of, weight_columns
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
@@ -27,7 +28,6 @@ from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
 
 # Groups of rows of a table of cases that observe the same variables.
 
@@ -194,7 +194,7 @@ def answer_batch(
 ) -> BatchResult:
     table = Table(runner, states, likelihood, targets)
     posteriors = _Posteriors(table)
-    run_groups(table, group_rows(table, may_split=True), posteriors.work)
+    run_groups(table, group_rows(table, by_row=True), posteriors.work)
     posterior = posteriors.cells
     if targets is not None and len(set(targets)) < len(targets):  # a target that is listed twice has two columns
         once, cards = list(dict.fromkeys(targets)), runner.program.cardinality
@@ -218,9 +218,9 @@ def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, in
         on_all_cores(tasks, table.runner, max(MOST_MEMORY // max(g.bytes for g in groups), 1))
 
 
-def group_rows(table: Table, may_split: bool = False) -> list[Group]:
+def group_rows(table: Table, by_row: bool = False) -> list[Group]:
     """The rows of a table by the programs that answer them. It does not depend on the number of threads."""
-    # may_split: Whether rows of one pattern may be answered row by row where that is quicker
+    # by_row: Whether rows of one pattern may run one by one where that is quicker
     soft = table.weighed
     if not len(table.states):
         return []
@@ -233,7 +233,7 @@ def group_rows(table: Table, may_split: bool = False) -> list[Group]:
     seen = (table.states[rows[ptr[:-1]]] >= 0) & ~ignored  # of each pattern
     often = seen[int(size.argmax())]
     config = _config(table, often, soft)
-    if may_split and config.lanes and row_time(table.get(often, soft)) * MARGIN < config.row:
+    if by_row and config.lanes and table.get(often, soft).times.case * MARGIN < config.row:
         config = ROW_BY_ROW
     enough = _enough(config, _config(table, *_weighed(seen, soft)), len(rows)) if len(size) > 1 else 1
     groups = [Group(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in np.flatnonzero(size >= enough).tolist()]
@@ -264,10 +264,15 @@ def _rest(table: Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: 
     """Rows of rare patterns; `seen`: what each of the patterns observes."""
     always, weighed = _weighed(seen, soft)
     config = _config(table, always, weighed)
-    one = table.get(seen[0], soft)
-    if config.lanes and (len(rows) < FEW or row_time(one) + program_time(one) < config.row):
+    if config.lanes and (len(rows) < FEW or _alone(table, seen[0], soft) < config.row):
         config = ROW_BY_ROW
     return Group(rows, always, weighed, config)
+
+
+def _alone(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> float:
+    """Time of the only row of a pattern by a program of its own."""
+    times = table.get(seen, soft).times
+    return times.case + times.derivation
 
 
 def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:

@@ -10,7 +10,6 @@ from .records import BY_CASE, FIRST_LOOP, INPUTS, KEPT, PACKED, REDUCED, ROW, SI
 
 if TYPE_CHECKING:
     from ...util.arrays import Ints
-    from .programs import CachedProgram
 
 LANES = (64, 32, 16, 8)  # cases side by side: at most as many as have tables that fit a cache
 
@@ -55,33 +54,29 @@ def _terms(records: Records) -> Ints:
     return np.asarray(np.where(r[at + INPUTS] == 2, terms, 3 * r[at + SIZE]))
 
 
-def lanes_cost(cached: CachedProgram, lanes: int, cells: int) -> Config:
-    """Time of so many cases side by side; tables that do not depend on the case are made once."""
-    # cells: Of the tables of one case
-    records = cached.dense
-    at = records.record_ptr[:-1]
+class Times(NamedTuple):
+    """Time that a program takes."""
+
+    sweep: float  # of one sweep, whatever the number of cases side by side
+    case: float  # more for each case
+    derivation: float
+
+
+def times_of(records: Records, lanes: int) -> Times:
+    """Estimate the time of a program for so many cases at once; tables that do not depend on the case are made once."""
+    # records: Before structural zeros are left out
+    at, terms = records.record_ptr[:-1], _terms(records)
+    derivation = PER_GROUP + PER_DERIVED_RECORD * len(at)
+    if lanes == 1:
+        packed = float(terms[records.records[at + PACKED] == 1].sum())
+        others = float(terms.sum()) - packed
+        row = PER_ROW + PER_ROW_RECORD * len(at) + PER_PACKED_TERM * packed + PER_OTHER_TERM * others
+        return Times(0.0, row, derivation)
     by_case = records.records[at + BY_CASE] == 1
-    size, terms = records.records[at + SIZE][by_case], _terms(records)[by_case]
+    size, terms = records.records[at + SIZE][by_case], terms[by_case]
     is_large = size > LARGE
     case = (
         PER_CELL * float(size[~is_large].sum()) + PER_TERM * float(terms[~is_large].sum())
         + PER_LARGE_TERM * float(terms[is_large].sum())
     ) / lanes
-    sweep = PER_SWEEP + PER_RECORD * (len(size) + len(records.load_ptr) - 1)
-    return Config(lanes, max(8 * lanes * cells, 1), sweep, case, program_time(cached))
-
-
-def row_time(cached: CachedProgram) -> float:
-    """Time of a row by a program of one case."""
-    records = cached.dense
-    at = records.record_ptr[:-1]
-    terms = _terms(records)
-    packed = float(terms[records.records[at + PACKED] == 1].sum())
-    return (
-        PER_ROW + PER_ROW_RECORD * len(at) + PER_PACKED_TERM * packed + PER_OTHER_TERM * (float(terms.sum()) - packed)
-    )
-
-
-def program_time(cached: CachedProgram) -> float:
-    """Time to derive a program."""
-    return PER_GROUP + PER_DERIVED_RECORD * (len(cached.dense.record_ptr) - 1)
+    return Times(PER_SWEEP + PER_RECORD * (len(size) + len(records.load_ptr) - 1), case, derivation)

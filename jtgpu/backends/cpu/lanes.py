@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .costs import LANES, ROW_BY_ROW, Config, lanes_cost
+from .costs import LANES, ROW_BY_ROW, Config
 from .records import Memory
 from .workspace import ROOM, Workspace
 
@@ -29,7 +29,7 @@ def config_of(get: Callable[[int], CachedProgram], factor_cells: int) -> Config:
     lanes = next((n for n in LANES if 8 * n * cells <= CACHE), LANES[-1])
     if 8 * lanes * cells > MOST_ARENA:
         return ROW_BY_ROW
-    return lanes_cost(get(lanes), lanes, cells)
+    return Config(lanes, max(8 * lanes * cells, 1), *get(lanes).times)
 
 
 def _times_power(table: NDArray[np.float64], exponent: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, densities, flatte
 from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import Steps, steps_of
+from .costs import Times, times_of
 from .parallel import Tasks, make_tasks
 from .records import CELLS, HEADER, Layout, Lowering, Records
 from .workspace import Numbers, Scratch, aligned
@@ -104,6 +105,11 @@ class CachedProgram:
     def dense(self) -> Records:
         """The parts of the code before structural zeros were left out."""
         return Records.of(self._dense)
+
+    @cached_property
+    def times(self) -> Times:
+        """Estimated time of a run, for tables of cases."""
+        return times_of(self.dense, self.key[3])
 
     @cached_property
     def hard(self) -> NDArray[np.int64]:

@@ -145,7 +145,7 @@ class SliceGroup:
         return np.where(self.failed >= 0, -np.inf, log_evidence)[: self.n]
 
     def nothing(self) -> NDArray[np.float64]:
-        """Room for no messages."""
+        """An array for messages that are not kept."""
         return np.zeros((0, *self.message.shape))
 
     def no_marginals(self) -> Marginals:

@@ -174,7 +174,7 @@ def test_rows_of_one_pattern_run_one_by_one_where_that_is_quicker(monkeypatch: p
         monkeypatch.setattr(batch, "MARGIN", margin)
         with net.compile("cpu", threads=1) as tree:
             table = batch.Table(tree.intervened(()).backend.backend.runner, states, {}, None)  # type: ignore[attr-defined]
-            chosen.append([g.lanes for g in batch.group_rows(table, may_split=True)])
+            chosen.append([g.lanes for g in batch.group_rows(table, by_row=True)])
             answer = tree.intervened(()).backend.backend.run_batch(states)  # type: ignore[attr-defined]
             chosen.append(answer)
     assert (chosen[0], chosen[2]) == ([0], [8])

@@ -344,6 +344,7 @@ class StructurePosterior(ArcProbabilities):
     def _title(self) -> str:
         n = len(self.edges(0.5))
         state = "exact" if not self.n_chains else self.method if self.converged else f"{self.method}, NOT converged"
-        text = f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
+        arcs = f"{n} arc{'s' * (n != 1)} with a probability of at least 0.5"
+        text = f"Posterior of {len(self.names)} variables, {state}: {arcs}"
         parts = [text, *self._record.table.missing_lines()]
         return "\n".join(filter(None, ["; ".join(parts), self.printed_arcs()[0]]))

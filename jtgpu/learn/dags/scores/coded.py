@@ -263,8 +263,9 @@ def _require_states(name: str, n_states: int) -> None:
 
 
 def complete_rows(
-    names: list[str], columns: list[NDArray[np.int16]], weights: Ints | None, missing: str, cells: MissingReport
-) -> tuple[NDArray[np.uint8], Ints | None, int]:
+    names: list[str], columns: list[NDArray[np.int16]], weights: Ints | None, missing: str, cells: MissingReport,
+    has_numbers: bool = False,
+) -> tuple[NDArray[np.uint8], Ints | None, int]:  # fmt: skip
     """The rows that are used, (n, N) uint8, their weights, and how many rows were left out for their missing cells."""
     gaps = [c < 0 for c in columns]
     if missing == "available":
@@ -276,10 +277,13 @@ def complete_rows(
         column = next(name for name, gap in zip(names, gaps, strict=True) if gap[row])
         share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
         if missing == "error":
+            keep = (
+                ", missing='available' with score='bic' keeps them, but then directions that the data cannot tell may "
+                "look certain"
+            )
             raise DataError(
                 f"row {row}: column {column!r} has a missing value ({'; '.join([share, *cells.lines()])}); "
-                "missing='drop' leaves the rows out, missing='available' with score='bic' keeps them, but then "
-                "directions that the data cannot tell may look certain"
+                f"missing='drop' leaves the rows out{'' if has_numbers else keep}"
             )
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")
