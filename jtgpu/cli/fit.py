@@ -16,7 +16,7 @@ from ..errors import JtgpuError, OutputExists
 from ..formats import save_text, writer_of
 from ..formats.conversion import carry
 from ..formats.mixed_writers import dumps_mixed
-from ..mixed.fitting import MixedFit
+from ..mixed.fit_result import MixedFit
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
@@ -189,7 +189,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     seconds = time.perf_counter() - begun
     if isinstance(fitted, MixedFit):
         save_text(dumps_mixed(fitted.network, wanted.name), output)
-        summary = report_of(fitted) | {"output": output, "seconds": seconds}
+        summary = report_of(fitted, em.errors) | {"output": output, "seconds": seconds}
     else:
         made = carry(fitted.network, wanted)
         for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):

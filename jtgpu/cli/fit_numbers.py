@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import typer
 
 from ..errors import DataError
 from ..learn.parameters.numbers import KINDS
+from ..mixed.standard_errors import GaussianErrors
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from .networks import split_names
 
 if TYPE_CHECKING:
-    from ..mixed.fitting import MixedFit
+    from ..mixed.fit_result import MixedFit
 
 REFUSED = {
-    "hidden": "--hidden", "fixed": "--fixed", "tied": "--tie", "step": "--step", "errors": "--errors",
+    "hidden": "--hidden", "fixed": "--fixed", "tied": "--tie", "step": "--step",
     "cluster": "--cluster", "resume": "--resume",
 }  # fmt: skip
 KEPT = (
@@ -67,11 +69,22 @@ def fit_numbers(
     return fitted
 
 
-def report_of(fitted: MixedFit) -> dict[str, Any]:
+def report_of(fitted: MixedFit, errors: bool) -> dict[str, Any]:
     """The fit as values that JSON can hold."""
-    return {
+    report = {
         "method": fitted.method, "converged": fitted.converged, "iterations": len(fitted.history) - 1,
         "log_likelihood": fitted.log_likelihood, "objective": fitted.objective, "rows": fitted.n_rows,
         "dropped": fitted.n_dropped, "missing": dict(fitted.missing), "empty_rows": dict(fitted.empty_rows),
         "numbers": list(fitted.network.numbers),
-    }
+    }  # fmt: skip
+    if errors:
+        report["standard_errors"] = {v: _plain(fitted.standard_errors(v)) for v in fitted.network}
+    return report
+
+
+def _plain(errors: Any) -> Any:
+    """Nested lists, with None for infinities."""
+    if isinstance(errors, GaussianErrors):
+        slopes = {p: _plain(c) for p, c in errors.coefficients.items()}
+        return {"mean": _plain(errors.mean), "coefficients": slopes, "sd": _plain(errors.sd)}
+    return np.where(np.isinf(errors), None, errors).tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .fitting import MixedFit
+    from .fit_result import MixedFit
     from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
     from .sampling import MixedSamples
     from .tree import MixedTree
@@ -21,6 +21,6 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "fitting": "MixedFit", "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
+    "fit_result": "MixedFit", "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
     "sampling": "MixedSamples", "tree": "MixedTree",
 })  # fmt: skip

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError
+from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from .answers import scaled_weights
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
-from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -36,75 +34,6 @@ class Pass(NamedTuple):
     log_likelihood: float
     change: float  # of the objective
     seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class MixedFit:
-    """The result of `jtgpu.learn.fit` with numbers.
-
-    Attributes
-    ----------
-    network : MixedNetwork
-    log_likelihood : float
-        Sum of ln P of the rows (densities in the units of the columns), weighted.
-    objective : float
-        `log_likelihood` plus the ln prior, up to a constant: what was maximised.
-    history : tuple of Pass
-    converged : bool
-    method : {"counts", "em"}
-    n_rows : int
-        Rows that were fitted.
-    n_dropped : int
-        Rows that were left out because of missing cells (``missing="drop"``).
-    empty_rows : dict
-        Number or variable to the configurations of its discrete parents without any row: their parameters are those
-        of the prior.
-    missing : dict
-        Missing cells of each column that has some.
-    """
-
-    network: MixedNetwork
-    log_likelihood: float
-    objective: float
-    history: tuple[Pass, ...]
-    converged: bool
-    method: str
-    n_rows: int
-    n_dropped: int = 0
-    empty_rows: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    _rows: tuple[MixedCases, Floats] | None = field(default=None, repr=False)  # cases and their weights
-
-    def standard_errors(self, variable: str) -> GaussianErrors | Floats:
-        """Standard errors of the parameters of a variable; infinite where the rows do not determine them.
-
-        Parameters
-        ----------
-        variable : str
-
-        Returns
-        -------
-        GaussianErrors or ndarray
-            Of a number: ``.mean``, ``.coefficients`` and ``.sd`` with the axes of its `jtgpu.Gaussian`. Else an array
-            of the shape of the CPT.
-
-        Raises
-        ------
-        ArgumentError
-            If cells were missing, so that parameters come from EM.
-        """
-        net = self.network
-        name = net.variables[net.index(variable)]
-        if self.method != "counts" or self._rows is None:
-            raise ArgumentError("standard errors of networks with numbers need complete rows: fit with missing='drop'")
-        return (errors_of_number if net.is_number(name) else errors_of_states)(net, name, *self._rows)
-
-    def __str__(self) -> str:
-        how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
-        end = "" if self.converged else ", not converged"
-        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}"
-
-    __repr__ = __str__
 
 
 class Strength(NamedTuple):

@@ -168,12 +168,13 @@ def learned(patients: Path) -> Path:
 
 def test_fit(patients: Path, learned: Path, tmp_path: Path) -> None:
     net, report = tmp_path / "fitted.net", tmp_path / "fit.json"
-    done = run("fit", learned, patients, "-o", net, "--report", report)
+    done = run("fit", learned, patients, "-o", net, "--report", report, "--errors")
     assert done.exit_code == 0, done.output
     assert "Fit of 400 rows by EM" in done.stdout
     written = json.loads(report.read_text())
     direct: Any = jtgpu.learn.fit(jtgpu.read(learned), patients)
     assert written["log_likelihood"] == direct.log_likelihood
+    assert written["standard_errors"]["dose"]["sd"] == direct.standard_errors("dose").sd.tolist()
     assert (written["rows"], written["method"], written["numbers"]) == (400, "em", ["age", "pressure", "dose"])
     assert jtgpu.read(net, kind=jtgpu.MixedNetwork).numbers == ("age", "pressure", "dose")
 

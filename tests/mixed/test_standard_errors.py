@@ -61,6 +61,59 @@ def test_what_the_rows_do_not_determine() -> None:
     assert np.isinf([errors.mean[1], errors.coefficients["x"][1], errors.sd[1]]).all()
     assert np.isfinite([errors.mean[0], errors.coefficients["x"][0], errors.sd[0]]).all()
     holes = {**data, "x": np.where(np.arange(40) < 2, np.nan, data["x"])}
-    with pytest.raises(ArgumentError, match="need complete rows: fit with missing='drop'"):
-        fitted(holes).standard_errors("y")
+    assert np.isfinite(fitted(holes).standard_errors("y").sd).all()
     assert np.isfinite(fitted(holes, missing="drop").standard_errors("y").sd).all()
+
+
+def with_holes(seed: int, n: int) -> dict[str, Any]:
+    r = np.random.default_rng(seed)
+    return {v: np.where(r.random(n) < 0.25, None, np.array(x, object)) for v, x in sample(seed, n).items()}
+
+
+def log_likelihood(theta: Any, data: dict[str, Any]) -> float:
+    """Of the rows, by enumeration of g and SciPy's normal distribution of the numbers that are observed."""
+    normal = pytest.importorskip("scipy.stats").multivariate_normal
+    p, mean_x, sd_x, mean_y, slope, sd_y = theta[0], *theta[1:].reshape(5, 2)
+    total = np.zeros((len(data["g"]), 2))
+    for k in (0, 1):
+        mean = np.array([mean_x[k], mean_y[k] + slope[k] * mean_x[k]])
+        both = slope[k] * sd_x[k] ** 2
+        cov = np.array([[sd_x[k] ** 2, both], [both, sd_y[k] ** 2 + slope[k] * both]])
+        for i, row in enumerate(zip(*(data[v] for v in "gxy"), strict=True)):
+            seen = [j for j in (0, 1) if row[1 + j] is not None]
+            density = normal(mean[seen], cov[np.ix_(seen, seen)]).pdf([row[1 + j] for j in seen]) if seen else 1.0
+            total[i, k] = density * (p, 1 - p)[k] * (row[0] in ("ab"[k], None))
+    return float(np.log(total.sum(axis=1)).sum())
+
+
+def test_em_has_the_curvature_of_the_likelihood() -> None:
+    data = with_holes(4, 40)
+    fit = fitted(data, tolerance=1e-14, iterations=5000)
+    net = fit.network
+    x, y = net.gaussian("x"), net.gaussian("y")
+    theta = np.concatenate([[net.cpt("g")[0]], x.mean, x.sd, y.mean, y.coefficients["x"], y.sd])
+    ex, ey = fit.standard_errors("x"), fit.standard_errors("y")
+    errors = np.concatenate([[fit.standard_errors("g")[0]], ex.mean, ex.sd, ey.mean, ey.coefficients["x"], ey.sd])
+    assert log_likelihood(theta, data) == pytest.approx(fit.log_likelihood)
+    # the intercept of y is for x = 0, far away: y is measured from the mean of x to have a curvature with digits
+    n, centre, h = len(theta), np.tile(1e3, 2), np.diag(errors) * 2e-2
+    h[5:7, 5:7] = np.diag(ey.coefficients["x"]) * 0.02
+    for k in (0, 1):
+        h[7 + k, 5 + k] = -centre[k] * h[7 + k, 7 + k]
+    hessian = np.empty((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            corners = [log_likelihood(theta + a * h[i] + b * h[j], data) * a * b for a in (1, -1) for b in (1, -1)]
+            hessian[i, j] = hessian[j, i] = sum(corners) / 4
+    cov = h.T @ np.linalg.inv(-hessian) @ h
+    np.testing.assert_allclose(errors, np.sqrt(np.diagonal(cov)), rtol=5e-3)
+
+
+def test_em_says_what_it_does_not_know() -> None:
+    data = with_holes(5, 50)
+    with pytest.raises(ArgumentError, match="standard errors from a peak"):
+        fitted(data, iterations=1).standard_errors("x")
+    weights = np.where(data["g"] == "b", 0.0, 1.0)
+    errors = fitted({**data, "g": np.where(data["g"] == "b", "b", "a")}, weights=weights).standard_errors("y")
+    assert np.isfinite(errors.sd[0])
+    assert np.isinf([errors.mean[1], errors.coefficients["x"][1], errors.sd[1]]).all()

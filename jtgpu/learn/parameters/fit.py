@@ -102,7 +102,7 @@ def fit(  # noqa: PLR0913
         come from the data; see `jtgpu.learn.discretise` for other intervals.
     numbers : {"gaussian", "intervals", "states"} or mapping, optional
         What columns of numbers are: normal given their parents, `bins` intervals (default 5), or states; a mapping
-        names columns. With numbers the result is a `jtgpu.mixed.fitting.MixedFit`, whose network is a `MixedNetwork`;
+        names columns. With numbers the result is a `jtgpu.mixed.MixedFit`, whose network is a `MixedNetwork`;
         `prior` rows of the regression of all rows are added to each configuration of a number's discrete parents.
     prior : number, str, or mapping, default 1
         What is added to the counts of each entry: a number; ``"bdeu:ESS"``, ESS divided by the size of the CPT;
@@ -239,8 +239,8 @@ def fit(  # noqa: PLR0913
     if numbers is not None or isinstance(structure, MixedNetwork):
         _reject({
             "likelihood": likelihood, "fixed": [*fixed] or None, "tied": [*tied] or None, "hidden": hidden or None,
-            "step": step, "errors": errors or None, "cluster": cluster, "checkpoint": checkpoint,
-            "devices": devices, "restarts": restarts if restarts != 1 else None,
+            "step": step, "cluster": cluster, "checkpoint": checkpoint, "devices": devices,
+            "restarts": restarts if restarts != 1 else None,
         }, "numbers")  # fmt: skip
         fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
             structure, cases, numbers or "gaussian", states=states, bins=bins, prior=prior, weights=weights,

@@ -15,7 +15,8 @@ from ...cases.query import CsvDialect
 from ...errors import ArgumentError, DataError, closest
 from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, read_cases
-from ...mixed.fitting import MixedFit, Strength, empty_configurations, run, starting_network
+from ...mixed.fit_result import MixedFit
+from ...mixed.fitting import Strength, empty_configurations, run, starting_network
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
@@ -90,7 +91,7 @@ def _fit_table(  # noqa: PLR0913
             counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
             at_most = (bins or DEFAULT_BINS) if v in cut else None
             labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most)
-    rows, count = _prior(prior)
+    strength = Strength(*_prior(prior))
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:
             warnings.warn(
@@ -102,13 +103,13 @@ def _fit_table(  # noqa: PLR0913
     read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
     first = start if isinstance(start, MixedNetwork) else starting_network(labels, parents, read, row_weights)
     net, history, converged, method, sums = run(
-        first, read, row_weights, Strength(rows, count), iterations=rule[0], tolerance=rule[1], progress=progress,
+        first, read, row_weights, strength, iterations=rule[0], tolerance=rule[1], progress=progress,
         options={"threads": threads},
     )  # fmt: skip
     last = history[-1]
     return MixedFit(
         net, last.log_likelihood, last.objective, tuple(history), converged, method, len(read.states), dropped,
-        empty_configurations(net, sums), gaps, (read, row_weights),
+        empty_configurations(net, sums), gaps, (read, row_weights, strength),
     )  # fmt: skip
 
 

@@ -1,0 +1,94 @@
+"""The result of fitting a mixed network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import ArgumentError
+from ..model.mixed import MixedNetwork
+from .observed_information import errors_by_em
+from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
+
+if TYPE_CHECKING:
+    from ..util.arrays import Floats
+    from .evidence import MixedCases
+    from .fitting import Pass, Strength
+
+
+@dataclass(frozen=True, eq=False)
+class MixedFit:
+    """The result of `jtgpu.learn.fit` with numbers.
+
+    Attributes
+    ----------
+    network : MixedNetwork
+    log_likelihood : float
+        Sum of ln P of the rows (densities in the units of the columns), weighted.
+    objective : float
+        `log_likelihood` plus the ln prior, up to a constant: what was maximised.
+    history : tuple of Pass
+    converged : bool
+    method : {"counts", "em"}
+    n_rows : int
+        Rows that were fitted.
+    n_dropped : int
+        Rows that were left out because of missing cells (``missing="drop"``).
+    empty_rows : dict
+        Number or variable to the configurations of its discrete parents without any row: their parameters are those
+        of the prior.
+    missing : dict
+        Missing cells of each column that has some.
+    """
+
+    network: MixedNetwork
+    log_likelihood: float
+    objective: float
+    history: tuple[Pass, ...]
+    converged: bool
+    method: str
+    n_rows: int
+    n_dropped: int = 0
+    empty_rows: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
+    _rows: tuple[MixedCases, Floats, Strength] | None = field(default=None, repr=False)  # weighted cases, the prior
+    _errors: dict[str, GaussianErrors | Floats] = field(default_factory=dict, repr=False)  # of EM, once computed
+
+    def standard_errors(self, variable: str) -> GaussianErrors | Floats:
+        """Standard errors of the parameters of a variable; infinite where the rows do not determine them.
+
+        With missing cells they come from the observed information of all parameters together: the curvature of the
+        objective, by differences of the expected score, two passes over the rows for each parameter.
+
+        Parameters
+        ----------
+        variable : str
+
+        Returns
+        -------
+        GaussianErrors or ndarray
+            Of a number: ``.mean``, ``.coefficients`` and ``.sd`` with the axes of its `jtgpu.Gaussian`. Else an array
+            of the shape of the CPT.
+
+        Raises
+        ------
+        ArgumentError
+            If EM stopped far from a peak of the objective, or the network has more than 2,000 parameters.
+        """
+        net = self.network
+        name = net.variables[net.index(variable)]
+        if self._rows is None:
+            raise ArgumentError("this fit has no rows, so it has no standard errors")
+        if self.method == "counts":
+            return (errors_of_number if net.is_number(name) else errors_of_states)(net, name, *self._rows[:2])
+        if not self._errors:
+            self._errors.update(errors_by_em(net, *self._rows))
+        return self._errors[name]
+
+    def __str__(self) -> str:
+        how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
+        end = "" if self.converged else ", not converged"
+        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}"
+
+    __repr__ = __str__
