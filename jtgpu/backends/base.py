@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..plans.plan import Plan
+    from .slices import SlicePasses
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,11 @@ class Backend(ABC):
         """Store a table of cases for expected counts with changing numbers; arguments as of `run_counts`."""
         # states: of any signed integer type; they have to stay unchanged while the cases are held
         raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
+
+    def slices(self, *with_sets: Any) -> SlicePasses | None:
+        """Compiled passes through slices of a dynamic network; None: not supported."""
+        # with_sets: plan and factors, where those of this backend have no sets
+        return None
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """Cost of a case that observes these variables, (V,) bool: multiplications, or nanoseconds on a GPU."""

@@ -12,7 +12,7 @@ from .side_by_side import Passes, table_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..backends.cpu.slices import SliceGroup, SliceTable
+    from ..backends.slices import SliceGroup, SliceTable
     from ..util.arrays import Floats, Ints
     from .sequences import Sequences
     from .step import Step
@@ -82,10 +82,10 @@ class _Counting(Passes):
         self._note(group, part)
         total = self._sums.setdefault(int(part[0]), _Sum(self.plain))
         for begin, end, kept in self._blocks(group, starts, length, size):
-            later = np.empty((end - begin, *group.message.shape))
+            later, nothing = group.messages(end - begin), group.marginals(None, part)
             for first, last in reversed(self._segments(begin, end)):
-                runner = self._backend(first).without_evidence
-                group.backward(runner, first, last, kept, begin, later, group.no_marginals())
+                group.backward(self._passes(first), first, last, kept, begin, later, nothing)
+            kept, later = group.read(kept), group.read(later)
             for first, last in self._segments(begin, end):
                 t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
                 valid = (group.failed[lane] < 0) & (t < group.lengths[lane])

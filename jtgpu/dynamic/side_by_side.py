@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.cpu.records import Marginals
-from ..backends.cpu.slices import Side
+from ..backends.slices import Between, Side
 from ..errors import PlanError
 from . import propagation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..backends.cpu.slices import SliceGroup, SliceTable
+    from ..backends.slices import Messages, SliceGroup, SlicePasses, SliceTable
     from ..util.arrays import Floats, Ints
     from .sequences import Sequences
     from .step import Step
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 # Each group of sequences passes all slices forward in a few compiled calls, one for each table of CPTs, and backward in
 # blocks of slices. Variables with children in the next slice have the product of two messages as their posterior, which
 # the compiled code writes. The other targets of a block are rows of one table of cases, with both messages as weights.
-
-
-ENOUGH = 32  # sequences side by side
 
 
 class Wanted(NamedTuple):
@@ -52,14 +47,13 @@ class Passes:
         """Work on all groups, on all cores."""
         n, order = self.table.lanes, np.argsort(-self.lengths, kind="stable")
         parts = [order[i : i + n] for i in range(0, len(order), n)]
-        tasks = [partial(self._group, part) for part in parts]
-        self.table.run_all(tasks, self._backend(0).runner, 2 * propagation.KEPT)
+        self.table.run_all(self._group, parts, 2 * propagation.KEPT)
 
     def _group(self, part: Ints) -> None:
         raise NotImplementedError
 
-    def _backend(self, t: int) -> Any:
-        return self.plain.backend(t, self.read.cut(t), self._maximal)
+    def _passes(self, t: int) -> SlicePasses | None:
+        return self.plain.backend(t, self.read.cut(t), self._maximal).slices()
 
     def _segments(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Parts of a range of slices whose slices have the same tables."""
@@ -70,37 +64,39 @@ class Passes:
         """A group, its number of slices, and the number in a block."""
         group = self.table.group(self.read.ptr[:-1][part], self.lengths[part], self.plain.first())
         length = int(self.lengths[part].max())
-        fits = 8 * group.message.size * (length + 1) <= propagation.KEPT
+        fits = 8 * self.plain.cells * self.table.lanes * (length + 1) <= self.table.most_kept
         return group, length, length if fits else max(math.isqrt(length), 1)
 
     def _forward(
-        self, group: SliceGroup, begin: int, end: int, kept: Floats, base: int, stride: int, out: Marginals
+        self, group: SliceGroup, begin: int, end: int, kept: Messages, base: int, stride: int, out: Any
     ) -> None:
         for first, last in self._segments(begin, end):
-            group.forward(self._backend(first).runner, first, last, kept, base, stride, out)
+            group.forward(self._passes(first), first, last, kept, base, stride, out)
 
     def _note(self, group: SliceGroup, part: Ints) -> None:
         self.log_evidence[part], self.failed[part] = group.log_evidence, group.failed[: len(part)]
 
-    def _ahead(self, group: SliceGroup, length: int, size: int) -> Floats:
+    def _ahead(self, group: SliceGroup, length: int, size: int) -> Messages:
         """Pass all slices; the messages into every slice, or into the first one of each block."""
-        starts = np.empty((length + 1 if size == length else -(-length // size), *group.message.shape))
-        self._forward(group, 0, length, starts, 0, 1 if size == length else size, group.no_marginals())
+        starts = group.messages(length + 1 if size == length else -(-length // size))
+        self._forward(group, 0, length, starts, 0, 1 if size == length else size, group.marginals(None, _NONE))
         return starts
 
-    def _blocks(self, group: SliceGroup, starts: Floats, length: int, size: int) -> Iterator[tuple[int, int, Floats]]:
-        """Blocks of slices, the last first, and the messages into each slice; `group.message` passes them backward."""
-        beta = np.ones(group.message.shape)
+    def _blocks(
+        self, group: SliceGroup, starts: Messages, length: int, size: int
+    ) -> Iterator[tuple[int, int, Messages]]:
+        """Blocks of slices, the last first, and the messages into each slice; the group's passes them backward."""
+        beta = group.ones()
+        again = starts if size == length else group.messages(size + 1)
         for begin in range((length - 1) // size * size, -1, -size):
-            end, kept = min(begin + size, length), starts
+            end = min(begin + size, length)
             if size < length:
-                kept = np.empty((end - begin + 1, *beta.shape))
-                group.message[:] = starts[begin // size]
+                group.load(starts, begin // size)
                 for first, last in self._segments(begin, end):
-                    group.again(self._backend(first).runner, first, last, kept, begin)
-            group.message[:] = beta
-            yield begin, end, kept
-            beta[:] = group.message
+                    group.again(self._passes(first), first, last, again, begin)
+            group.load(beta, 0)
+            yield begin, end, again
+            group.store(beta, 0)
 
 
 class SideBySide(Passes):
@@ -160,39 +156,41 @@ class SideBySide(Passes):
             return
         for begin in range(0, length, size) if self.rest else (0,):
             end = min(begin + size, length) if self.rest else length
-            kept = np.empty((end - begin, *group.message.shape)) if self.rest else group.nothing()
+            kept = group.messages(end - begin if self.rest else 0)
             self._forward(group, begin, end, kept, begin, 1, out)
-            self._others(group, part, begin, kept, None)
+            self._others(group, part, (begin, end), kept, None)
         self._note(group, part)
 
     def _backward(
-        self, group: SliceGroup, part: Ints, starts: Floats, length: int, size: int, out: Marginals
+        self, group: SliceGroup, part: Ints, starts: Messages, length: int, size: int, out: Any
     ) -> None:
         least = int(self.slices.min()) if self.slices is not None else 0
         for begin, end, kept in self._blocks(group, starts, length, size):
             if end <= least:
                 break
-            later = np.empty((end - begin, *group.message.shape)) if self.rest else group.nothing()
+            later = group.messages(end - begin if self.rest else 0)
             for first, last in reversed(self._segments(begin, end)):
-                if group.backward(self._backend(first).without_evidence, first, last, kept, begin, later, out):
+                if group.backward(self._passes(first), first, last, kept, begin, later, out):
                     raise PlanError(
                         "the evidence of a sequence contradicts itself so strongly that its messages have no number in "
                         "common; give fewer slices, or CPTs without probabilities close to 0"
                     )
             if self.rest:
-                self._others(group, part, begin, kept, later)
+                self._others(group, part, (begin, end), kept, later)
 
-    def _marginals(self, group: SliceGroup, part: Ints) -> Marginals:
-        if not self.inner:
-            return group.no_marginals()
-        rows = np.zeros(self.table.lanes, np.int64)
-        rows[: len(part)] = part * (1 if self.slices is None else len(self.slices))
-        return Marginals(self._cells, rows, self.place, self._states, self._columns)
+    def _marginals(self, group: SliceGroup, part: Ints) -> Any:
+        between = Between(self._cells, self.place, self._states, self._columns) if self.inner else None
+        return group.marginals(between, part * (1 if self.slices is None else len(self.slices)))
 
-    def _others(self, group: SliceGroup, part: Ints, begin: int, kept: Floats, later: Floats | None) -> None:
+    def _others(
+        self, group: SliceGroup, part: Ints, block: tuple[int, int], kept: Messages, later: Messages | None
+    ) -> None:
         """The other targets of a block of slices, as a table of cases for each table of CPTs."""
-        end = begin + (len(kept) if later is None else len(later))
-        for first, last in self._segments(begin, end) if self.rest else ():
+        if not self.rest:
+            return
+        begin, kept = block[0], group.read(kept)
+        later = None if later is None else group.read(later)
+        for first, last in self._segments(*block):
             t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
             valid = t < np.where(group.failed >= 0, 0 if self.smooth else group.failed, group.lengths)[lane]
             if self.slices is None:
@@ -228,22 +226,21 @@ class Choosing(Passes):
         starts = self._ahead(group, length, size)
         self._note(group, part)
         n, lanes = len(self.chosen), self.table.lanes
-        certain = [np.ones(group.message.shape) for _ in range(n)]
+        certain = [group.ones() for _ in range(n)]
         for begin, end, kept in self._blocks(group, starts, length, size):
             t, lane = np.divmod(np.arange(begin * len(part), end * len(part)), len(part))
             t, lane = (x[t < group.lengths[lane]] for x in (t, lane))
             rows = group.first[lane] + t
             for j in range(n):
-                group.message[:] = certain[j]
+                group.load(certain[j], 0)
                 entries, uniforms = np.zeros((end - begin, lanes), np.int64), np.zeros((0, 0))
                 if self._uniforms is not None:
                     uniforms = np.zeros((end - begin, lanes))
                     uniforms[t - begin, lane] = self._uniforms[j, rows]
                 for first, last in reversed(self._segments(begin, end)):
-                    runner = self._backend(first).without_evidence
-                    group.choose(runner, first, last, kept, begin, entries, uniforms)
+                    group.choose(self._passes(first), first, last, kept, begin, entries, uniforms)
                 self.chosen[j, rows] = entries[t - begin, lane]
-                certain[j][:] = group.message
+                group.store(certain[j], 0)
 
 
 def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> SideBySide | None:
@@ -255,22 +252,18 @@ def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> Si
 def choosing(plain: Step, read: Sequences, uniforms: Floats | None) -> Choosing | None:
     """The passes in compiled code; None as of `side_by_side`."""
     table = table_of(plain, read, uniforms is None)
-    return Choosing(plain, read, table, uniforms) if table else None
+    return Choosing(plain, read, table, uniforms) if table and table.chooses else None
 
 
 def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     """The compiled passes of a call; None where the backend has none, or there is no memory for it."""
-    make: Any = getattr(plain.backend(0, frozenset(), maximal), "slices", None)
+    passes = plain.backend(0, frozenset(), maximal).slices()
     before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
-    if make is None or before is None or after is None or before.number == after.number:
+    if passes is None or before is None or after is None or before.number == after.number:
         return None
     at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
     weights = {v: np.where(at[:, None] > 0, 1.0, w) if v in plain.static else w for v, w in read.likelihood.items()}
-    # at least so many lanes pay more than messages that are kept
-    fitting = propagation.KEPT // (8 * plain.cells * (int(read.lengths.max()) + 1))
-    n = min(read.n, fitting) if fitting >= ENOUGH else read.n
-    table: SliceTable = make(read.codes, weights, before, after, n)
-    return table if table.lanes else None
+    return passes.slice_table(read.codes, weights, before, after, read.lengths, propagation.KEPT)
 
 
 def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:
@@ -281,3 +274,6 @@ def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:
     place = np.empty(step.cells, np.int64)
     place[entry.astype(np.int64)] = np.arange(step.cells)
     return Side(number, place)
+
+
+_NONE = np.zeros(0, np.int64)

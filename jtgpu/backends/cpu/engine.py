@@ -23,11 +23,13 @@ from .held import CpuHeldCase
 from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of, with_sets
-from .slices import Side, SliceTable
+from .slices import SliceTable
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ..slices import Side
 
 # Expected counts: the distributions of all families, summed over a table of cases.
 #
@@ -188,11 +190,18 @@ class Cpu(Backend):
     def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> CpuHeldCase:
         return CpuHeldCase(self.runner, evidence, targets)
 
-    def slices(
-        self, states: NDArray[np.int32], likelihood: Likelihood, before: Side, after: Side, n: int
-    ) -> SliceTable:
-        """Messages through the slices of n sequences in compiled calls; no other backend has them."""
-        return SliceTable((self.runner, self.without_evidence), states, likelihood, before, after, n)
+    def slices(self, *_: object) -> Cpu:
+        return self
+
+    def slice_table(
+        self, states: NDArray[np.int32], likelihood: Likelihood, before: Side, after: Side,
+        lengths: NDArray[np.int64], most_kept: int,
+    ) -> SliceTable | None:  # fmt: skip
+        """The evidence of a call on sequences; None if there is no memory for it."""
+        table = SliceTable(
+            (self.runner, self.without_evidence), states, likelihood, before, after, lengths, most_kept
+        )
+        return table if table.lanes else None
 
     @cached_property
     def without_evidence(self) -> Runner:

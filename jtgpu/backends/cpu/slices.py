@@ -8,11 +8,13 @@ other side: the next message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...util.loops import loops
+from ..slices import Between, Side
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
@@ -29,13 +31,16 @@ _loops = loops("jtgpu.backends.cpu.loops.slices")
 RUNS = 100  # slices that a program is expected to run for, at least
 LANES = (128, 64, 32, 16, 8)  # sequences side by side: larger tables than `lanes.CACHE` allows pay here
 MOST = 8 << 20  # bytes of the tables of so many
+ENOUGH = 32  # at least so many sequences side by side pay more than messages that are kept
 
 
-class Side(NamedTuple):
-    """The variables on one side of a slice."""
+class _Runners(Protocol):
+    """The runners of a backend."""
 
-    number: int  # the variable, or set variable, that messages are weights of
-    place: NDArray[np.int64]  # (K,) its cell of each entry of a message
+    runner: Runner
+
+    @property
+    def without_evidence(self) -> Runner: ...
 
 
 class _Direction(NamedTuple):
@@ -60,12 +65,17 @@ class SliceTable:
     # states: (R, V) observed states, -1 = not observed
     # likelihood: Variable to weights, (R, card)
     # before, after: Where messages stand; their variables may be observed
-    # n: Sequences
+    # lengths: Slices of each sequence
+    # most_kept: Bytes of messages of a group that may be kept
+
+    chooses = True
 
     def __init__(
         self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]], before: Side, after: Side, n: int,
+        likelihood: Mapping[int, NDArray[np.float64]], before: Side, after: Side, lengths: NDArray[np.int64],
+        most_kept: int,
     ):  # fmt: skip
+        self._runner, self.most_kept = runners[0], most_kept
         self.states, self.program = np.ascontiguousarray(states, np.int32), runners[0].program
         given = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
         self.weights, self._ptr, self.log_scale = weight_columns(self.program, given, len(states))
@@ -77,6 +87,8 @@ class SliceTable:
         self.choosing = self._direction(after, before, before)
         configs = [self._config(runner, way) for runner, way in zip(runners, (self.ahead, self.back), strict=True)]
         self.lanes = 0  # not possible, for want of memory
+        fitting = most_kept // (8 * len(before.place) * (int(lengths.max()) + 1))
+        n = min(len(lengths), fitting) if fitting >= ENOUGH else len(lengths)
         if all(config.lanes for config in configs):
             self.lanes = min(_lanes(config, n) for config in configs)
 
@@ -119,9 +131,9 @@ class SliceTable:
         needed[list(way.soft)] = True
         return cached, np.flatnonzero(needed & self._some)
 
-    def run_all(self, tasks: Sequence[Callable[[], None]], runner: Runner, each: int) -> None:
-        """Call some tasks on all cores; each takes so many bytes."""
-        on_all_cores(tasks, runner, max(MOST_MEMORY // max(each, 1), 1))
+    def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
+        """Call a function with every part, on all cores; each call takes so many bytes."""
+        on_all_cores([partial(work, part) for part in parts], self._runner, max(MOST_MEMORY // max(each, 1), 1))
 
 
 class SliceGroup:
@@ -144,51 +156,68 @@ class SliceGroup:
         log_evidence = np.log(self.total) + self.exponent * np.log(2.0) + self.log_scale
         return np.where(self.failed >= 0, -np.inf, log_evidence)[: self.n]
 
-    def nothing(self) -> NDArray[np.float64]:
-        """An array for messages that are not kept."""
-        return np.zeros((0, *self.message.shape))
+    def messages(self, n: int) -> NDArray[np.float64]:
+        return np.empty((n, *self.message.shape))
 
-    def no_marginals(self) -> Marginals:
-        """No distributions are wanted."""
-        return Marginals(_NONE_2, _NONE, _NONE, np.zeros((0, len(self.message)), np.int64), _NONE)
+    def ones(self) -> NDArray[np.float64]:
+        return np.ones((1, *self.message.shape))
+
+    def load(self, messages: NDArray[np.float64], i: int) -> None:
+        self.message[:] = messages[i]
+
+    def store(self, messages: NDArray[np.float64], i: int) -> None:
+        messages[i] = self.message
+
+    def read(self, messages: NDArray[np.float64]) -> NDArray[np.float64]:
+        return messages
+
+    def marginals(self, between: Between | None, rows: NDArray[np.int64]) -> Marginals:
+        if between is None:
+            return Marginals(_NONE_2, _NONE, _NONE, np.zeros((0, len(self.message)), np.int64), _NONE)
+        of_lanes = np.zeros(len(self.lengths), np.int64)
+        of_lanes[: len(rows)] = rows
+        return Marginals(between.cells, of_lanes, between.place, between.states, between.columns)
+
+    def close(self) -> None:
+        """Nothing to free."""
 
     def forward(
-        self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int, stride: int, out: Marginals
+        self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, stride: int, out: Marginals
     ) -> None:
         """`message` passes some slices; messages into slices base, base + stride ... are kept."""
-        way = self.table.ahead
+        way, runner = self.table.ahead, passes.runner
         p = self._passing(way, kept, base, stride)
         ones = p._replace(message=np.ones(self.message.shape if len(out.states) else (0, 0)))
         self._run(runner, way, lambda m, code, s: _loops.forward(m, code, s, p, ones, out, runner.limit, begin, end))
 
-    def again(self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int) -> None:
+    def again(self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int) -> None:
         """`forward` through slices whose evidence has been counted."""
-        way = self.table.ahead
+        way, runner = self.table.ahead, passes.runner
         p = self._passing(way, kept, base, 1)
         p = p._replace(total=p.total.copy(), exponent=p.exponent.copy(), log_scale=p.log_scale.copy())
         p = p._replace(failed=p.failed.copy())
-        ones, out = p._replace(message=np.ones((0, 0))), self.no_marginals()
+        ones, out = p._replace(message=np.ones((0, 0))), self.marginals(None, _NONE)
         self._run(runner, way, lambda m, code, s: _loops.forward(m, code, s, p, ones, out, runner.limit, begin, end))
 
     def backward(
-        self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int, later: NDArray[np.float64],
+        self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, later: NDArray[np.float64],
         out: Marginals,
     ) -> bool:  # fmt: skip
         """`message` passes some slices from the last one to the first; whether a product was too small for a number."""
         # kept: into slices base, base + 1 ..., one more than the last slice; later: out of the same slices
-        way = self.table.back
+        way, runner = self.table.back, passes.without_evidence
         p = self._passing(way, kept, base, 1)._replace(later=later)
         lost = self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
         return bool(lost)
 
     def choose(
-        self, runner: Runner, begin: int, end: int, kept: NDArray[np.float64], base: int, chosen: NDArray[np.int64],
+        self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, chosen: NDArray[np.int64],
         uniforms: NDArray[np.float64],
     ) -> None:  # fmt: skip
         """`message` passes some slices backward and becomes certain of the entry that is chosen before each."""
         # chosen: (n, L) gets the entries before slices base, base + 1 ...
         # uniforms: (n, L) numbers in [0, 1) that choose; empty: the best entries
-        way, out = self.table.choosing, self.no_marginals()
+        way, runner, out = self.table.choosing, passes.without_evidence, self.marginals(None, _NONE)
         p = self._passing(way, kept, base, 1)._replace(
             chosen=chosen, uniforms=uniforms, before=way.target.place, before_column=way.other
         )
@@ -197,7 +226,7 @@ class SliceGroup:
     def _passing(self, way: _Direction, kept: NDArray[np.float64], base: int, stride: int) -> Passing:
         return Passing(
             self.message, way.source.place, way.target.place, way.numbers, self.total, self.exponent, self.log_scale,
-            self.failed, kept, self.nothing(), base, stride, np.zeros((0, 0), np.int64), _NONE_2, _NONE, 0,
+            self.failed, kept, self.messages(0), base, stride, np.zeros((0, 0), np.int64), _NONE_2, _NONE, 0,
         )  # fmt: skip
 
     def _run(self, runner: Runner, way: _Direction, call: Callable[..., bool | None]) -> bool | None:

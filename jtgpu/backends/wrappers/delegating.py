@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..base import Session, Tables
+    from ..slices import SlicePasses
 
 
 class DelegatingBackend(Backend):
@@ -55,6 +56,9 @@ class DelegatingBackend(Backend):
 
     def hold_cases(self, *table: Any, **options: Any) -> HeldCases:
         return self.backend.hold_cases(*table, **options)
+
+    def slices(self, *plan: Any) -> SlicePasses | None:
+        return self.backend.slices(*plan)
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         return self.backend.work(seen, targets)

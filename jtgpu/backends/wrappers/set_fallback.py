@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..base import Likelihood, Session, Tables
+    from ..slices import SlicePasses
 
     Factors = Sequence[NDArray[np.float64]]
 
@@ -164,6 +165,9 @@ class SetFallback(DelegatingBackend):
         if self.takes(likelihood, None):
             return self.backend.hold_cases(states, weights, likelihood)
         raise BackendUnavailable("cases with likelihoods of several variables are not held; use run_counts")
+
+    def slices(self, *_: Any) -> SlicePasses | None:
+        return self.backend.slices(self._plan, self._factors)
 
     def reload(self, factors: Factors) -> None:
         self.backend.reload(factors)

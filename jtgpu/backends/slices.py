@@ -1,0 +1,121 @@
+"""Messages through the slices of a dynamic network: the interface of backends that pass them; see `Backend.slices`.
+
+A message is a table over the variables between two slices, for each of some sequences. Messages of many sequences pass
+all slices in a few compiled calls, in the memory of the backend: the caller says which slices, and which messages are
+kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Messages = Any  # n messages, of a group; on the CPU an array (n, K, lanes)
+
+
+class Side(NamedTuple):
+    """The variables on one side of a slice."""
+
+    number: int  # the variable, or set variable, that messages are weights of
+    place: NDArray[np.int64]  # (K,) its cell of each entry of a message
+
+
+class Between(NamedTuple):
+    """Distributions of variables between slices, and where they are written to."""
+
+    cells: NDArray[np.float64]  # (rows, columns of all targets)
+    place: NDArray[np.int64]  # (T,) row of each slice behind the sequence's first one, -1: none; empty: the last alone
+    states: NDArray[np.int64]  # (targets, K) state of each variable in each entry of a message
+    columns: NDArray[np.int64]  # (targets + 1,) first column of each
+
+
+class SlicePasses(Protocol):
+    """The compiled passes of one backend: of slices with the same tables."""
+
+    def slice_table(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], before: Side, after: Side,
+        lengths: NDArray[np.int64], most_kept: int,
+    ) -> SliceTable | None:  # fmt: skip
+        """The evidence of a call; None if there is no memory for it."""
+        # states: (R, V) observed states of all slices, -1 = not observed
+        # likelihood: Variable to weights, (R, card)
+        # before, after: Where messages stand; their variables may be observed
+        # lengths: (N,) slices of each sequence
+        # most_kept: Bytes of messages that may be kept in the host's memory
+
+
+class SliceTable(Protocol):
+    """The evidence of a call, and the programs that are right for every row."""
+
+    lanes: int  # sequences of a group
+    most_kept: int  # bytes of messages of a group that may be kept
+    chooses: bool  # whether `SliceGroup.choose` is supported
+
+    def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
+        """Some sequences, at most as many as there are lanes."""
+        # first, lengths: (n,) first row of each, and slices
+        # message: (K,) into slice 0
+
+    def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
+        """Call a function with every part, in parallel; each call takes so many bytes of the host's memory."""
+
+
+class SliceGroup(Protocol):
+    """Sequences side by side, and one message of each; for one thread."""
+
+    first: NDArray[np.int64]  # (n or more,) first row of each sequence
+    lengths: NDArray[np.int64]
+    failed: NDArray[np.int64]  # the first impossible slice; -1: none
+
+    @property
+    def log_evidence(self) -> NDArray[np.float64]:
+        """(n,) ln P of the evidence of each sequence; -inf if it is impossible."""
+
+    def messages(self, n: int) -> Messages:
+        """Memory for n messages."""
+
+    def ones(self) -> Messages:
+        """One message of ones."""
+
+    def load(self, messages: Messages, i: int) -> None:
+        """One of some messages becomes that of the group."""
+
+    def store(self, messages: Messages, i: int) -> None:
+        """The message of the group becomes one of some messages."""
+
+    def read(self, messages: Messages) -> NDArray[np.float64]:
+        """Messages as an array (n, K, lanes)."""
+
+    def marginals(self, between: Between | None, rows: NDArray[np.int64]) -> Any:
+        """The argument of `forward` and `backward` that says which distributions they write; None: none."""
+        # rows: (n,) first row of each sequence
+
+    def forward(
+        self, passes: Any, begin: int, end: int, kept: Messages, base: int, stride: int, out: Any
+    ) -> None:
+        """The message passes some slices; messages into slices base, base + stride ... are kept."""
+
+    def again(self, passes: Any, begin: int, end: int, kept: Messages, base: int) -> None:
+        """`forward` through slices whose evidence has been counted."""
+
+    def backward(
+        self, passes: Any, begin: int, end: int, kept: Messages, base: int, later: Messages, out: Any
+    ) -> bool:
+        """The message passes some slices from the last to the first; whether a product was too small for a number."""
+        # kept: into slices base, base + 1 ..., one more than the last slice; later: gets those out of the same slices
+
+    def choose(
+        self, passes: Any, begin: int, end: int, kept: Messages, base: int, chosen: NDArray[np.int64],
+        uniforms: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        """The message passes some slices backward and becomes certain of the entry that is chosen before each."""
+        # chosen: (n, lanes) gets the entries before slices base, base + 1 ...
+        # uniforms: (n, lanes) numbers in [0, 1) that choose; empty: the best entries
+
+    def close(self) -> None:
+        """Free the memory of the group."""
