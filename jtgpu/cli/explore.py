@@ -14,11 +14,12 @@ import typer
 
 from ..cases.answer_table import read_file
 from ..draw import arcs
-from ..errors import DataError, closest
+from ..errors import DataError, JtgpuError, closest
 from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
 from ..learn.discretisation import discretise
+from ..learn.number_validation import NumberValidation
 from ..learn.parameters.fit import fit
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
@@ -27,7 +28,6 @@ from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput
 from .console import command, print_json, warn
-from .explore_numbers import Predictions, judge, numeric_options
 from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
 from .options import OUTPUT, Force, Json, Progress
@@ -203,9 +203,19 @@ def _options(cases: Any, seed: int) -> dict[str, Any]:
     return {"seed": seed, "missing": "available", "score": "bic"}
 
 
+def numeric_options(cases: Any, numeric: Sequence[str], seed: int) -> dict[str, Any]:
+    """Options of the structure of a table with numbers."""
+    gaps = any(column.null_count for column in cases.columns)
+    only_numbers = len(numeric) == cases.num_columns
+    return {
+        "seed": seed, "score": "bge" if only_numbers else "bic-cg", "numbers": list(numeric),
+        "missing": "drop" if gaps else "error",
+    }  # fmt: skip
+
+
 def _judged(
     cases: Any, target: str, options: dict[str, Any], kinds: dict[str, str] | None
-) -> Validation | Predictions | None:
+) -> Validation | None:
     """Predictions of networks that the rows did not help to learn; None if there are too few rows."""
     # kinds: columns that are numbers. None: those of a network with states only
     declared = {name: _values(cases, name) for name in cases.column_names if name not in (kinds or ())}
@@ -214,9 +224,7 @@ def _judged(
         learned = structure(training, states=declared, **options)
         return fit(learned, training, prior="bdeu:1", states=declared, numbers=kinds).network
 
-    if kinds is not None:
-        return judge(cases, target, [*kinds], network, FOLDS, options["seed"])
-    with suppress(DataError):
+    with suppress(DataError if kinds is None else JtgpuError):
         return validate(network, cases, target, folds=FOLDS, seed=options["seed"])
     return None
 
@@ -238,7 +246,7 @@ class _Exploration:
     network: BayesianNetwork
     certainty: StructurePosterior | None
     target: str
-    accuracy: Validation | Predictions | None
+    accuracy: Validation | NumberValidation | None
 
     def print(self) -> None:
         """Print columns, arcs and accuracy."""
@@ -266,8 +274,13 @@ class _Exploration:
                 ],
             )
             print(f"{prefix}{self.certainty.summary()}")
-        if isinstance(self.accuracy, Predictions):
-            print(f"\n{prefix}{self.accuracy.text(self.target)}")
+        if isinstance(self.accuracy, NumberValidation):
+            by = self.accuracy
+            print(
+                f"\n{prefix}Error for {self.target}: {by.rmse:.4g} (root mean square) of "
+                f"{counted(len(by.observed), 'row')}, by {FOLDS}-fold cross-validation (mean: {by.baseline:.4g}), "
+                f"{100 * by.coverage(0.9):.1f} % in 90 % intervals"
+            )
         elif self.accuracy is not None:
             a = self.accuracy
             of = f"{100 * a.accuracy:.1f} % of {counted(len(a.observed), 'row')}"
@@ -288,6 +301,8 @@ class _Exploration:
 
     def _accuracy(self) -> dict[str, Any] | None:
         a = self.accuracy
-        if a is None or isinstance(a, Predictions):
-            return None if a is None else a.as_json()
+        if isinstance(a, NumberValidation):
+            return {"n": len(a.observed), "rmse": a.rmse, "baseline_rmse": a.baseline, "coverage_90": a.coverage(0.9)}
+        if a is None:
+            return None
         return {"n": len(a.observed), "accuracy": a.accuracy, "baseline": a.baseline, "log_loss": a.log_loss}

@@ -87,4 +87,4 @@ def _plain(errors: Any) -> Any:
     if isinstance(errors, GaussianErrors):
         slopes = {p: _plain(c) for p, c in errors.coefficients.items()}
         return {"mean": _plain(errors.mean), "coefficients": slopes, "sd": _plain(errors.sd)}
-    return np.where(np.isinf(errors), None, errors).tolist()
+    return np.asarray(np.where(np.isinf(errors), None, errors)).tolist()

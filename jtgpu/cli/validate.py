@@ -9,13 +9,15 @@ import typer
 
 from ..cases.answer_table import read_file
 from ..errors import NetworkError
+from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput
 from .console import command, print_json
-from .networks import check_picture, read_network
+from .networks import check_picture, load_any
 from .options import OUTPUT, File, Force, Json
 from .tables import on_terminal, print_rows, status
 
@@ -38,26 +40,29 @@ def validate(  # noqa: PLR0913 (a Typer command)
     skip_impossible: Annotated[bool, Option(
         "--skip-impossible", "Leave out cases of probability 0 and count them, instead of an error.")] = False,
     draw: Annotated[Path | None, Option(
-        "--draw PATH", "Draw confusion matrix, ROC curves and calibration to an .svg or .html file.",
+        "--draw PATH", "Draw confusion matrix, ROC curves and calibration, or values and intervals of a number, to an "
+        ".svg or .html file.",
         panel=OUTPUT)] = None,
     force: Force = False,
     *,
     csv: CsvInput,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration.
+    """Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration; the error of a number.
 
     The probabilities of the target are those given all other cells of a case. Cases whose target is missing are left
     out.
     """
     if draw is not None:
         check_picture(draw, force)
-    net = read_network(file)
-    if not isinstance(net, BayesianNetwork):
-        raise NetworkError("validate needs a Bayesian network")
-    table = read_file(cases, dialect=csv.dialect(), na_values=csv.na_values, states={v: net.states(v) for v in net})
+    net: Any = load_any(file)
+    if not isinstance(net, (BayesianNetwork, MixedNetwork)):
+        raise NetworkError("validate needs a Bayesian network, or a network with numbers")
+    with_states = net.discrete if isinstance(net, MixedNetwork) else net
+    texts = {v: with_states.states(v) for v in with_states}
+    table = read_file(cases, dialect=csv.dialect(), na_values=csv.na_values, states=texts)
     with status("predicting"):
-        result = validated(
+        result: Any = validated(
             net, table, target, folds=folds, seed=seed, on_impossible="flag" if skip_impossible else "error",
             na_values=csv.na_values,
         )  # fmt: skip
@@ -65,16 +70,21 @@ def validate(  # noqa: PLR0913 (a Typer command)
         write_text(draw, result.draw().text(draw.suffix))
     names, columns, _ = result._table()
     if json:
-        states = [dict(zip(names[1:6], row, strict=True)) for row in zip(*columns[1:6], strict=True)]
         report: dict[str, Any] = {
             "target": target, "rows": len(result.observed), "target_missing": result.n_missing,
-            "impossible": result.n_impossible, "folds": folds, "accuracy": result.accuracy,
-            "baseline": result.baseline, "log_loss": result.log_loss, "brier": result.brier,
+            "impossible": result.n_impossible, "folds": folds,
+        }  # fmt: skip
+        if isinstance(result, NumberValidation):
+            print_json(report | result.summary())
+            return
+        states = [dict(zip(names[1:6], row, strict=True)) for row in zip(*columns[1:6], strict=True)]
+        print_json(report | {
+            "accuracy": result.accuracy, "baseline": result.baseline, "log_loss": result.log_loss,
+            "brier": result.brier,
             "calibration_error": result.calibration_error,
             "states": dict(zip(result.states, states, strict=True)),
             "confusion": result.confusion.tolist(),
-        }  # fmt: skip
-        print_json(report)
+        })  # fmt: skip
         return
     print_rows(names, [tuple(map(_cell, row)) for row in zip(*columns, strict=True)])
     for line in result._title().split("\n"):

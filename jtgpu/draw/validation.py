@@ -12,6 +12,7 @@ from .structures import COLOURS
 from .svg import escaped, picture, shortened, text_width
 
 if TYPE_CHECKING:
+    from ..learn.number_validation import NumberValidation
     from ..learn.validation_result import Validation
 
 PAD, TITLE, LINE, GAP = 10, 24, 18, 40
@@ -61,6 +62,28 @@ def draw_validation(validation: Validation) -> Drawing:
     width = max(x_calibration + CHART + GAP, text_width(head) * 11 // 10 + 2 * PAD)
     title = f"Validation of predictions of {v.target[:200]}"
     return Drawing(picture(body, width, bottom, title), width, bottom, title)
+
+
+def draw_number_validation(validation: NumberValidation) -> Drawing:
+    """Draw a `jtgpu.learn.NumberValidation`."""
+    v, top, left = validation, TITLE + LINE + 30, PAD + 20
+    what = f"Prediction of {v.target}: root mean square error {v.rmse:.4g}, R-squared {v.r_squared:.4g}"
+    body = [f'<text class="h" x="{PAD}" y="16">{escaped(shortened(what, 900))}</text>']
+    both = np.concatenate([v.mean, v.observed])
+    low, width = float(both.min()), float(np.ptp(both)) or 1.0
+    title = f"Observed (up) and predicted (across), {low:.4g} to {low + width:.4g}"
+    body += _frame(left, top, title, "predicted", "observed")
+    some = np.linspace(0, len(v.mean) - 1, min(len(v.mean), MAX_POINTS)).astype(np.int64)
+    for x, y in zip((v.mean[some] - low) / width, (v.observed[some] - low) / width, strict=True):
+        at = f'cx="{left + CHART * x:.1f}" cy="{top + CHART * (1 - y):.1f}"'
+        body.append(f'<circle {at} r="2" fill="{COLOURS[0]}" fill-opacity="0.6"/>')
+    levels = np.linspace(0, 1, 41)
+    right = left + max(CHART, text_width(title)) + 2 * GAP
+    body += _frame(right, top, "Calibration of intervals", "probability", "share of values inside")
+    body.append(_line(levels, np.array([v.coverage(x) for x in levels]), right, top, COLOURS[0]))
+    name = f"Validation of predictions of {v.target[:200]}"
+    size = right + CHART + GAP, top + CHART + 20 + LINE
+    return Drawing(picture(body, *size, name), *size, name)
 
 
 def _matrix(v: Validation, shown: Sequence[int], names: Sequence[str], x: int, y: int) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .dags.scores.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
     from .discretisation import Discretiser, discretise
+    from .number_validation import NumberValidation
     from .parameters.credible import CredibleIntervals
     from .parameters.fit import fit
     from .parameters.online import Online, PredictiveCheck, check
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
     "JunctionTreeClassifier",
-    "MissingReport", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "SequenceFit",
-    "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load",
-    "posterior", "score_table", "structure", "validate",
+    "MissingReport", "NumberValidation", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable",
+    "SequenceFit", "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit",
+    "load", "posterior", "score_table", "structure", "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -51,5 +52,5 @@ __getattr__, __dir__ = public_names(__name__, {
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
     "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
     "parameters.sequence_fit": "SequenceFit", "structure_learner": "StructureLearner", "validation": "validate",
-    "validation_result": "Validation",
+    "validation_result": "Validation", "number_validation": "NumberValidation",
 })  # fmt: skip

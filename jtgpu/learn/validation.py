@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
 from ..inference.tree import JunctionTree
+from ..mixed.tree import MixedTree
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, described, text, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import is_na_word
 from .columns import state_labels
 from .dags.scores.coded import ColumnValues, read_columns
+from .number_validation import NumberValidation
 from .parameters.fit import fit
 from .validation_result import Validation
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from ..util.options import Data, OnProblem
 
 MIN_FOLDS = 2
+NUMBER = [(name, "f8") for name in ("mean", "sd", "log_densities", "pit")]  # predictions of a number
 
 
 def validate(
@@ -39,10 +43,12 @@ def validate(
     frame : data frame, mapping of columns, list of mappings, array, or path of a CSV or Parquet file
         The cases. Columns that the model does not have are ignored; other cells than the target may be missing.
     target : str, optional
-        The variable to predict. Default: the one of a `jtgpu.JunctionTreeClassifier`.
+        The variable to predict: one with states, or a number of a `jtgpu.MixedNetwork`. Default: the one of a
+        `jtgpu.JunctionTreeClassifier`.
     folds : int or (N,) array_like of int, optional
         Number of parts, each of which is predicted by a model that is fitted to the others: networks and structures by
-        `jtgpu.learn.fit`, classifiers by ``fit``. Parts have equal shares of each state. Or the part of each row.
+        `jtgpu.learn.fit`, classifiers by ``fit``. Parts have equal shares of each state, and of small and large
+        numbers. Or the part of each row.
         Default: the model itself predicts all rows.
     seed : int
         Of the random parts.
@@ -57,7 +63,8 @@ def validate(
     -------
     Validation
         ``.accuracy``, ``.log_loss``, ``.brier``, ``.confusion``, ``.auc()``, ``.calibration()``; prints as a table,
-        ``.draw()`` draws it.
+        ``.draw()`` draws it. Of a number a `jtgpu.learn.NumberValidation`, with ``.rmse``, ``.r_squared``,
+        ``.log_density`` and ``.coverage()``.
 
     Raises
     ------
@@ -88,12 +95,13 @@ def validate(
         fold_of = np.zeros(len(table.used), np.int64)
     else:
         fold_of = _folds(folds, table, whole_number("seed", seed, 0))
-    probabilities, impossible = np.zeros((len(table.used), len(table.states))), np.zeros(len(table.used), np.bool_)
+    impossible, parts = np.zeros(len(table.used), np.bool_), []
     for number in np.unique(fold_of).tolist():
         own = np.flatnonzero(fold_of == number)
         rows = table.used[own]
         fitted = model if folds is None else _fitted(model, table, table.used[fold_of != number], options)
-        probabilities[own], impossible[own] = _predicted(fitted, table, rows)
+        predicted, impossible[own] = _predicted(fitted, table, rows)
+        parts.append((own, predicted))
     if impossible.any() and on_impossible == "error":
         row = int(table.used[int(np.argmax(impossible))])
         raise ImpossibleEvidence(
@@ -102,8 +110,18 @@ def validate(
     if impossible.all():
         raise DataError("all rows have probability 0 under the model")
     kept = ~impossible
+    predictions = np.empty((len(kept), *parts[0][1].shape[1:]), parts[0][1].dtype)
+    for own, predicted in parts:
+        predictions[own] = predicted
+    if predictions.dtype.names:
+        of_number: Validation = cast(Any, NumberValidation)(  # has no place in the type of the result
+            table.target, *(predictions[name][kept] for name in predictions.dtype.names),
+            np.array([table.values[k] for k in table.observed[kept]], np.float64), table.used[kept], fold_of[kept],
+            table.n_missing, int(impossible.sum()),
+        )  # fmt: skip
+        return of_number
     return Validation(
-        table.target, table.states, probabilities[kept], table.observed[kept], table.used[kept], fold_of[kept],
+        table.target, table.states, predictions[kept], table.observed[kept], table.used[kept], fold_of[kept],
         table.n_missing, int(impossible.sum()),
     )  # fmt: skip
 
@@ -111,8 +129,9 @@ def validate(
 class _Cases:
     """The columns of a table, and the states of the target in the rows in which it is known."""
 
-    def __init__(self, frame: Any, net: BayesianNetwork | None, target: str, na_values: Any):
-        states = None if net is None else {v: net.states(v) for v in net}
+    def __init__(self, frame: Any, net: BayesianNetwork | MixedNetwork | None, target: str, na_values: Any):
+        numbers = net.numbers if isinstance(net, MixedNetwork) else ()
+        states = None if net is None else {v: net.states(v) for v in net if v not in numbers}
         names, columns, words = read_columns(frame, states, na_values)
         if target not in names:
             raise UnknownVariable(f"the table has no column {target!r}, the target{closest(target, names)}")
@@ -129,7 +148,9 @@ class _Cases:
         if not given:
             raise DataError(f"column {target!r}, the target, has only missing values")
         values = sorted({cells[i] for i in given}, key=lambda x: (type(x).__name__, x))
-        self.values = [*net.states(target)] if net is not None else values
+        self.values = [*net.states(target)] if net is not None and target not in numbers else values
+        if target in numbers and not all(isinstance(x, (int, float)) for x in values):
+            raise DataError(f"column {target!r}, the target, is a number, and has text: {described(values[-1])}")
         self.states = tuple(state_labels(self.values))
         number = {x: k for k, x in enumerate(self.values)} | {str(x): k for k, x in enumerate(self.values)}
         for i in given:
@@ -154,10 +175,10 @@ def _cells(column: ColumnValues, words: frozenset[str], states: frozenset[str]) 
     return [None if i < 0 else values[i] for i in column.indices.tolist()]
 
 
-def _network(model: Any) -> BayesianNetwork | None:
+def _network(model: Any) -> BayesianNetwork | MixedNetwork | None:
     """The network of a network or a tree; None for other models."""
-    net = model.model if isinstance(model, JunctionTree) else model
-    return net if isinstance(net, BayesianNetwork) else None
+    net = model.model if isinstance(model, JunctionTree) else model.network if isinstance(model, MixedTree) else model
+    return net if isinstance(net, (BayesianNetwork, MixedNetwork)) else None
 
 
 def _folds(folds: Any, table: _Cases, seed: int) -> Ints:
@@ -189,7 +210,9 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
     if callable(model) and _network(model) is None:
         return model(train)
     net = _network(model)
-    return fit(net if net is not None else model, train, **options).network
+    # with numbers its result is a MixedFit
+    fitted: Any = fit(net if net is not None else model, train, **options)
+    return fitted.network
 
 
 def _of_rows(table: _Cases, rows: Ints) -> list[int]:
@@ -197,16 +220,22 @@ def _of_rows(table: _Cases, rows: Ints) -> list[int]:
 
 
 def _predicted(model: Any, table: _Cases, rows: Ints) -> tuple[Floats, Bools]:
-    """Probabilities of the states of some rows, and which rows are impossible."""
-    if not hasattr(model, "predict_proba") or isinstance(model, JunctionTree):
+    """Probabilities of the states of some rows, or predictions of a number, and which rows are impossible."""
+    if not hasattr(model, "predict_proba") or isinstance(model, (JunctionTree, MixedTree)):
         net = _network(model)
         if net is None:
             raise ArgumentError(
                 "validate needs a network, a tree, or a fitted classifier; with folds= also a structure, or a function "
                 f"from training cases to one of these, not {described(model)}"
             )
-        tree = model if isinstance(model, JunctionTree) else net.compile("cpu")
-        answer = tree.posteriors_batch(table.table(rows, False), targets=[table.target], on_impossible="flag")
+        tree: Any = model if isinstance(model, (JunctionTree, MixedTree)) else net.compile("cpu")
+        cells = table.table(rows, False) or {table.target: [None] * len(rows)}
+        answer = tree.posteriors_batch(cells, targets=[table.target], on_impossible="flag")
+        if isinstance(net, MixedNetwork) and net.is_number(table.target):
+            posterior = answer[table.target]
+            x = np.array([table.values[k] for k in _of_rows(table, rows)], np.float64)
+            columns = (posterior.mean, posterior.sd, posterior.log_density(x), posterior.cdf(x))
+            return np.rec.fromarrays(columns, NUMBER), answer.impossible
         return _in_order(answer[table.target], net.states(table.target), table), answer.impossible
     return _in_order(
         np.asarray(model.predict_proba(table.table(rows, False)), np.float64), model.classes_.tolist(), table

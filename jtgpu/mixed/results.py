@@ -13,7 +13,8 @@ from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import Posterior, distinct_names
 from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util.loops import loops
-from .truncated import log_mass, truncated_moments, truncated_quantiles
+from .components import HALF_LOG_2PI
+from .truncated import log_mass, normal_cdf, truncated_moments, truncated_quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -101,6 +102,21 @@ class NumberPosterior:
         log_masses = log_mass((low - m) / s, (high - m) / s)
         inside = (values >= low) & (values <= high)
         return np.where(inside, np.exp(-0.5 * z * z - log_masses) @ height, 0.0)
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """P(number <= x) at some values; an array of the same shape."""
+        values = np.asarray(x, np.float64)
+        if self.sd == 0.0:
+            return np.where(values >= self.mean, 1.0, 0.0)
+        w, m, s = self.parts
+        z = (values[..., None] - m) / s
+        if self.bounds is None:
+            return np.asarray(normal_cdf(z) @ w)
+        ends = [(end - m) / s for end in self.bounds]
+        low, z, masses = np.broadcast_arrays(ends[0], np.minimum(z, ends[1]), log_mass(*ends))
+        share, inside = np.zeros(z.shape), z > low
+        share[inside] = np.exp(log_mass(low[inside], z[inside]) - masses[inside])
+        return np.asarray(share @ w)
 
     def __float__(self) -> float:
         return self.mean
@@ -215,6 +231,18 @@ class NumberTable:
             result[rows] = out
         return result
 
+    def at(self, column: int, values: Floats) -> tuple[Floats, Floats]:
+        """ln of the density and P(number <= value) of a number at a value for each case, (B,); NaN: impossible."""
+        log_density, below = np.full(len(values), np.nan), np.full(len(values), np.nan)
+        for (rows, weights, means, sds), place in self._parts[column]:
+            z = (values[rows, None] - means[:, :, place]) / sds[:, place]
+            with np.errstate(divide="ignore"):
+                logs = np.log(weights) - 0.5 * z * z - np.log(sds[:, place])
+            top = logs.max(axis=1)
+            log_density[rows] = top + np.log(np.exp(logs - top[:, None]).sum(axis=1)) - HALF_LOG_2PI
+            below[rows] = (normal_cdf(z) * weights).sum(axis=1)
+        return log_density, below
+
     def case(self, column: int, row: int, bounds: tuple[float, float] | None = None) -> NumberPosterior:
         """The mixture of one case."""
         name, moments = self.names[column], (float(self.mean[row, column]), float(self.sd[row, column]))
@@ -250,6 +278,14 @@ class NumberColumns:
     def quantiles(self, q: ArrayLike = DEFAULT_QUANTILES) -> Floats:
         """(B, Q) quantiles of every case; see `NumberPosterior.quantiles`."""
         return self._table.quantiles(self._column, checked_probabilities(q))
+
+    def log_density(self, x: ArrayLike) -> Floats:
+        """(B,) ln of the probability density of each case at its value; NaN where the number is observed."""
+        return self._table.at(self._column, np.broadcast_to(np.asarray(x, np.float64), self.mean.shape))[0]
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """(B,) P(number <= x) of each case at its value; NaN where the number is observed."""
+        return self._table.at(self._column, np.broadcast_to(np.asarray(x, np.float64), self.mean.shape))[1]
 
     def case(self, row: int) -> NumberPosterior:
         """The mixture of one case."""

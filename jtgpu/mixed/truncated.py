@@ -16,6 +16,14 @@ REACH, STEPS = 40.0, 200  # of bisection: half the width in standard deviations,
 FAR = 25.0  # standard deviations beyond which the tail is a series
 
 
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def normal_cdf(z: Floats) -> Floats:
+    """P(Z <= z) of a standard normal Z, elementwise."""
+    return 0.5 * np.asarray(_erfc(np.asarray(z) * -math.sqrt(0.5)), np.float64)
+
+
 def _log_tail(z: float) -> float:
     """ln P(Z > z), z >= 0."""
     if z == math.inf:
