@@ -185,3 +185,13 @@ def test_published_chains_of_both_backends_take_the_same_steps() -> None:
     on_gpu = published.sample_orders(cache, 60, seed=1, backend="gpu")
     np.testing.assert_array_equal(on_gpu.orders, on_cpu.orders)
     np.testing.assert_allclose(on_gpu.edges, on_cpu.edges, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "k"), [(40, 3), (20, 5), (9, 0)])
+def test_scores_of_numbers_are_those_of_the_cpu(n: int, k: int) -> None:
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(1000, n)) @ rng.normal(size=(n, n))
+    expected = jtgpu.learn.score_table(x, score="bge", max_parents=k).scores
+    found, again = (jtgpu.learn.score_table(x, score="bge", max_parents=k, backend="gpu").scores for _ in range(2))
+    assert np.abs(found - expected).max() <= 1e-10 * np.abs(expected).max()
+    np.testing.assert_array_equal(found, again)

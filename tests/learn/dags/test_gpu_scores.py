@@ -13,7 +13,7 @@ from jtgpu.learn.dags.scores import gpu_device as device_scores
 from jtgpu.learn.dags.scores import gpu_scores as scores
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import ScoreRule
-from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.dags.scores.score_table import score_families, score_table
 from tests.learn.dags.data import random_table, table_of
 from tests.support.emulated.install import installed, needs_compiler
 
@@ -59,6 +59,24 @@ def test_gpu_counts_weighted_rows() -> None:
 @pytest.mark.parametrize("k", [0, 1, 4, 5])
 def test_gpu_takes_any_number_of_parents(k: int) -> None:
     check(random_table(7, n=7, n_rows=50, most=3), ScoreRule(), k)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 4, 5])
+def test_gpu_scores_numbers(k: int) -> None:
+    rng = np.random.default_rng(k)
+    x = rng.normal(size=(60, 8)) @ rng.normal(size=(8, 8)) * 10.0 ** rng.integers(-12, 12, 8)
+    expected = score_table(x, score="bge", max_parents=k).scores
+    found, again = (score_table(x, score="bge", max_parents=k, backend="gpu", devices=d).scores for d in (None, [0, 1]))
+    assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
+    np.testing.assert_array_equal(found, again)
+
+
+def test_gpu_scores_of_numbers_have_limits() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 8))
+    with pytest.raises(ArgumentError, match="more than 5 parents"):
+        score_table(x, score="bge", max_parents=6, backend="gpu")
+    with pytest.raises(ArgumentError, match="'bic-cg' runs on the CPU"):
+        score_table(x, score="bic-cg", backend="gpu")
 
 
 @pytest.mark.slow

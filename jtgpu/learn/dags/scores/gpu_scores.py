@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .coded import CodedTable
+    from .gpu_numbers import DeviceNumberScores
     from .rules import CellFunctions, ScoreRule
 
 SHARE = 0.9  # of a device's free memory that may be used
@@ -48,7 +49,7 @@ def gpu_scores(
             for size in range(2, max_parents + 2):
                 _count_together(problem, workers, size, pool)
             shares = [problem.n * i // len(workers) for i in range(len(workers) + 1)]
-            list(pool.map(_fill_share, workers, shares[:-1], shares[1:], [scores] * len(workers)))
+            list(pool.map(fill_share, workers, shares[:-1], shares[1:], [scores] * len(workers)))
     finally:
         for worker in workers:
             with worker.device.active():
@@ -105,7 +106,7 @@ def _count_together(
     list(pool.map(upload, range(n)))
 
 
-def _fill_share(worker: DeviceScores, begin: int, end: int, scores: NDArray[np.float64]) -> None:
+def fill_share(worker: DeviceScores | DeviceNumberScores, begin: int, end: int, scores: NDArray[np.float64]) -> None:
     """Compute the scores of the children begin to end - 1, as many at a time as fit the device."""
     device = worker.device
     with device.active():

@@ -58,14 +58,20 @@ DEGREES = 2  # alpha_w - n
 T = 0.5
 
 
-class _BGeConstants(NamedTuple):
+class BGeConstants(NamedTuple):
     """Of families of 0, 1, ... parents."""
 
     constant: list[float]
     of_child: list[float]  # factor of ln of the last pivot
 
 
-def _bge_constants(n_cases: int, max_parents: int) -> _BGeConstants:
+def bge_matrix(table: NumericTable) -> Floats:
+    """Sums of products of the scaled columns with those of the prior, (n, n)."""
+    return np.asarray(table.scatter + T * np.eye(len(table.names)))
+
+
+def bge_constants(n_cases: int, max_parents: int) -> BGeConstants:
+    """Of families of up to `max_parents` parents."""
     constant, of_child = [], []
     for p in range(max_parents + 1):
         size, a = p + 1, DEGREES + p + 1
@@ -74,7 +80,7 @@ def _bge_constants(n_cases: int, max_parents: int) -> _BGeConstants:
         mean = 0.5 * log(MEAN_ROWS / (n_cases + MEAN_ROWS))
         constant.append(mean + gammas - 0.5 * n_cases * LN_PI + of_t * log(T))
         of_child.append(0.5 * (n_cases + a))
-    return _BGeConstants(constant, of_child)
+    return BGeConstants(constant, of_child)
 
 
 def log_gamma_half(k: int) -> float:
@@ -88,9 +94,9 @@ def bge_scores(
     table: NumericTable, candidates: Sequence[Ints], max_parents: int, threads: int | None = None
 ) -> list[Floats]:
     """Scores of each variable with every set of at most `max_parents` candidates, by size and rank."""
-    matrix = (table.scatter + T * np.eye(len(table.names)))[None]
+    matrix = bge_matrix(table)[None]
     most = min(max_parents, max(map(len, candidates)))
-    constants = _bge_constants(table.n_cases, most)
+    constants = bge_constants(table.n_cases, most)
     scores = [np.empty(n_parent_sets(len(c) + 1, min(most, len(c)))) for c in candidates]
     places = {k: [set_array(k, p) for p in range(min(most, k) + 1)] for k in {len(c) for c in candidates}}
 

@@ -157,7 +157,7 @@ class BIC(AIC):
 class BGe(StructureScore):
     """Marginal likelihood of jointly normal numbers; `numeric_scores.bge_scores` computes it."""
 
-    runs_on_gpu, takes_numbers, takes_states = False, True, False
+    takes_numbers, takes_states = True, False
 
 
 class ConditionalGaussianBIC(StructureScore):

@@ -21,6 +21,8 @@ from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
 from .candidate_scores import numeric_scores, require_kind
 from .given_scores import SUFFIXES, empty_scores, function_scores, read_scores, scores_text
+from .gpu_device import MAX_PARENTS, gpu_can_score
+from .gpu_numbers import gpu_bge_scores
 from .gpu_scores import gpu_scores
 from .numeric_table import NumericTable, table_of
 from .ranks import binomial_table, family_of, n_parent_sets, parent_index
@@ -240,7 +242,7 @@ def score_table(  # noqa: PLR0913
     threads : int, optional
         Default: the number of cores. The scores do not depend on it.
     backend : {"cpu", "gpu"}
-        Where the sets of variables are counted. Scores of the two differ by rounding only. GPUs compute no ``"bds"``
+        Where families are scored. Scores of the two differ by rounding only. GPUs compute no ``"bds"`` and ``"bic-cg"``
         scores, and families of at most 5 parents.
     devices : "all" or sequence of int, optional
         GPUs that share the work. Default: one. The scores do not depend on it.
@@ -310,8 +312,13 @@ def score_families(  # noqa: PLR0913
     scores = empty_scores(n, max_parents, limit)
     require_kind(coded, rule)
     if isinstance(coded, NumericTable):
-        if backend == "gpu" or cluster is not None:
-            raise ArgumentError(f"score={rule.name!r} runs on the CPU of this machine; leave out backend= and cluster=")
+        if cluster is not None or (backend == "gpu" and not gpu_can_score(rule, max_parents)):
+            most = f" with more than {MAX_PARENTS} parents" if gpu_can_score(rule, 0) else ""
+            what = "cluster=" if cluster is not None else "backend="
+            raise ArgumentError(f"score={rule.name!r}{most} runs on the CPU of this machine; leave out {what}")
+        if backend == "gpu":
+            scores = gpu_bge_scores(coded, max_parents, devices)
+            return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
         others = [np.array([u for u in range(n) if u != v], np.int64) for v in range(n)]
         scores[:] = numeric_scores(coded, rule, others, max_parents, threads)
         return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
