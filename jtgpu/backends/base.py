@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -115,6 +115,7 @@ class DeviceResult:
 
     posterior: Any  # (B, sum of the targets' cardinalities) float64, target after target; 0 if impossible
     log_evidence: Any  # (B,) float64; -inf if impossible
+    device_us: float = 0.0  # microseconds that the kernels took
 
 
 class Session(Protocol):
@@ -129,6 +130,22 @@ class Session(Protocol):
 
 # variable -> finite weights >= 0, (B, card); ones where a case has none; a set variable: (B, cells)
 Likelihood = Mapping[int, "NDArray[np.float64]"]
+
+
+@dataclass(frozen=True)
+class DeviceWeights:
+    """A likelihood of B cases that is in a device's memory, for `Backend.run_device`."""
+
+    variables: tuple[int, ...]  # that have weights, ascending
+    address: int  # (B, cells of all of them) float64, each weight 0 or between 2^-span and 1
+    log_scale: int  # (B,) float64, added to ln P(e)
+    span: float
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.variables)
+
+    def __len__(self) -> int:
+        return len(self.variables)
 
 
 @dataclass(frozen=True)
@@ -212,7 +229,7 @@ class Backend(ABC):
         return ColumnResult(np.ascontiguousarray(answer.posterior.T), answer.log_evidence, answer.impossible)
 
     def run_device(
-        self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
+        self, states: Any, likelihood: Likelihood | DeviceWeights | None = None, targets: Sequence[int] | None = None
     ) -> DeviceResult:
         """Propagate B cases and leave the answers on the device; arguments as of `run_batch`."""
         # states: or a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..model.mixed import MixedNetwork
     from .evidence import MixedCases
+    from .gpu_tables import GpuTables
     from .sets import Sets
 
     Floats = NDArray[np.float64]
@@ -57,11 +58,14 @@ class Answerer:
         self._net, self.numbers, self._engine, self.max_configurations = net, numbers, engine, max_configurations
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Hashable, Component] = LRU(4096)
+        self.gpu: GpuTables | None = None  # where tables of cases go; None: to the host
 
     def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
         """Replace the parameters: the patterns stay."""
         self._net, self.numbers = net, numbers
         self._components.clear()
+        if self.gpu is not None:
+            self.gpu.reload()
 
     # Patterns -------------------------------------------------------------------------------------------------
 
@@ -94,19 +98,20 @@ class Answerer:
         """Rows of a component, the configurations of its scope that they allow, and its numbers for these."""
         scope = scope_of(self.numbers, members)
         if self._size(scope) <= JOINT_CONFIGURATIONS:
-            yield np.arange(len(states)), slice(None), self._component(members, observed, ())
+            yield np.arange(len(states)), slice(None), self.component(members, observed, ())
             return
         seen, rows_of = np.unique(states[:, list(scope)], axis=0, return_inverse=True)
         cards = tuple(self.numbers.cards[d] for d in scope)
         for i, row in enumerate(seen.tolist()):
             fixed = tuple((d, s) for d, s in zip(scope, row, strict=True) if s >= 0)
-            component = self._component(members, observed, fixed)
+            component = self.component(members, observed, fixed)
             allowed = np.arange(prod(cards)).reshape(cards)[tuple(s if s >= 0 else slice(None) for s in row)]
             yield np.flatnonzero(rows_of.ravel() == i), allowed.ravel(), component
 
-    def _component(
+    def component(
         self, members: tuple[int, ...], observed: frozenset[int], fixed: tuple[tuple[int, int], ...]
     ) -> Component:
+        """The numbers of a component; `fixed`: states of discrete variables."""
         key = members, observed & self._near(members), fixed
         return self._components.get_or_make(
             key, lambda: build(self.numbers, [*members], observed, dict(fixed), self.max_configurations)
@@ -119,6 +124,12 @@ class Answerer:
 
     def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
         """Posteriors of discrete variables and of numbers."""
+        if self.gpu is not None and self.gpu.takes(cases):
+            return self.gpu.answer(cases, discrete, targets)
+        return self.answer_on_host(cases, discrete, targets)
+
+    def answer_on_host(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
+        """The same with densities that are computed on the CPU."""
         n, net = len(cases.states), self._net
         result = Answers(
             {v: np.zeros((n, len(net.states(v)))) for v in discrete},

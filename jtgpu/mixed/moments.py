@@ -47,11 +47,11 @@ def add_moments(
             weight = weights[part, None] * (joints[scope][part][:, allowed] if scope else 1.0)
             means = component.means(scaled[part]) if component.unobserved else None
             for v in members:
-                configuration = _configurations(numbers, scope, numbers.scope[v])[allowed]
+                configuration = configurations(numbers, scope, numbers.scope[v])[allowed]
                 _add_family(numbers, v, component, scaled[part], weight, means, configuration, moments[v])
 
 
-def _configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:
+def configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:
     """Configuration of the variables `own` (in their order) of each configuration of `scope`."""
     cards = tuple(numbers.cards[d] for d in scope)
     states = np.indices(cards).reshape(len(scope), -1) if scope else np.zeros((0, 1), np.intp)

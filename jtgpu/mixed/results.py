@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -198,8 +198,9 @@ class Mixtures(NamedTuple):
 class NumberTable:
     """Posteriors of several numbers in B cases."""
 
-    def __init__(self, names: Sequence[str], n: int):
-        self.names = names
+    def __init__(self, names: Sequence[str], n: int, later: Callable[[], NumberTable] | None = None):
+        # later: makes a table that has the mixtures, if this one has moments only
+        self.names, self._later = names, later
         self.mean, self.sd = np.full((n, len(names)), np.nan), np.full((n, len(names)), np.nan)
         self._parts: list[list[tuple[Mixtures, int]]] = [[] for _ in names]  # of each number, and its place in U
 
@@ -220,10 +221,15 @@ class NumberTable:
         at = np.ix_(rows, np.asarray(columns, np.intp))
         self.mean[at], self.sd[at] = values, 0.0
 
+    def _parts_of(self, column: int) -> list[tuple[Mixtures, int]]:
+        if self._later is not None:
+            self._parts, self._later = self._later()._parts, None
+        return self._parts[column]
+
     def quantiles(self, column: int, probabilities: Floats) -> Floats:
         """(B, Q) quantiles of a number."""
         result = np.repeat(self.mean[:, column, None], len(probabilities), axis=1)
-        for (rows, weights, means, sds), place in self._parts[column]:
+        for (rows, weights, means, sds), place in self._parts_of(column):
             out = np.empty((len(rows), len(probabilities)))
             own = np.ascontiguousarray(means[:, :, place])
             full = np.ascontiguousarray(np.broadcast_to(sds[:, place], own.shape))
@@ -246,7 +252,7 @@ class NumberTable:
     def case(self, column: int, row: int, bounds: tuple[float, float] | None = None) -> NumberPosterior:
         """The mixture of one case."""
         name, moments = self.names[column], (float(self.mean[row, column]), float(self.sd[row, column]))
-        for (rows, weights, means, sds), place in self._parts[column]:
+        for (rows, weights, means, sds), place in self._parts_of(column):
             at = 0 if len(rows) == 1 and rows[0] == row else -1 if len(rows) == 1 else _index(rows, row)
             if at >= 0:
                 return NumberPosterior(name, Parts(weights[at], means[at, :, place], sds[:, place]), bounds, moments)

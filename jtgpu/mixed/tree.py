@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_numbers
-from .sets import Names, SetEngine
+from .sets import Names, SetEngine, gpu_tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,18 @@ class MixedTree:
         self._max_configurations = whole_number("max_configurations", max_configurations, least=1)
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
-        self.engine(())
+        self.answerer.gpu = gpu_tables(self.answerer, self.engine, self._backend, self._compile_options)
+
+    def close(self) -> None:
+        """Free the memory of the backends. Queries that need them raise `JtgpuError` from then on."""
+        for engine in self._engines.values():
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def reload(self, net: MixedNetwork) -> None:
         """Replace the parameters by those of a network of the same structure; plans stay."""

@@ -18,6 +18,7 @@ from ..base import (
     ColumnResult,
     Counts,
     DeviceResult,
+    DeviceWeights,
     Evidence,
     Likelihood,
     Prepare,
@@ -179,7 +180,7 @@ class Gpu(Backend):
     def run_device(
         self,
         states: Any,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        likelihood: Likelihood | DeviceWeights | None = None,
         targets: Sequence[int] | None = None,
     ) -> DeviceResult:
         """See `jtgpu.backends.base.Backend.run_device`: always in float64."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import cycle
@@ -16,7 +16,7 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
-from ...base import BatchResult, ColumnResult, DeviceResult, Likelihood
+from ...base import BatchResult, ColumnResult, DeviceResult, DeviceWeights, Likelihood
 from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
@@ -94,7 +94,7 @@ class BatchEngine:
         return table.result()
 
     def run_device(
-        self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Sequence[int] | None
+        self, states: Any, likelihood: Likelihood | DeviceWeights | None, targets: Sequence[int] | None
     ) -> DeviceResult:
         if self.real == "float32":
             return self._in_float64().run_device(states, likelihood, targets)
@@ -103,7 +103,9 @@ class BatchEngine:
             with self.device.active():
                 if self._on_device is None:
                     self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program)
-                return self._on_device.run(states, likelihood, Targets.of(self.plan, targets))
+                result = self._on_device.run(states, likelihood, Targets.of(self.plan, targets))
+                self.device_us = result.device_us
+                return result
 
     def share(
         self, states: NDArray[np.int32], likelihood: Likelihood | None, targets: Sequence[int] | None

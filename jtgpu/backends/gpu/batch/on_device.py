@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
 from ....plans.plan import Plan
-from ...base import DeviceResult
+from ...base import DeviceResult, DeviceWeights
 from ..counts.chunk import Codes, enter_codes
+from ..program.records import NONE
 from .buffers import GROUP, MEMORY_SHARE, THREADS, Bound, Chunk, Program, answers_to_rows, chunk_size
-from .table import Targets, Weights, scale_weights
+from .table import Targets, scale_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,12 +134,22 @@ def _free(device: Device, memory: Memory) -> None:
 KERNELS = ("count_codes", "count_finish")
 
 
+class _Given(NamedTuple):
+    """Weights in the device's memory; see `Weights`."""
+
+    n_weights: int
+    first: NDArray[np.uint32]
+    smallest: float
+    values: int  # addresses; 0: there are no weights
+    log_scale: int
+
+
 class _Scratch:
     """Memory of one chunk, and the parameters of its kernels."""
 
-    def __init__(self, owner: OnDevice, program: Program, targets: Targets, weights: Weights, size: int):
+    def __init__(self, owner: OnDevice, program: Program, targets: Targets, weights: _Given, size: int):
         plan, stream = owner.plan, owner.stream
-        n_weights = weights.values.shape[1]
+        n_weights = weights.n_weights
         self.size, self.memory = size, Memory(owner.device)
         try:
             tables = program.scratch(self.memory, stream, size)
@@ -171,7 +182,7 @@ class OnDevice:
         self._n = 0  # cases of the call for which the scratch memory was made
 
     def run(
-        self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Targets
+        self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | DeviceWeights | None, targets: Targets
     ) -> DeviceResult:
         """Answer a table on the device, as `jtgpu.backends.base.Backend.run_device` declares."""
         # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
@@ -182,11 +193,25 @@ class OnDevice:
             else:
                 tensor = read_cases(states, self.device, self.stream)
                 self._check(tensor)
-            weights = scale_weights(likelihood, tensor.shape[0], self.plan.cardinality)
-            return self._answer(tensor, weights, targets, temporary)
+            return self._answer(tensor, self._given(likelihood, tensor.shape[0], temporary), targets)
         finally:
             self.stream.synchronize()
             temporary.close()
+
+    def _given(
+        self, likelihood: Mapping[int, NDArray[np.float64]] | DeviceWeights | None, n: int, memory: Memory
+    ) -> _Given:
+        """The weights of n cases on the device."""
+        if isinstance(likelihood, DeviceWeights):
+            first, at = np.full(self.plan.n_variables, NONE, np.uint32), 0
+            for v in likelihood.variables:
+                first[v], at = at, at + int(self.plan.cardinality[v])
+            return _Given(at, first, -likelihood.span, likelihood.address, likelihood.log_scale)
+        w = scale_weights(likelihood, n, self.plan.cardinality)
+        if not w.values.shape[1]:
+            return _Given(0, w.first, w.smallest, 0, 0)
+        put = (memory.put(np.ascontiguousarray(a), self.stream) for a in (w.values, w.log_scale))
+        return _Given(w.values.shape[1], w.first, w.smallest, *put)
 
     def _uploaded(self, states: NDArray[Any], memory: Memory) -> DeviceArray:
         """States of the host, which have been checked."""
@@ -203,8 +228,8 @@ class OnDevice:
         if tensor.shape[0] > 1 and tensor.strides != contiguous_strides(tensor.shape, tensor.dtype.itemsize):
             raise EvidenceError("cases: the tensor is not contiguous; pass tensor.contiguous()")
 
-    def _answer(self, tensor: DeviceArray, weights: Weights, targets: Targets, temporary: Memory) -> DeviceResult:
-        n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.values.shape[1]
+    def _answer(self, tensor: DeviceArray, weights: _Given, targets: Targets) -> DeviceResult:
+        n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.n_weights
         program = self._program(weights=n_weights > 0, smallest=weights.smallest)
         answers = Memory(self.device)
         try:
@@ -215,23 +240,25 @@ class OnDevice:
             n_chunks = -(-n // scratch.size)
             rows = answers.empty(8 * n_out * scratch.size * n_chunks)
             log_evidence = answers.empty(8 * scratch.size * n_chunks)
-            values = temporary.put(weights.values, self.stream) if n_weights else 0
+            start, stop = self.device.event(timing=True), self.device.event(timing=True)
+            start.record(self.stream)
             for first in range(0, n, scratch.size):
                 self._queue(
                     program, scratch, (tensor.address + first * tensor.strides[0], tensor.dtype.itemsize),
-                    values + 8 * first * n_weights, min(scratch.size, n - first),
+                    weights.values + 8 * first * n_weights, min(scratch.size, n - first),
                     (rows + 8 * n_out * first, log_evidence + 8 * first, n_out),
                 )  # fmt: skip
-            scale = temporary.put(np.ascontiguousarray(weights.log_scale), self.stream) if n_weights else 0
-            finish = np.array([log_evidence, scale, rows, n | n_out << 32], np.uint64)
+            finish = np.array([log_evidence, weights.log_scale, rows, n | n_out << 32], np.uint64)
             self._kernels.launch("count_finish", -(-n // THREADS), THREADS, self.stream, Arguments(finish))
+            stop.record(self.stream)
             self._raise_if_bad()
+            device_us = float(stop.time_since(start)) * 1e3
         except BaseException:
             self.stream.synchronize()
             answers.close()
             raise
         posterior = GpuArray.owning(self.device, answers, rows, (n, n_out))
-        return DeviceResult(posterior, posterior.sharing(log_evidence, (n,)))
+        return DeviceResult(posterior, posterior.sharing(log_evidence, (n,)), device_us)
 
     def _queue(
         self, program: Program, scratch: _Scratch, codes: tuple[int, int], weights: int, n: int,
@@ -260,9 +287,9 @@ class OnDevice:
             self.stream.synchronize()
             raise UnknownState("cases: a state of the tensor is neither -1 nor the number of a state of its variable")
 
-    def _fitting(self, program: Program, weights: Weights, targets: Targets, n: int) -> _Scratch:
+    def _fitting(self, program: Program, weights: _Given, targets: Targets, n: int) -> _Scratch:
         """Scratch memory, the last call's if it fits."""
-        n_weights = weights.values.shape[1]
+        n_weights = weights.n_weights
         key = (id(program), *targets.variables, -1, *weights.first.tolist())
         each = program.case_bytes + 8 * (2 * targets.n_out + 3 + n_weights) + 4 * self.plan.n_variables
         fits_already = self._scratch is not None and (n == self._n or n <= self._scratch.size <= 2 * max(n, GROUP))
