@@ -89,7 +89,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class PatternMaps:
-    """What the kernels know of a pattern."""
+    """Affine maps of one pattern."""
 
     observed: list[int]
     densities: list[Affine]  # of every group

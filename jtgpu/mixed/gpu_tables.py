@@ -101,7 +101,7 @@ class GpuTables:
         return self._fits and is_plain and len(cases.states) > 0
 
     def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
-        """See `Answerer.answer`."""
+        """Posteriors of discrete variables and of numbers."""
         n, answerer = len(cases.states), self._answerer
         names = [answerer.numbers.names[t] for t in targets]
         table = NumberTable(names, n, lambda: answerer.answer_on_host(cases, [], targets).numbers)

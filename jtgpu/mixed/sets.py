@@ -117,7 +117,7 @@ class SetEngine:
 def gpu_tables(
     answerer: Answerer, engine: Callable[[Sets], SetEngine], backend: str, options: Mapping[str, Any]
 ) -> GpuTables | None:
-    """What answers tables of cases on a GPU, if the discrete part is on one; None: the host computes densities."""
+    """The engine of tables of cases on a GPU, if the discrete part is on one; None: the host computes densities."""
     tree = engine(()).tree
     if (backend if tree is None else tree.backend) != "gpu" or options.get("devices") is not None:
         return None
