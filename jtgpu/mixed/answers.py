@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ..model.mixed import MixedNetwork
     from .evidence import MixedCases
-    from .gpu_tables import GpuTables
     from .sets import Sets
 
     Floats = NDArray[np.float64]
@@ -49,6 +48,19 @@ class Answers:
     impossible: NDArray[np.bool_]
 
 
+class TableEngine(Protocol):
+    """Answers tables of cases on a device."""
+
+    microseconds: float  # that the kernels of the last call took
+
+    def takes(self, cases: MixedCases) -> bool: ...
+
+    def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers: ...
+
+    def reload(self) -> None:
+        """Use the answerer's new parameters."""
+
+
 class Answerer:
     """Answers cases of one network; caches patterns, components and compiled discrete networks."""
 
@@ -58,7 +70,7 @@ class Answerer:
         self._net, self.numbers, self._engine, self.max_configurations = net, numbers, engine, max_configurations
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Hashable, Component] = LRU(4096)
-        self.gpu: GpuTables | None = None  # where tables of cases go; None: to the host
+        self.gpu: TableEngine | None = None  # where tables of cases go; None: to the host
 
     def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
         """Replace the parameters: the patterns stay."""

@@ -9,7 +9,7 @@ the host.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -249,3 +249,15 @@ class _Launch:
 
 def _address(array: Any) -> int:
     return int(array.__cuda_array_interface__["data"][0])
+
+def gpu_tables(
+    answerer: Answerer, engine: Callable[[Sets], SetEngine], backend: str, options: Mapping[str, Any]
+) -> GpuTables | None:
+    """The engine of tables of cases on a GPU, if the discrete part is on one; None: the host computes densities."""
+    tree = engine(()).tree
+    if (backend if tree is None else tree.backend) != "gpu" or options.get("devices") is not None:
+        return None
+    number = options.get("device") if tree is None else tree.intervened().backend.capabilities.device_number
+    if tree is not None and number is None:
+        return None
+    return GpuTables(answerer, engine, number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from ..inference.tree import JunctionTree
     from ..model.network import BayesianNetwork
     from ..util.options import BackendName, OnProblem
-    from .answers import Answerer
     from .evidence import MixedCases
-    from .gpu_tables import GpuTables
 
     Floats = NDArray[np.float64]
 
@@ -112,18 +110,3 @@ class SetEngine:
         return SetAnswers(
             {v: result[v] for v in targets}, tuple(joints), result.log_evidence, result.impossible,
         )  # fmt: skip
-
-
-def gpu_tables(
-    answerer: Answerer, engine: Callable[[Sets], SetEngine], backend: str, options: Mapping[str, Any]
-) -> GpuTables | None:
-    """The engine of tables of cases on a GPU, if the discrete part is on one; None: the host computes densities."""
-    tree = engine(()).tree
-    if (backend if tree is None else tree.backend) != "gpu" or options.get("devices") is not None:
-        return None
-    number = options.get("device") if tree is None else tree.intervened().backend.capabilities.device_number
-    if tree is not None and number is None:
-        return None
-    from .gpu_tables import GpuTables
-
-    return GpuTables(answerer, engine, number)

@@ -19,9 +19,10 @@ from ..util.lru import LRU
 from .answers import Answerer, Answers, scaled_weights
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
+from .gpu_tables import gpu_tables
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_numbers
-from .sets import Names, SetEngine, gpu_tables
+from .sets import Names, SetEngine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

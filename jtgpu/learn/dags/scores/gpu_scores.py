@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ....device.context import Device, device_numbers, open_device
+from ....device.context import Device, Memory, device_numbers, open_device
 from ....errors import TableTooLarge, format_bytes
 from .gpu_device import CountProblem, DeviceScores, count_problem
 from .ranks import n_parent_sets
@@ -23,10 +23,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .coded import CodedTable
-    from .gpu_numbers import DeviceNumberScores
     from .rules import CellFunctions, ScoreRule
 
 SHARE = 0.9  # of a device's free memory that may be used
+
+
+class Filler(Protocol):
+    """Scores of all families on one GPU."""
+
+    device: Device
+    memory: Memory
+    stream: Any
+
+    def fill(self, address: int, first_child: int, n_children: int) -> None:
+        """Compute the scores of some children, (n_children, M) float64, at an address."""
 
 
 def gpu_scores(
@@ -106,7 +116,7 @@ def _count_together(
     list(pool.map(upload, range(n)))
 
 
-def fill_share(worker: DeviceScores | DeviceNumberScores, begin: int, end: int, scores: NDArray[np.float64]) -> None:
+def fill_share(worker: Filler, begin: int, end: int, scores: NDArray[np.float64]) -> None:
     """Compute the scores of the children begin to end - 1, as many at a time as fit the device."""
     device = worker.device
     with device.active():
