@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from .dags.structure import Structure, structure
     from .discretisation import Discretiser, discretise
     from .number_validation import NumberValidation
+    from .parameters.checks import PredictiveCheck, check
     from .parameters.credible import CredibleIntervals
     from .parameters.fit import fit
-    from .parameters.online import Online, PredictiveCheck, check
+    from .parameters.number_checks import NumberCheck
+    from .parameters.online import Online
     from .parameters.result import Fit
     from .parameters.sequence_fit import SequenceFit
     from .structure_learner import StructureLearner
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
     "JunctionTreeClassifier",
-    "MissingReport", "NumberValidation", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable",
-    "SequenceFit", "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit",
-    "load", "posterior", "score_table", "structure", "validate",
+    "MissingReport", "NumberCheck", "NumberValidation", "Online", "ParentSets", "PredictiveCheck", "ScoreRule",
+    "ScoreTable", "SequenceFit", "Structure", "StructureLearner", "StructurePosterior", "Validation", "check",
+    "discretise", "fit", "load", "posterior", "score_table", "structure", "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -50,7 +52,8 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
-    "parameters.online": "Online PredictiveCheck check", "parameters.result": "Fit",
+    "parameters.checks": "PredictiveCheck check",
+    "parameters.number_checks": "NumberCheck", "parameters.online": "Online", "parameters.result": "Fit",
     "parameters.sequence_fit": "SequenceFit", "structure_learner": "StructureLearner", "validation": "validate",
     "validation_result": "Validation", "number_validation": "NumberValidation",
 })  # fmt: skip

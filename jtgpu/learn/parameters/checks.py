@@ -1,0 +1,204 @@
+"""Predictive checks: the counts of some variables in the data against those that the fitted network predicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError, TableTooLarge
+from ...inference.results.printed import LazySequence, Printed, make_frame, to_frame_method
+from ...model.mixed import MixedNetwork
+from ...model.network import BayesianNetwork
+from ...util.arguments import described
+from ...util.arguments import names as given_names
+from ...util.arrays import Floats
+from .coded_cases import weighted_chunks
+from .number_checks import check_numbers
+from .sources import open_source
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ...util.options import Data
+
+MAX_CELLS = 1_000_000  # configurations of a check
+
+
+class PredictiveCheck(Printed):
+    """Observed and expected counts of the joint states of some variables.
+
+    Attributes
+    ----------
+    variables : tuple of str
+    observed : ndarray
+        Weight of the rows with each configuration, an axis for each variable; only rows in which none of the variables
+        is missing.
+    expected : ndarray
+        What the network predicts for as many rows: n P(configuration).
+    deviation : ndarray
+        Standard deviation of a count of n rows drawn from the network, sqrt(n P (1 - P)).
+    z : ndarray
+        (observed - expected) / deviation, 0 where both counts are certain. Values beyond 3 or so in many configurations
+        say that the structure misses a dependence.
+    chi_squared : float
+        Sum of (observed - expected)^2 / expected; about the number of free cells where the network is right.
+    rows : float
+        n, the weight of the complete rows.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = jtgpu.load("asia").compile("cpu").sample(500, seed=1)
+    >>> fit = jtgpu.learn.fit(jtgpu.load("asia"), data)
+    >>> print(jtgpu.learn.check(fit.network, data, ["smoke", "dysp"]))
+    Counts of smoke, dysp in 500 rows, chi-squared 0.187035
+    smoke  dysp    observed    expected  deviation          z
+    yes    yes   137.000000  139.276327  10.023998  -0.227088
+    yes    no    113.000000  110.723673   9.284622   0.245172
+    no     yes    83.000000   80.627636   8.223503   0.288486
+    no     no    167.000000  169.372364  10.582928  -0.224169
+    """
+
+    def __init__(
+        self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], observed: Floats, probability: Floats
+    ):
+        self.variables, self.states, self.observed = variables, states, observed
+        self.rows = float(observed.sum())
+        self.expected = self.rows * probability
+        self.deviation = np.sqrt(np.maximum(self.expected * (1.0 - probability), 0.0))
+        difference = observed - self.expected
+        is_certain = self.deviation <= 1e-12 * max(self.rows, 1.0)
+        agrees = is_certain & (np.abs(difference) <= 1e-9 * max(self.rows, 1.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z, parts = difference / self.deviation, difference**2 / self.expected
+        self.z = np.where(agrees, 0.0, np.where(is_certain, np.copysign(np.inf, difference), z))
+        self.chi_squared = float(np.where(agrees, 0.0, parts).sum())
+
+    @to_frame_method
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each configuration.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame. Default: pandas.
+
+        Returns
+        -------
+        data frame
+            A column for each variable, ``observed``, ``expected``, ``deviation`` and ``z``.
+        """
+        at = np.unravel_index(np.arange(self.observed.size), self.observed.shape)
+        names = {v: [s[i] for i in index] for v, s, index in zip(self.variables, self.states, at, strict=True)}
+        numbers = {n: getattr(self, n).ravel() for n in ("observed", "expected", "deviation", "z")}
+        return make_frame({**names, **numbers}, backend)
+
+    def labels(self) -> list[str]:
+        """Names of the configurations, in the order of the cells: ``"yes, no"``."""
+        cells = np.ndindex(*self.observed.shape)
+        return [", ".join(s[i] for s, i in zip(self.states, cell, strict=True)) for cell in cells]
+
+    def _counts(self) -> tuple[list[str], tuple[list[float], list[float], list[float]], str]:
+        """The data of a chart in notebooks: labels; observed and expected counts, and deviations; and a title."""
+        numbers = (self.observed, self.expected, self.deviation)
+        return self.labels(), tuple(x.ravel().tolist() for x in numbers), self._title()  # type: ignore[return-value]
+
+    def _title(self) -> str:
+        return f"Counts of {', '.join(self.variables)} in {self.rows:,.6g} rows, chi-squared {self.chi_squared:.6g}"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        shape, n = self.observed.shape, self.observed.size
+
+        def state(axis: int, cell: int) -> str:
+            return self.states[axis][int(np.unravel_index(cell, shape)[axis])]
+
+        front = [LazySequence(n, lambda cell, axis=axis: state(axis, cell)) for axis in range(len(shape))]  # type: ignore[misc]
+        numbers = [getattr(self, name).ravel() for name in ("observed", "expected", "deviation", "z")]
+        return [*self.variables, "observed", "expected", "deviation", "z"], [*front, *numbers], len(shape)
+
+
+def check(
+    network: BayesianNetwork | MixedNetwork,
+    cases: Data,
+    variables: str | Iterable[str],
+    *,
+    weights: ArrayLike | str | None = None,
+    na_values: str | Iterable[str] | None = None,
+) -> PredictiveCheck:
+    """Compare the counts of some variables in a table with those that a network predicts; of numbers, their moments.
+
+    Parameters
+    ----------
+    network : BayesianNetwork or MixedNetwork
+        Such as ``fit.network``.
+    cases : table, path, or list of paths
+        See `jtgpu.learn.fit`; only columns of `variables` are read.
+    variables : str, or iterable of str
+        A name alone stands for its family, the parents and the variable. Other sets, such as two variables without an
+        arc, show what the structure misses.
+    weights : (B,) array_like, or name of a column, optional
+    na_values : str or iterable of str, optional
+        See `jtgpu.learn.fit`.
+
+    Returns
+    -------
+    PredictiveCheck
+        ``.observed``, ``.expected``, ``.z``; prints as a table. `jtgpu.draw.plots.counts` plots it. With
+        numbers among the variables a `jtgpu.learn.NumberCheck`: means, standard deviations and correlations of the
+        numbers, for each configuration of the variables with states.
+
+    Raises
+    ------
+    DataError
+        If a variable has no column, or no row has all of them.
+    TableTooLarge
+        If the variables have too many configurations.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.network("a; b", "{x|y}", cpts={"a": [0.5, 0.5], "b": [0.5, 0.5]})
+    >>> found = jtgpu.learn.check(net, {"a": [*"xxyy"] * 5, "b": [*"xxyy"] * 5}, ["a", "b"])
+    >>> found.expected.tolist(), found.z.round(1).tolist()
+    ([[5.0, 5.0], [5.0, 5.0]], [[2.6, -2.6], [-2.6, 2.6]])
+    """
+    if not isinstance(network, (BayesianNetwork, MixedNetwork)):
+        raise ArgumentError(f"check needs a Bayesian network, such as fit.network, not {described(network)}")
+    if isinstance(variables, str):
+        names = [*network.parents(variables), network.variables[network.index(variables)]]
+    else:
+        names = list(dict.fromkeys(network.variables[network.index(v)] for v in given_names("variables", variables)))
+    if not names:
+        raise ArgumentError("check needs at least one variable")
+    if isinstance(network, MixedNetwork):
+        if any(map(network.is_number, names)):
+            of_numbers: PredictiveCheck = cast(Any, check_numbers)(network, cases, names, weights, na_values)
+            return of_numbers  # a NumberCheck, which has no place in the type of the result
+        network = network.discrete
+    source = open_source(cases, network.variables, na_values=na_values)
+    for v in names:
+        if v not in source.names:
+            raise DataError(f"the table has no column {v!r}")
+    shape = tuple(len(network.states(v)) for v in names)
+    if math.prod(shape) > MAX_CELLS:
+        raise TableTooLarge(
+            f"{len(names)} variables have {math.prod(shape):,} configurations, more than the limit of {MAX_CELLS:,}",
+            math.prod(shape), 8 * math.prod(shape), -1,
+        )  # fmt: skip
+    numbers = [network.index(v) for v in names]
+    observed = np.zeros(math.prod(shape))
+    for block, _ in weighted_chunks(network, source, names, weights):
+        chosen = block.states[:, numbers]
+        complete = (chosen >= 0).all(axis=1)
+        at = np.ravel_multi_index(tuple(chosen[complete].T.astype(np.int64)), shape)
+        observed += np.bincount(at, block.weights[complete], len(observed))
+    if not observed.any():
+        raise DataError(f"no row has all of {', '.join(names)}")
+    with network.compile("cpu") as tree:
+        probability = np.asarray(tree.joint(names).probabilities)
+    return PredictiveCheck(
+        tuple(names), tuple(network.states(v) for v in names), observed.reshape(shape), probability.reshape(shape)
+    )
