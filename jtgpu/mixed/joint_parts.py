@@ -46,7 +46,7 @@ def joint_parts(tree: MixedTree, asked: Sequence[int], given: Sequence[int]) -> 
         members |= new
         stack += new
     inside = [v for v in numbers.order if v in members]
-    component = build(numbers, inside, frozenset(), {}, tree.answerer.maxconfigurations)
+    component = build(numbers, inside, frozenset(), {}, tree.answerer.max_configurations)
     scope = tuple(sorted({*component.scope, *given}))
     weights = np.ones(1)
     if scope:
