@@ -173,6 +173,7 @@ class GpuTables:
         states = np.full((n, layout.n_states), -1, np.int8)
         states[:, : cases.states.shape[1]] = cases.states
         stream, table, results = device.stream(), np.zeros(1, TABLE), result.numbers
+        posterior = np.empty((n, layout.ends[-1] if discrete else 0))
         with Memory(device) as memory:
             arrays = [*records.arrays(ends), order, cases.values, units, states]
             for name, array in zip(TABLE.names or (), arrays, strict=False):
@@ -191,15 +192,15 @@ class GpuTables:
                 table["posterior"], table["log_evidence"] = map(_address, (answers.posterior, answers.log_evidence))
             self.microseconds += launch("mixed_moments", table)
             copies: list[tuple[NDArray[Any], str]] = [(lost[rows], "lost"), (result.log_evidence[rows], "log_evidence")]
+            if discrete:
+                copies.append((posterior, "posterior"))
             if targets:
                 copies += [(results.mean[rows], "mean"), (results.sd[rows], "sd")]
             for array, name in copies:
                 device.download(array, int(table[name][0]), stream)
             stream.synchronize()
-        if discrete and answers is not None:
-            host = answers.posterior.to_host()
-            for v, first, end in zip(discrete, layout.ends, layout.ends[1:], strict=False):
-                result.posteriors[v][rows] = host[:, first:end]
+        for v, first, end in zip(discrete, layout.ends, layout.ends[1:], strict=False):
+            result.posteriors[v][rows] = posterior[:, first:end]
 
     def _propagate(self, layout: Layout, table: NDArray[Any], n: int) -> DeviceResult | None:
         """Posteriors of the discrete variables and sets; None: there are none."""

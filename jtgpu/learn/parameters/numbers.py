@@ -17,6 +17,7 @@ from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fit_result import MixedFit
 from ...mixed.fitting import Strength, empty_configurations, run, starting_network
+from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
@@ -63,6 +64,14 @@ def fit_numbers(  # noqa: PLR0913
         states, _ = of_discretiser(states, parents)
     if isinstance(cases, (str, os.PathLike)):
         cases = read_file(str(cases), dialect=dialect, na_values=na_values)
+    columns = device_columns(cases, [*parents])
+    if columns is not None:
+        kinds = {v: numbers.get(v) if isinstance(numbers, Mapping) else numbers for v in parents}
+        odd = next((v for v in parents if kinds[v] != "gaussian" or v in (states or {})), None)
+        if odd is not None or weights is not None:
+            what = "weights" if odd is None else f"{odd!r} as states"
+            raise ArgumentError(f"a table on a GPU is fitted as numbers='gaussian', without {what}; copy it first")
+        return fit_on_device(parents, columns, _prior(prior)[0], progress)
     return _fit_table(
         open_table(None, cases), parents, numbers, mapping("states", states), bins, prior, weights, missing, start,
         (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress,
