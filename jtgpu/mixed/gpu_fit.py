@@ -118,10 +118,10 @@ def device_moments(given: Sequence[Any], names: Sequence[str]) -> tuple[Floats, 
         first = column * (column + 1) // 2  # the pair of the ones and a column
         n_sample = min(n, SAMPLE)
         shift = np.nan_to_num(sums(n_sample, np.zeros(width))[first] / n_sample, nan=0.0, posinf=0.0, neginf=0.0)
-        found = sums(n, shift)
+        flat = sums(n, shift)
     moments = np.empty((width + 1, width + 1))
     lower = np.tril_indices(width + 1)
-    moments[lower] = moments.T[lower] = found
+    moments[lower] = moments.T[lower] = flat
     for v, name in enumerate(names):
         if not np.isfinite(moments[0, v + 1]):
             raise DataError(f"column {name!r} of the table on the device has missing or infinite cells; copy it first")
@@ -138,8 +138,8 @@ def fit_on_device(
     sd = np.sqrt(np.maximum(np.diagonal(moments)[1:] / n - mean**2, 0.0))
     for v, name in enumerate(names):
         if not sd[v] > 1e-12 * max(abs(float(shift[v])), 1e-300):
-            found = float(shift[v] + mean[v])
-            raise DataError(f"the column {name!r} is constant ({found:g}); a number needs different values")
+            value = float(shift[v] + mean[v])
+            raise DataError(f"the column {name!r} is constant ({value:g}); a number needs different values")
     start = MixedNetwork(
         dict.fromkeys(names, float), parents,
         {v: Gaussian(mean[i], dict.fromkeys(parents[v], 0.0), sd[i]) for i, v in enumerate(names)},
