@@ -26,12 +26,13 @@ class Side(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Distributions of variables between slices, and where they are written to."""
+    """Distributions of variables between slices and of others, and where they are written to."""
 
     cells: NDArray[np.float64]  # (rows, columns of all targets)
     place: NDArray[np.int64]  # (T,) row of each slice behind the sequence's first one, -1: none; empty: the last alone
     states: NDArray[np.int64]  # (targets, K) state of each variable in each entry of a message
-    columns: NDArray[np.int64]  # (targets + 1,) first column of each
+    columns: NDArray[np.int64]  # (targets + others + 1,) first column of each
+    others: tuple[int, ...] = ()  # variables that are not between slices
 
 
 class SlicePasses(Protocol):
@@ -48,12 +49,16 @@ class SlicePasses(Protocol):
         # lengths: (N,) slices of each sequence
         # most_kept: Bytes of messages that may be kept in the host's memory
 
+    def joined(self, others: Sequence[Any]) -> SlicePasses:
+        """The passes on this and other devices."""
+
 
 class SliceTable(Protocol):
     """The evidence of a call, and the programs that are right for every row."""
 
     lanes: int  # sequences of a group
     most_kept: int  # bytes of messages of a group that may be kept
+    takes_others: bool  # whether `Between` may have others
     chooses: bool  # whether `SliceGroup.choose` is supported
 
     def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
@@ -70,7 +75,10 @@ class SliceGroup(Protocol):
 
     first: NDArray[np.int64]  # (n or more,) first row of each sequence
     lengths: NDArray[np.int64]
-    failed: NDArray[np.int64]  # the first impossible slice; -1: none
+
+    @property
+    def failed(self) -> NDArray[np.int64]:
+        """(n or more,) the first impossible slice; -1: none."""
 
     @property
     def log_evidence(self) -> NDArray[np.float64]:
@@ -117,5 +125,5 @@ class SliceGroup(Protocol):
         # chosen: (n, lanes) gets the entries before slices base, base + 1 ...
         # uniforms: (n, lanes) numbers in [0, 1) that choose; empty: the best entries
 
-    def close(self) -> None:
-        """Free the memory of the group."""
+    def finish(self) -> NDArray[np.bool_]:
+        """End the passes, and free the memory; (n,) whether a sequence is too improbable and has no answer."""

@@ -90,6 +90,7 @@ class _Counting(Passes):
                 t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
                 valid = (group.failed[lane] < 0) & (t < group.lengths[lane])
                 self._add(total, group, part, (t[valid], lane[valid]), (kept, later), begin)
+        self.unsure[part] = group.finish()
 
     def _add(
         self, total: _Sum, group: SliceGroup, part: Ints, cases: tuple[Ints, Ints], messages: tuple[Floats, Floats],

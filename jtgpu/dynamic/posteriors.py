@@ -14,7 +14,7 @@ from .results import SequencePosteriors
 from .side_by_side import Wanted, side_by_side
 
 if TYPE_CHECKING:
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Bools, Floats, Ints
     from .sequences import Sequences
     from .step import Step
 
@@ -41,6 +41,12 @@ def posteriors(
         log_evidence = _slice_by_slice(step, read, Wanted(wanted, slices, smooth, arrays), on_impossible)
     else:
         compiled.run()
+        if compiled.unsure.any():
+            for table in arrays.values():
+                table[compiled.unsure] = 0.0
+            again = _slice_by_slice(step, read, compiled.wanted, on_impossible, compiled.unsure)
+            compiled.log_evidence[compiled.unsure] = again[compiled.unsure]
+            compiled.failed[compiled.unsure] = -1
         if on_impossible == "error":
             raise_if_impossible(read, np.arange(read.n), compiled.failed)
         log_evidence = compiled.log_evidence
@@ -50,11 +56,14 @@ def posteriors(
     return SequencePosteriors(net, read, slices, log_evidence, {net.variables[v]: arrays[v] for v in numbers}, joint)
 
 
-def _slice_by_slice(step: Step, read: Sequences, wanted: Wanted, on_impossible: str) -> Floats:
+def _slice_by_slice(
+    step: Step, read: Sequences, wanted: Wanted, on_impossible: str, some: Bools | None = None
+) -> Floats:
     """Write the posteriors, slice after slice by a backend's tables of cases; ln P of each sequence."""
     log_evidence = np.zeros(read.n)
     place = None if wanted.slices is None else {int(t): i for i, t in enumerate(wanted.slices)}
-    for chosen in chunks(step, read, sum(step.width(v) for v in wanted.targets)):
+    # some: (N,) the sequences that are wanted; default: all
+    for chosen in chunks(step, read, sum(step.width(v) for v in wanted.targets), some):
         run = Propagation(step, read, chosen)
 
         def visit(t: int, which: Ints, cells: Floats, run: Propagation = run) -> None:

@@ -169,11 +169,13 @@ def _add(total: Floats, rest: Floats, which: Ints, x: Floats) -> None:
     total[which] = new
 
 
-def chunks(step: Step, sequences: Sequences, cells: int) -> Iterator[Ints]:
+def chunks(step: Step, sequences: Sequences, cells: int, which: Bools | None = None) -> Iterator[Ints]:
     """The sequences, the longest first, in parts whose messages and answers fit into memory."""
     # cells: Of the answers of a slice
+    # which: (N,) the sequences that are wanted; default: all
     lengths = np.diff(sequences.ptr)
     order = np.argsort(-lengths, kind="stable")
+    order = order if which is None else order[which[order]]
     at = 0
     while at < len(order):
         longest = max(int(lengths[order[at]]), 1)

@@ -42,18 +42,25 @@ class Passes:
         self.plain, self.read, self.table, self._maximal = plain, read, table, maximal
         self.lengths = read.lengths
         self.log_evidence, self.failed = np.zeros(read.n), np.full(read.n, -1)
+        self._made: dict[Any, SlicePasses | None] = {}
+        self.unsure = np.zeros(read.n, np.bool_)  # sequences that the backend leaves to slices one after the other
 
     def run(self) -> None:
         """Work on all groups, on all cores."""
         n, order = self.table.lanes, np.argsort(-self.lengths, kind="stable")
         parts = [order[i : i + n] for i in range(0, len(order), n)]
+        for t, _ in self._segments(0, int(self.lengths.max())):  # in one thread, since each is compiled once
+            self._made[self._kind(t)] = self.plain.backend(t, self.read.cut(t), self._maximal).slices()
         self.table.run_all(self._group, parts, 2 * propagation.KEPT)
 
     def _group(self, part: Ints) -> None:
         raise NotImplementedError
 
+    def _kind(self, t: int) -> tuple[int, frozenset[int]]:
+        return min(t, self.plain.order), self.read.cut(t)
+
     def _passes(self, t: int) -> SlicePasses | None:
-        return self.plain.backend(t, self.read.cut(t), self._maximal).slices()
+        return self._made[self._kind(t)]
 
     def _segments(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Parts of a range of slices whose slices have the same tables."""
@@ -115,15 +122,19 @@ class SideBySide(Passes):
         self.inner = [v for v in wanted.targets if v < plain.n and v in plain.after and not seen[v]]
         self.fixed = [v for v in wanted.targets if v < plain.n and seen[v]]
         self.rest = [v for v in wanted.targets if v not in self.inner and v not in self.fixed]
+        others: list[int] = []  # that the backend writes as well
+        if table.takes_others and step is plain:
+            others, self.rest = self.rest, []
+        self._written, self._others_written = [*self.inner, *others], tuple(others)
         states = np.unravel_index(np.arange(plain.cells), plain.shape)
         self._states = np.array([states[plain.after.index(v)] for v in self.inner], np.int64).reshape(-1, plain.cells)
-        self._columns = np.cumsum([0, *(plain.width(v) for v in self.inner)])
+        self._columns = np.cumsum([0, *(plain.width(v) for v in self._written)])
         rows = read.n * (1 if self.slices is None else len(self.slices))
         self._cells = np.zeros((rows, int(self._columns[-1])))
 
     def run(self) -> None:
         super().run()
-        for v, first, last in zip(self.inner, self._columns[:-1], self._columns[1:], strict=True):
+        for v, first, last in zip(self._written, self._columns[:-1], self._columns[1:], strict=True):
             shape = self.wanted.arrays[v].shape
             self.wanted.arrays[v] = self._cells[:, first:last].reshape(shape)
         self._write_fixed()
@@ -151,8 +162,9 @@ class SideBySide(Passes):
         if self.smooth:
             starts = self._ahead(group, length, size)
             self._note(group, part)
-            if self.inner or self.rest:
+            if self._written or self.rest:
                 self._backward(group, part, starts, length, size, out)
+            self.unsure[part] = group.finish()
             return
         for begin in range(0, length, size) if self.rest else (0,):
             end = min(begin + size, length) if self.rest else length
@@ -160,6 +172,7 @@ class SideBySide(Passes):
             self._forward(group, begin, end, kept, begin, 1, out)
             self._others(group, part, (begin, end), kept, None)
         self._note(group, part)
+        self.unsure[part] = group.finish()
 
     def _backward(
         self, group: SliceGroup, part: Ints, starts: Messages, length: int, size: int, out: Any
@@ -179,7 +192,9 @@ class SideBySide(Passes):
                 self._others(group, part, (begin, end), kept, later)
 
     def _marginals(self, group: SliceGroup, part: Ints) -> Any:
-        between = Between(self._cells, self.place, self._states, self._columns) if self.inner else None
+        between = None
+        if self._written:
+            between = Between(self._cells, self.place, self._states, self._columns, self._others_written)
         return group.marginals(between, part * (1 if self.slices is None else len(self.slices)))
 
     def _others(
@@ -241,6 +256,7 @@ class Choosing(Passes):
                     group.choose(self._passes(first), first, last, kept, begin, entries, uniforms)
                 self.chosen[j, rows] = entries[t - begin, lane]
                 group.store(certain[j], 0)
+        group.finish()
 
 
 def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> SideBySide | None:

@@ -113,6 +113,11 @@ class Step:
         for tree, kind, cut in self._trees.values():
             tree.reload(self._model(kind, cut))
 
+    def close(self) -> None:
+        """Free the memory of all backends."""
+        for tree, _, _ in self._trees.values():
+            tree.close()
+
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
         """The compiled step network of slice t."""
         kind = min(t, self.order)

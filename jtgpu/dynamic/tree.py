@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -87,6 +87,17 @@ class DynamicTree:
         for step in self._steps.values():
             step.reload(net)
         self._net = net
+
+    def close(self) -> None:
+        """Free the backend's memory, as a ``with`` block does at its end."""
+        for step in self._steps.values():
+            step.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"DynamicTree({self._net.name!r}, backend={self.backend!r})"

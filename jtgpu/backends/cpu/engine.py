@@ -203,6 +203,9 @@ class Cpu(Backend):
         )
         return table if table.lanes else None
 
+    def joined(self, _: Sequence[object]) -> Cpu:
+        return self
+
     @cached_property
     def without_evidence(self) -> Runner:
         """The runner of posteriors without P(e)."""

@@ -68,7 +68,7 @@ class SliceTable:
     # lengths: Slices of each sequence
     # most_kept: Bytes of messages of a group that may be kept
 
-    chooses = True
+    takes_others, chooses = False, True
 
     def __init__(
         self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
@@ -178,8 +178,8 @@ class SliceGroup:
         of_lanes[: len(rows)] = rows
         return Marginals(between.cells, of_lanes, between.place, between.states, between.columns)
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def finish(self) -> NDArray[np.bool_]:
+        return np.zeros(self.n, np.bool_)
 
     def forward(
         self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, stride: int, out: Marginals

@@ -32,11 +32,13 @@ from .select import ENGINES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..slices import SlicePasses
     from .batch.engine import BatchEngine
     from .case import CaseEngine
     from .counts.engine import CountEngine
     from .levels.engine import LevelEngine
     from .select import EngineMaker
+    from .slices.engine import GpuPasses
 
 
 class Gpu(Backend):
@@ -92,6 +94,7 @@ class Gpu(Backend):
         self._prefer_fallback = False  # the last case was too improbable for the engine
         self._batch: BatchEngine | None = None
         self._counting: CountEngine | None = None
+        self._slices: GpuPasses | None = None
         if tune and dtype == "float64":
             self.maker.tune()
         if single:
@@ -216,6 +219,18 @@ class Gpu(Backend):
     ) -> HeldParts:
         return self.counting.hold(states, weights, likelihood, share)
 
+    def slices(self, *with_sets: Any) -> SlicePasses | None:
+        if self.dtype != "float64":
+            return None
+        from .slices.engine import GpuPasses
+
+        with self._lock:
+            self._check_open()
+            if self._slices is None:
+                plan, factors = with_sets or (self._plan, self.maker.factors)
+                self._slices = GpuPasses(plan, factors, [self.device])
+            return self._slices
+
     @property
     def counting(self) -> CountEngine:
         """The engine of expected counts, made for the first of them."""
@@ -260,7 +275,10 @@ class Gpu(Backend):
                 self._counting.reload(factors)
             fallback, self._fallback = self._fallback, Lazy(self.maker.fallback)
             batch, self._batch = self._batch, None
+            slices, self._slices = self._slices, None
         fallback.close()
+        if slices is not None:
+            slices.close()
         if batch is not None:
             batch.close()
 
@@ -274,6 +292,8 @@ class Gpu(Backend):
                 self._batch.close()
             if self._counting is not None:
                 self._counting.close()
+            if self._slices is not None:
+                self._slices.close()
             if self._after is not None:
                 with self.device.active():
                     self._after.close()

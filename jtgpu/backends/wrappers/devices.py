@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
+    from ..slices import SlicePasses
 
 A = TypeVar("A")
 R = TypeVar("R", covariant=True)
@@ -227,6 +228,11 @@ class MultiDevice(Backend):
                 some.close()
             raise
         return JoinedCases(self._plan, len(states), held)
+
+    def slices(self, *with_sets: Any) -> SlicePasses | None:
+        """See `jtgpu.backends.base.Backend.slices`: groups of sequences go to idle workers."""
+        made: list[Any] = [worker.object.get().slices(*with_sets) for worker in self._pool.workers]
+        return None if None in made else made[0].joined(made[1:])
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: of every worker that has been made."""

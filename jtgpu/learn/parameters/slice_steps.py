@@ -149,4 +149,5 @@ class SliceExpectation:
         return data.hexdigest()
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Free the backend's memory."""
+        self._step.close()

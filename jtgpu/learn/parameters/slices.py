@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,21 +108,21 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
     backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
     if search.threads is not None and backend == "cpu":
         options["threads"] = search.threads
-    engine = SliceExpectation(slices, sequences, weights, backend, options)
-    more: dict[str, Any] = {}
-    if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
-        state, method = counted(setup, engine.complete_counts, search.seed), "counts"
-        more["restarts"] = (state.objective,)
-    else:
-        saved = None
-        if search.checkpoint is not None:
-            decisive = {"seed": search.seed, "accelerate": search.rule.accelerate, "flag": search.flag}
-            saved = Checkpoint(
-                search.checkpoint, fingerprints(setup, engine.digest(), decisive), resume=search.resume
-            )
-        starts = search.restarts, search.seed
-        state, more = best_of_starts(setup, engine, search.rule, starts, search.flag, search.listen, saved)
-        method = "em"
+    with closing(SliceExpectation(slices, sequences, weights, backend, options)) as engine:
+        more: dict[str, Any] = {}
+        if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
+            state, method = counted(setup, engine.complete_counts, search.seed), "counts"
+            more["restarts"] = (state.objective,)
+        else:
+            saved = None
+            if search.checkpoint is not None:
+                decisive = {"seed": search.seed, "accelerate": search.rule.accelerate, "flag": search.flag}
+                saved = Checkpoint(
+                    search.checkpoint, fingerprints(setup, engine.digest(), decisive), resume=search.resume
+                )
+            starts = search.restarts, search.seed
+            state, more = best_of_starts(setup, engine, search.rule, starts, search.flag, search.listen, saved)
+            method = "em"
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     return _result(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
 

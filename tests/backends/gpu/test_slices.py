@@ -1,0 +1,164 @@
+"""Sequences of dynamic networks on a GPU, emulated or (tests/on_gpu) real: the answers of the CPU, the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.backends.gpu.slices import engine
+from jtgpu.device.context import Device, device_numbers
+from jtgpu.dynamic import posteriors
+from tests.dynamic.random_templates import random_codes, random_template
+from tests.support.emulated.install import needs_compiler
+
+pytestmark = needs_compiler
+
+
+def only_kernels(patch: pytest.MonkeyPatch) -> None:
+    """Refuse slices one after the other."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("not by the kernels of slices")
+
+    patch.setattr(posteriors, "_slice_by_slice", refuse)
+
+
+def assert_close(made: Any, expected: Any, variables: Any) -> None:
+    np.testing.assert_allclose(made.log_evidence, expected.log_evidence, rtol=1e-12, atol=1e-12)
+    for v in variables:
+        np.testing.assert_allclose(made[v], expected[v], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    dyn = random_template(rng)
+    n, length = int(rng.integers(1, 40)), int(rng.integers(2, 9))
+    codes, lengths = random_codes(rng, dyn, n, length), rng.integers(1, length + 1, n)
+    if seed % 3 == 0:
+        codes[:, :, int(rng.integers(len(dyn)))] = 0  # observed in every row
+    frame: dict[str, Any] = {v: [] for v in ("id", *dyn)}
+    for i in range(n):
+        for row in codes[i, : lengths[i]].tolist():
+            frame["id"].append(i)
+            for v, s in zip(dyn, row, strict=True):
+                frame[v].append(None if s < 0 else dyn.states(v)[s])
+    v = dyn.variables[int(rng.integers(len(dyn)))]
+    options: Any = {"id": "id", "on_impossible": "flag", "at": [None, "last", [0]][seed % 3]}
+    if seed % 2:
+        options["likelihood"] = {v: rng.random((int(lengths.sum()), len(dyn.states(v)))) + 0.01}
+    if seed % 4 == 1:
+        options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
+    if seed % 4 == 2:
+        monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
+    tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
+    expected = [cpu.filter(frame, **options), cpu.smooth(frame, **options)]
+    if not expected[0].impossible.any():
+        only_kernels(monkeypatch)
+    assert_close(tree.filter(frame, **options), expected[0], dyn)
+    assert_close(tree.smooth(frame, **options), expected[1], dyn)
+    tree.close()
+
+
+def lagged() -> jtgpu.DynamicNetwork:
+    """Two hidden variables, one of them with two lags, and observations."""
+    rng = np.random.default_rng(4)
+    states = {"a": ["0", "1", "2"], "b": ["0", "1"], "x": ["0", "1", "2"], "y": ["0", "1"]}
+    parents: dict[str, Any] = {"a": [("a", 1)], "b": [("b", 1), ("b", 2), "a"], "x": ["a"], "y": ["a", "b"]}
+    shapes = {"a": (3, 3), "b": (2, 2, 3, 2), "x": (3, 3), "y": (3, 2, 2)}
+    cpts = {v: rng.dirichlet(np.ones(s[-1]), s[:-1]) for v, s in shapes.items()}
+    first = [rng.dirichlet(np.ones(2), s) for s in ((3,), (2, 3))]
+    return jtgpu.DynamicNetwork(states, parents, cpts, start={"a": [0.2, 0.3, 0.5], "b": first})
+
+
+def holes(n: int, length: int) -> np.ndarray:
+    """(n, length, 4) observations of `lagged`, some missing."""
+    rng = np.random.default_rng(5)
+    codes = np.full((n, length, 4), -1)
+    codes[:, :, 2], codes[:, :, 3] = rng.integers(0, 3, (n, length)), rng.integers(0, 2, (n, length))
+    codes[rng.random(codes.shape) < 0.3] = -1
+    return codes
+
+
+@pytest.mark.parametrize("shared", [1024, 3000, 1 << 17])
+def test_tables_in_shared_or_in_global_memory(shared: int, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "most_shared", lambda _: shared + 1024)
+    only_kernels(monkeypatch)
+    dyn = lagged()
+    tree, cpu, codes = dyn.compile("gpu"), dyn.compile("cpu"), holes(70, 9)
+    for name in ("filter", "smooth"):
+        assert_close(getattr(tree, name)(codes), getattr(cpu, name)(codes), dyn)
+    tree.close()
+
+
+def test_bits_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_kernels(monkeypatch)
+    dyn, codes = lagged(), holes(150, 7)
+    found = []
+    for group, kept, devices in ((1 << 16, 1 << 30, None), (64, 1 << 30, None), (1 << 16, 0, None), (32, 0, "two")):
+        monkeypatch.setattr(engine, "MOST_GROUP", group)
+        monkeypatch.setattr(engine, "MOST_KEPT", kept)
+        tree = dyn.compile("gpu", devices=device_numbers("all")[:2] if devices else None)
+        found += [tree.smooth(codes), tree.smooth(codes[::-1])]
+        tree.close()
+    for i, other in enumerate(found[1:], 1):
+        turn = slice(None, None, -1 if i % 2 else 1)
+        np.testing.assert_array_equal(other.log_evidence[turn], found[0].log_evidence)
+        for v in dyn:
+            np.testing.assert_array_equal(other[v][turn], found[0][v])
+
+
+def test_improbable_and_impossible_sequences_are_those_of_the_cpu(gpu: Device) -> None:
+    dyn = lagged()
+    codes = holes(40, 6)
+    soft = np.random.default_rng(1).random((40, 6, 3)) + 0.1
+    soft[3, 2] *= 1e-300
+    soft[7, 4] = [1e-290, 0.0, 1e-300]
+    codes[7, 4, 2] = -1
+    soft[9, 1] = 0.0
+    tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
+    for name in ("filter", "smooth"):
+        made, expected = (
+            getattr(t, name)(codes, likelihood={"x": soft}, on_impossible="flag") for t in (tree, cpu)
+        )
+        assert_close(made, expected, dyn)
+    with pytest.raises(jtgpu.ImpossibleEvidence, match="slice 1"):
+        tree.filter(codes, likelihood={"x": soft})
+    tree.close()
+
+
+def test_evidence_too_improbable_for_a_slice_without_scaling(gpu: Device) -> None:
+    names = {"h": ["0", "1"], **{f"o{i}": ["0", "1"] for i in range(12)}}
+    parents: dict[str, Any] = {"h": [("h", 1)], **{f"o{i}": ["h"] for i in range(12)}}
+    cpts: dict[str, Any] = {"h": [[0.7, 0.3], [0.4, 0.6]]}
+    cpts |= {f"o{i}": [[1e-40, 1 - 1e-40], [2e-40, 1 - 2e-40]] for i in range(12)}
+    dyn = jtgpu.DynamicNetwork(names, parents, cpts, start={"h": [0.5, 0.5]})
+    codes = np.zeros((3, 4, 13), int)
+    codes[:, :, 0] = -1
+    codes[1, :, 1:] = 1
+    tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
+    for name in ("filter", "smooth"):
+        assert_close(getattr(tree, name)(codes), getattr(cpu, name)(codes), dyn)
+    tree.close()
+
+
+def test_other_questions_on_a_gpu_have_the_answers_of_the_cpu(gpu: Device) -> None:
+    dyn, codes = lagged(), holes(20, 5)
+    tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
+    joints = [("a[t]", "b[t]"), ("y[t]", "x[t]")]
+    made, expected = tree.smooth(codes, joints=joints), cpu.smooth(codes, joints=joints)
+    for key in expected.joint:
+        np.testing.assert_allclose(made.joint[key], expected.joint[key], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(tree.mpe(codes).log_joint, cpu.mpe(codes).log_joint, rtol=1e-12)
+    np.testing.assert_allclose(tree.log_likelihood(codes), cpu.log_likelihood(codes), rtol=1e-12)
+    assert tree.sample(2, codes, seed=1).states.shape == (2, 20, 5, 4)
+    fits = [
+        jtgpu.learn.fit(dyn, codes, start="given", iterations=3, tolerance=0, backend=b, hidden=["a", "b"])
+        for b in ("gpu", "cpu")
+    ]
+    for v in dyn:
+        np.testing.assert_allclose(fits[0].network.cpt(v), fits[1].network.cpt(v), atol=1e-9)
+    tree.close()
