@@ -1,4 +1,4 @@
-"""Sequences of dynamic networks on a GPU: the tests of the emulated one, and large sets of sequences against the CPU."""
+"""Sequences of dynamic networks on a GPU: the tests of the emulated one, and many sequences against the CPU."""
 
 from __future__ import annotations
 

@@ -280,8 +280,8 @@ class _Place:
 
     def take(self, n_bytes: int) -> tuple[int, int]:
         """Memory: bytes and address."""
-        found = self._free.get(n_bytes)
-        return n_bytes, found.pop() if found else self.memory.empty(n_bytes)
+        free = self._free.get(n_bytes)
+        return n_bytes, free.pop() if free else self.memory.empty(n_bytes)
 
     def put_back(self, block: tuple[int, int]) -> None:
         self._free.setdefault(block[0], []).append(block[1])

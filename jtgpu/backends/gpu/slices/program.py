@@ -70,7 +70,7 @@ class SliceArrays:
 
 
 class _Axes(NamedTuple):
-    """What `loops_of` needs of a plan."""
+    """The part of a plan that `loops_of` needs."""
 
     cardinality: NDArray[np.int64]
     axis_rank: NDArray[np.int64]
@@ -124,14 +124,14 @@ class SliceMaker:
     def _components(self) -> dict[int, int]:
         """The root of each table that it is computed from."""
         maker = {s.out: s for s in self.steps}
-        found: dict[int, int] = {}
+        component: dict[int, int] = {}
         for root in self.plan.root_table.tolist():
             stack = [root]
             while stack:
                 t = stack.pop()
-                found[t] = root
+                component[t] = root
                 stack += maker[t].ins if t in maker else ()
-        return found
+        return component
 
     def other_roots(self, side: Side) -> list[int]:
         """Tables of P(e) of the components that a side is not in."""
