@@ -27,7 +27,7 @@ from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force
 from .planning import PlanOptions, RunOptions, compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from ..inference.results.configurations import Samples
 
 EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 1000000 -o cases.csv.gz")
 
@@ -48,6 +48,8 @@ def sample(  # noqa: PLR0913 (a Typer command)
     output: Output = None,
     force: Force = False,
     numbers: Annotated[bool, Option("--numbers", "Write state numbers instead of names.", panel=OUTPUT)] = False,
+    inside: Annotated[bool, Option(
+        "--inside", "Draw numbers inside intervals of variables whose states are intervals.", panel=OUTPUT)] = False,
     escape_formulas: EscapeFormulas = False,
     *,
     plan: PlanOptions,
@@ -66,6 +68,8 @@ def sample(  # noqa: PLR0913 (a Typer command)
         given = mixed_findings(net, evidence or [])
         if evidence_file is not None:
             raise typer.BadParameter(f"{file} has numbers, for which sample takes --evidence only", param_hint=file)
+        if inside:
+            raise typer.BadParameter("numbers are drawn as such; states that are intervals stay", param_hint="--inside")
         mixed_tree = compiled_numbers(net, file, plan, run)
         mixed_tree.log_evidence(given)
         discrete = net.discrete
@@ -83,7 +87,8 @@ def sample(  # noqa: PLR0913 (a Typer command)
         tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
         block = max(1, CELLS // len(net))
         sizes = (min(block, n - first) for first in range(0, n, block))
-        rows = (row for size in sizes for row in _rows(tree.sample(size, findings, seed=generator).states, labels))
+        drawn_parts = (tree.sample(size, findings, seed=generator, numbers=inside) for size in sizes)
+        rows = (row for part in drawn_parts for row in _rows(part, labels))
         head = {"file": file, "evidence": findings_as_json(findings), "seed": seed, "variables": names}
         _write(output, head, rows, json)
 
@@ -122,10 +127,13 @@ def _write_json(stream: TextIO, head: dict[str, Any], rows: Iterable[list[Any]])
     stream.write("\n  ]\n}\n" if comma else "]\n}\n")
 
 
-def _rows(states: NDArray[np.int32], labels: list[list[str]]) -> Iterator[list[str]]:
-    """State names, row by row."""
-    for row in states.tolist():
-        yield [names[s] for names, s in zip(labels, row, strict=True)]
+def _rows(drawn: Samples, labels: list[list[str]]) -> Iterator[list[Any]]:
+    """State names, or numbers inside intervals, row by row."""
+    columns = [
+        drawn[v].tolist() if v in drawn.numbers else [names[s] for s in drawn.states[:, i].tolist()]
+        for i, (v, names) in enumerate(zip(drawn, labels, strict=True))
+    ]
+    yield from map(list, zip(*columns, strict=True))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence
 from ..util import late_imports
-from ..util.arguments import check_keywords, choice
+from ..util.arguments import check_keywords, choice, flag
 from .compiled import CompiledModel
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
 from .evidence_table import read_known_cases
@@ -678,8 +678,9 @@ class JunctionTree(CompiledModel):
         return map_cost(self, variables, self.resolve(evidence, **more))
 
     def sample(
-        self, n: int, evidence: Findings | None = None, *, seed: Any = None, **more: Unpack[EvidenceOptions]
-    ) -> Samples:
+        self, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False,
+        **more: Unpack[EvidenceOptions],
+    ) -> Samples:  # fmt: skip
         """Draw n exact samples from P(all variables | evidence).
 
         No sample is rejected or weighted, so the time does not depend on the probability of the evidence.
@@ -691,6 +692,9 @@ class JunctionTree(CompiledModel):
             See `posteriors`.
         seed : optional
             See `numpy.random.default_rng`. The same seed gives the same samples; a smaller n gives the first of them.
+        numbers : bool
+            Whether variables whose states are intervals have numbers, drawn uniformly inside; see `Posterior.mean` for
+            where the outer ones end.
 
         Returns
         -------
@@ -699,10 +703,11 @@ class JunctionTree(CompiledModel):
             ``.to_frame()`` makes a data frame of names.
         """
         tree = self.for_sets(more.get("likelihood"))
-        return sample(tree, tree.resolve(evidence, **more), n, seed)
+        drawn = sample(tree, tree.resolve(evidence, **more), n, seed)
+        return drawn.with_numbers(seed) if flag("numbers", numbers) else drawn
 
     def impute(
-        self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None,
+        self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, numbers: bool = False,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
         on_impossible: OnProblem = "error",
     ) -> Imputed:  # fmt: skip
@@ -717,6 +722,8 @@ class JunctionTree(CompiledModel):
             configuration.
         seed : optional
             See `numpy.random.default_rng`.
+        numbers : bool
+            See `sample`; numbers of the cases are kept.
 
         Returns
         -------
@@ -724,7 +731,8 @@ class JunctionTree(CompiledModel):
             ``.to_frame()`` has the columns of `cases` with all cells filled in, in a frame of the same kind.
         """
         known = read_known_cases(self._model, cases, likelihood, None, do, self._plan.sets)
-        return impute(self, known, how, seed, on_impossible)
+        filled = impute(self, known, how, seed, on_impossible)
+        return filled.with_numbers(seed) if flag("numbers", numbers) else filled
 
     def expected_counts(
         self, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..inference.results.printed import Printed, make_frame
 from .components import component_members, scope_of
+from .truncated import draw_truncated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..inference.tables import Table
     from ..model.mixed import MixedNetwork
     from .answers import Answerer, Pattern
+    from .evidence import MixedCases
 
     Floats = NDArray[np.float64]
 
@@ -65,17 +67,39 @@ class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
         return ["", *self], [range(len(self.states)), *(self[v] for v in self)], 1
 
 
+def draw_bounded(
+    answerer: Answerer, pattern: Pattern, case: MixedCases, states: NDArray[np.int32], values: Floats,
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Enter draws of the numbers of which a case gives an interval into `values`, (n, G), given all states."""
+    # each of them is the only unobserved number of its component
+    numbers, observed = answerer.numbers, values / answerer.numbers.scale
+    for g, ends in case.bounds.items():
+        scope = scope_of(numbers, pattern.answers[g])
+        cards = tuple(numbers.cards[d] for d in scope)
+        for part, allowed, component in answerer.pieces(pattern.answers[g], pattern.observed, states):
+            at = np.zeros(len(part), np.intp)
+            if isinstance(allowed, slice) and scope:
+                at = np.ravel_multi_index(tuple(states[part][:, list(scope)].T), cards)
+            mean = component.means(observed[part])[np.arange(len(part)), at, 0]
+            sd = np.sqrt(component.cov[at, 0, 0])
+            low, high = (x / numbers.scale[g] for x in ends)
+            drawn = mean + sd * draw_truncated((low - mean) / sd, (high - mean) / sd, rng)
+            values[part, g] = np.clip(drawn, low, high) * numbers.scale[g]
+
+
 def draw_numbers(
-    answerer: Answerer, pattern: Pattern, states: NDArray[np.int32], values: Floats, rng: np.random.Generator
-) -> Floats:
+    answerer: Answerer, observed: frozenset[int], cut: frozenset[int], states: NDArray[np.int32], values: Floats,
+    rng: np.random.Generator,
+) -> Floats:  # fmt: skip
     """Draw the numbers that are not observed, given all states. Returns `values`, (n, G), without NaN."""
     numbers = answerer.numbers
     scaled = values / numbers.scale
-    drawn = set(pattern.observed)
-    for members in component_members(numbers, pattern.observed, frozenset(), ()):
+    drawn = set(observed)
+    for members in component_members(numbers, observed, cut, ()):
         scope = scope_of(numbers, members)
         cards = tuple(numbers.cards[d] for d in scope)
-        for part, allowed, component in answerer.pieces(tuple(members), pattern.observed, states):
+        for part, allowed, component in answerer.pieces(tuple(members), observed, states):
             at = np.arange(len(part)) * 0
             if isinstance(allowed, slice) and scope:
                 at = np.ravel_multi_index(tuple(states[part][:, list(scope)].T), cards)

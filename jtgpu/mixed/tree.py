@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
+from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
@@ -21,7 +21,7 @@ from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .gpu_tables import gpu_tables
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
-from .sampling import MixedSamples, draw_numbers
+from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import Names, SetEngine
 
 if TYPE_CHECKING:
@@ -263,13 +263,13 @@ class MixedTree:
         """Draw n exact samples of all variables given the evidence; see `JunctionTree.sample`."""
         n = whole_number("n", n, least=0)
         case = read_case(self._net, evidence, likelihood, do)
-        if case.bounds:
-            raise EvidenceError("samples given an interval are not offered; give a number, or observe none")
         pattern, engine, weights = self._discrete_part(case)
         rng = np.random.default_rng(seed)
         states = engine.sample(n, case.states, weights, case.do, rng)
         values = np.repeat(case.values, n, axis=0)
-        return MixedSamples(self._net, states, draw_numbers(self.answerer, pattern, states, values, rng))
+        draw_bounded(self.answerer, pattern, case, states, values, rng)
+        observed = pattern.observed | frozenset(case.bounds)
+        return MixedSamples(self._net, states, draw_numbers(self.answerer, observed, case.cut, states, values, rng))
 
     def impute(self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error") -> MixedSamples:
         """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
@@ -287,13 +287,15 @@ class MixedTree:
             logs, _ = self.answerer.log_weights(part, pattern)
             weights = engine.weights({}, scaled_weights([logs[s] for s in pattern.sets])[0])
             states[rows] = engine.impute(part.states, weights, rng, on_impossible)
-            values[rows] = draw_numbers(self.answerer, pattern, states[rows], part.values, rng)
+            values[rows] = draw_numbers(
+                self.answerer, pattern.observed, frozenset(), states[rows], part.values, rng
+            )
         return MixedSamples(self._net, states, values, read.table)
 
     def _discrete_part(self, case: MixedCases) -> tuple[Any, SetEngine, dict[Names, Floats]]:
         """Pattern, engine and likelihoods of one case."""
         observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
-        pattern = self.answerer.pattern(observed, case.cut, ())
+        pattern = self.answerer.pattern(observed, case.cut, tuple(case.bounds))
         logs, _ = self.answerer.log_weights(case, pattern)
         engine = self.engine(pattern.sets)
         return pattern, engine, engine.weights(case.likelihood, scaled_weights([logs[s] for s in pattern.sets])[0])

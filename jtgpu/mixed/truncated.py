@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+NARROW = 2.5  # width of an interval around 0 below which proposals are uniform
 REACH, STEPS = 40.0, 200  # of bisection: half the width in standard deviations, and the most steps
 FAR = 25.0  # standard deviations beyond which the tail is a series
 
@@ -51,6 +52,27 @@ def log_mass(a: Floats, b: Floats) -> Floats:
     """ln P(a < Z < b) of a standard normal Z, elementwise."""
     flat = [_log_mass(x, y) for x, y in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)]
     return np.array(flat, np.float64).reshape(a.shape)
+
+
+def draw_truncated(a: Floats, b: Floats, rng: np.random.Generator) -> Floats:
+    """Draw standard normal numbers that are each between two values, a < b (Robert, Stat. Comput. 5 (1995) 121)."""
+    flip = b <= 0
+    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+    out, left = np.empty(len(a)), np.arange(len(a))
+    start = np.maximum(a, 0.0)
+    rate = 0.5 * (start + np.sqrt(start * start + 4))
+    while len(left):  # at least four in ten proposals are accepted
+        low, high, slope, u = a[left], b[left], rate[left], rng.random(len(left))
+        with np.errstate(over="ignore", invalid="ignore"):
+            tail = start[left] - np.log1p(u * np.expm1(-slope * (high - start[left]))) / slope
+            even = low + u * (high - low)
+        z = np.where(low > 0, tail, np.where(high - low < NARROW, even, rng.standard_normal(len(left))))
+        wide = (low <= 0) & (high - low >= NARROW)
+        log_share = np.where(low > 0, -0.5 * (z - slope) ** 2, np.where(wide, 0.0, -0.5 * z * z))
+        accepted = (np.log1p(-rng.random(len(left))) <= log_share) & (z >= low) & (z <= high)
+        out[left[accepted]] = z[accepted]
+        left = left[~accepted]
+    return np.where(flip, -out, out)
 
 
 def truncated_moments(mean: float, sd: float, low: float, high: float) -> tuple[float, float]:

@@ -61,7 +61,7 @@ def test_interval_and_targets(file: str) -> None:
         (["query", "FILE", "-e", "C=1", "-e", "C=2"], "evidence on 'C' is given twice"),
         (["query", "FILE", "MPE()"], "for which query takes --evidence and --target only"),
         (["plan", "FILE"], "this command needs variables with states only"),
-        (["sample", "FILE", "2", "-e", "C=1..2"], "samples given an interval are not offered"),
+        (["sample", "FILE", "2", "--inside"], "numbers are drawn as such"),
         (["sample", "FILE", "2", "--order", "best"], "takes --backend and --threads, no options of plans"),
         (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--quantiles", "5,95"], "above 0 and below 1, such as 0.05,0.95"),
         (["batch", "asia", "x.csv", "-o", "OUT.csv", "--quantiles", "0.5"], "asia has no variable that is a number"),
@@ -125,6 +125,12 @@ def test_sample(file: str, tmp_path: Path) -> None:
         assert cells["W"] == "industrial"
         assert float(cells["Mout"]) == expected["Mout"][i]
         assert cells["B"] == expected["B"][i]
+    inside = run("sample", file, "50", "-e", "C=1..2", "--seed", "4", "--backend", "reference").stdout.splitlines()
+    assert all(1 <= float(line.split(",")[lines[0].split(",").index("C")]) <= 2 for line in inside[1:])
+    ages = tmp_path / "age.net"
+    jtgpu.write(jtgpu.BayesianNetwork({"age": ["[0, 5)", "[5, 9)"]}, {}, {"age": [0.5, 0.5]}), ages)
+    drawn = run("sample", str(ages), "4", "--seed", "1", "--inside").stdout.splitlines()
+    assert all(0 <= float(x) < 9 for x in drawn[1:])
     answer = json.loads(run("sample", file, "2", "-e", "C=-0.9", "--seed", "1", "--json").stdout)
     assert answer["evidence"] == {"C": -0.9}
     assert [len(row) for row in answer["samples"]] == [9, 9]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ...errors import ArgumentError, JtgpuError
 from ...model.discrete import DiscreteModel
 from ..tables import Table
+from .interval_numbers import draw_inside
 from .marginals import as_array
 from .printed import LazySequence, Printed, make_frame, row_labels, to_frame_method, unused_name
 
@@ -186,11 +187,19 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
     ----------
     states : (n, V) ndarray of int32
         State numbers, variables in the order of the model; -1 in every cell of an impossible case.
+    numbers : dict of str to (n,) ndarray
+        Numbers inside intervals, with ``numbers=True``.
     """
 
     def __init__(self, model: DiscreteModel, states: NDArray[np.int32], table: Table | None = None):
         self._model, self._table_of_cases = model, table
         self.states = states
+        self.numbers: dict[str, NDArray[np.float64]] = {}
+
+    def with_numbers(self, seed: Any) -> Self:
+        """Draw numbers in the place of states that are intervals."""
+        self.numbers = draw_inside(self._model, self.states, seed, self._table_of_cases)
+        return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if dtype is None:  # called by pandas.DataFrame, too
@@ -203,6 +212,8 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
     def __getitem__(self, variable: str | int) -> NDArray[Any]:
         """Names of one variable's states, (n,) ndarray of object; None in impossible cases."""
         v = self._model.index(variable)
+        if self._model.variables[v] in self.numbers:
+            return self.numbers[self._model.variables[v]].copy()
         labels = np.array([*self._model.states(v), None], object)  # -1 is the last one
         column: NDArray[Any] = labels[self.states[:, v]]
         return column
@@ -237,6 +248,9 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
 
         def column(v: int) -> Sequence[Any]:
             labels = self._model.states(v)
+            if self._model.variables[v] in self.numbers:
+                values: list[float] = self.numbers[self._model.variables[v]].tolist()
+                return values
             return LazySequence(n, lambda i: None if self.states[i, v] < 0 else labels[self.states[i, v]])
 
         return ["", *self], [row_labels(n, self._table_of_cases), *map(column, range(len(self)))], 1

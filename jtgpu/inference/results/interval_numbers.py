@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ...errors import ArgumentError, shown
 from ...util.arrays import Floats
 from ...util.text_table import intervals_of
+from ..tables import Table, as_numbers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def ends_of(model: Any, variable: str) -> tuple[float, float] | None:
@@ -71,6 +75,32 @@ def quantiles(
         _refuse(variable, low[i], high[i], p[i])
     share = np.clip((q - (upto[at] - p[at])) / p[at], 0.0, 1.0)
     return np.asarray(low[at] + share * (high[at] - low[at]))
+
+
+def draw_inside(model: Any, states: NDArray[np.int32], seed: Any, table: Table | None = None) -> dict[str, Floats]:
+    """Numbers (n,) in the intervals of variables whose states are intervals; those of the cells of a table are kept."""
+    # states: (n, V), -1 in impossible rows, whose numbers are NaN
+    whole = isinstance(seed, (int, np.integer))  # of a seed: other draws than those of the states
+    rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0] if whole else seed)
+    drawn: dict[str, Floats] = {}
+    uniforms = rng.random(states.shape)  # a smaller n draws the first of them
+    for i, v in enumerate(model.variables):
+        intervals = intervals_of(model.states(v))
+        if intervals is None:
+            continue
+        low, high, _ = _ends(v, model.states(v), np.ones(len(model.states(v))), ends_of(model, v))
+        column, place = states[:, i], np.argsort(intervals.order)
+        share = np.bincount(column[column >= 0], minlength=len(place)) / max(len(column), 1)
+        for s in np.flatnonzero((share > 0) & ~np.isfinite((high - low)[place]))[:1]:
+            _refuse(v, low[place[s]], high[place[s]], share[s])
+        at = place[column]
+        x = low[at] + uniforms[:, i] * (high - low)[at]
+        x[column < 0] = np.nan
+        given = as_numbers(table.column(v)) if table is not None and v in table.names else None
+        drawn[v] = x if given is None else np.where(np.isnan(given), x, given)
+    if not drawn:
+        raise ArgumentError("numbers=True is for networks with states that are intervals, such as '[2.5, 4)'")
+    return drawn
 
 
 def checked_probabilities(q: object) -> Floats:

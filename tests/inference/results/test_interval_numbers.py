@@ -41,3 +41,36 @@ def test_other_states_and_levels() -> None:
         _ = Posterior("rain", ("yes", "no"), np.array([0.5, 0.5])).sd
     with pytest.raises(jtgpu.ArgumentError, match="above 0 and below 1"):
         Posterior("age", STATES, np.array([0.5, 0.2, 0.3])).quantiles([1.0])
+
+
+def test_draws_inside_the_intervals() -> None:
+    cpts = {"age": [0.5, 0.2, 0.3], "sick": [[0.4, 0.6], [0.9, 0.1], [0.7, 0.3]]}
+    net = jtgpu.BayesianNetwork({"age": STATES, "sick": ["no", "yes"]}, {"sick": ["age"]}, cpts)
+    tree = net.compile("cpu")
+    names, drawn = tree.sample(20_000, seed=4), tree.sample(20_000, seed=4, numbers=True)
+    assert drawn["sick"].tolist() == names["sick"].tolist()
+    low = np.array([4, 0, 2.5])[names.states[:, 0]]
+    high = np.array([10, 2.5, 4])[names.states[:, 0]]
+    assert ((drawn["age"] >= low) & (drawn["age"] < high)).all()
+    p = tree.posterior("age")
+    assert drawn["age"].mean() == pytest.approx(p.mean, abs=0.1)
+    assert drawn["age"].std() == pytest.approx(p.sd, abs=0.1)
+    assert np.quantile(drawn["age"], [0.2, 0.7]) == pytest.approx(p.quantiles([0.2, 0.7]), abs=0.15)
+    assert tree.sample(5, seed=4, numbers=True)["age"].tolist() == drawn["age"][:5].tolist()
+    assert str(drawn["age"][0])[:6] in str(tree.sample(1, seed=4, numbers=True))
+    full = tree.impute({"age": [3.25, None, "[0, 2.5)"], "sick": ["yes", "no", "no"]}, seed=1, numbers=True)
+    ages = full.to_frame()["age"]
+    assert 0 <= ages[2] < 2.5
+    kept = tree.impute({"age": [3.25, None, 9.0], "sick": ["yes", "no", "no"]}, seed=1, numbers=True).to_frame()
+    assert kept["age"].dtype == np.float64
+    assert (kept["age"][0], kept["age"][2]) == (3.25, 9.0)
+
+
+def test_draws_that_are_not_determined() -> None:
+    open_ends = jtgpu.BayesianNetwork({"age": ["(-inf, 2.5)", "[2.5, 4)"]}, {}, {"age": [0.5, 0.5]}).compile("cpu")
+    with pytest.raises(jtgpu.ArgumentError, match="'age' has no bound"):
+        open_ends.sample(10, seed=1, numbers=True)
+    inside = open_ends.sample(10, {"age": "[2.5, 4)"}, seed=1, numbers=True)["age"]
+    assert inside.min() >= 2.5
+    with pytest.raises(jtgpu.ArgumentError, match="states that are intervals"):
+        jtgpu.load("asia").compile("cpu").sample(2, numbers=True)
