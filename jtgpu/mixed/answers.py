@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 JOINT_CONFIGURATIONS = 1 << 12  # of a component up to which all targets are answered together
+MERGED = 64  # numbers without discrete parents that are one component: one small factorisation, not several
 CELLS = 1 << 23  # weights of a chunk of cases
 
 
@@ -36,6 +37,7 @@ class Pattern(NamedTuple):
     densities: tuple[tuple[int, ...], ...]  # members of the components that hold observed numbers
     answers: Mapping[int, tuple[int, ...]]  # unobserved target -> members of its component
     sets: Sets  # scopes of all of these, without the empty one
+    scopes: Mapping[tuple[int, ...], tuple[int, ...]]  # of the members of each component
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,21 @@ class Answerer:
 
     # Patterns -------------------------------------------------------------------------------------------------
 
-    def pattern(self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...]) -> Pattern:
-        """The components of a set of observed numbers."""
-        return self._patterns.get_or_make((observed, cut, targets), lambda: self._make_pattern(observed, cut, targets))
+    def pattern(
+        self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...], most: int = 0
+    ) -> Pattern:
+        """The components of a set of observed numbers; those without discrete parents are one of up to `most`."""
+        key = observed, cut, targets, most
+        return self._patterns.get_or_make(key, lambda: self._make_pattern(*key))
 
-    def _make_pattern(self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...]) -> Pattern:
+    def _make_pattern(
+        self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...], most: int
+    ) -> Pattern:
         numbers, asked = self.numbers, [t for t in targets if t not in observed]
-        groups = component_members(numbers, observed, cut, asked)
+        groups = component_members(numbers, observed, cut, asked, most)
         if all(self._size(scope_of(numbers, g)) <= JOINT_CONFIGURATIONS for g in groups):
-            answers = {t: tuple(g) for g in groups for t in asked if t in g}
+            group_of = {v: members for members in map(tuple, groups) for v in members}
+            answers = {t: group_of[t] for t in asked}
         else:  # each target by itself depends on fewer variables
             groups = component_members(numbers, observed, cut, ())
             answers = {}
@@ -98,8 +106,8 @@ class Answerer:
                 own = own or next(g for g in component_members(numbers, observed, cut, [t]) if t in g)
                 answers[t] = tuple(own)
         densities = tuple(tuple(g) for g in groups if any(v in observed for v in g))
-        scopes = {scope_of(numbers, g) for g in (*densities, *answers.values())} - {()}
-        return Pattern(observed, densities, answers, tuple(sorted(scopes)))
+        scopes = {g: scope_of(numbers, g) for g in {*densities, *answers.values()}}
+        return Pattern(observed, densities, answers, tuple(sorted({*scopes.values()} - {()})), scopes)
 
     def _size(self, scope: Sequence[int]) -> int:
         return prod(self.numbers.cards[d] for d in scope)
@@ -148,25 +156,28 @@ class Answerer:
             NumberTable([self.numbers.names[t] for t in targets], n),
             np.full(n, -np.inf), np.ones(n, np.bool_),
         )  # fmt: skip
-        for pattern, rows in self.by_pattern(cases, targets):
+        most = 0 if cases.bounds else MERGED
+        for pattern, rows in self.by_pattern(cases, targets, most):
             for part in self._chunks(pattern, rows):
                 self._answer_part(cases.part(part), pattern, part, discrete, targets, result)
         return result
 
-    def by_pattern(self, cases: MixedCases, targets: tuple[int, ...]) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
-        """Rows with the same observed numbers."""
+    def by_pattern(
+        self, cases: MixedCases, targets: tuple[int, ...], most: int = 0
+    ) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
+        """Rows with the same observed numbers; see `pattern`."""
         seen = ~np.isnan(cases.values)
         if not len(seen):
             return
-        if len(seen) == 1 or not seen.shape[1]:
-            observed = frozenset(np.flatnonzero(seen[:1]).tolist())
-            yield self.pattern(observed, cases.cut, targets), np.arange(len(seen))
+        if (seen[0] == seen).all():
+            observed = frozenset(np.flatnonzero(seen[0]).tolist())
+            yield self.pattern(observed, cases.cut, targets, most), np.arange(len(seen))
             return
         order, ends = _equal_rows(np.packbits(seen, axis=1))
         for first, end in zip([0, *ends[:-1]], ends, strict=True):
             rows = order[first:end]
             observed = frozenset(np.flatnonzero(seen[rows[0]]).tolist())
-            yield self.pattern(observed, cases.cut, targets), rows
+            yield self.pattern(observed, cases.cut, targets, most), rows
 
     def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
         step = max(1, CELLS // max(1, sum(map(self._size, pattern.sets))))
@@ -180,12 +191,17 @@ class Answerer:
         logs: dict[tuple[int, ...], Floats] = {}
         constant = np.zeros(len(states))
         for members in self._dense(pattern, cases):
-            scope = scope_of(self.numbers, members)
-            total = np.full((len(states), self._size(scope)), -np.inf)
+            scope = pattern.scopes[members]
+            total = np.zeros((0, 0))
             for part, allowed, component in self.pieces(members, pattern.observed, states):
-                values = component.log_density(scaled[part])
-                values = values + self._log_bounds(component, cases, scaled[part])
-                total[part[:, None], np.arange(total.shape[1])[allowed]] = values
+                own = scaled if isinstance(allowed, slice) else scaled[part]
+                values = component.log_density(own) + self._log_bounds(component, cases, own)
+                if isinstance(allowed, slice):  # all rows and all configurations
+                    total = values
+                    continue
+                if not len(total):
+                    total = np.full((len(states), self._size(scope)), -np.inf)
+                total[part[:, None], allowed] = values
             if scope:
                 logs[scope] = logs[scope] + total if scope in logs else total
             else:
@@ -259,17 +275,19 @@ class Answerer:
             if t in pattern.answers:
                 own.setdefault(pattern.answers[t], []).append(t)
         for members, asked in own.items():
-            scope = scope_of(self.numbers, members)
+            scope = pattern.scopes[members]
             for at, allowed, component in self.pieces(members, pattern.observed, cases.states):
                 chosen = at if len(possible) == len(rows) else np.intersect1d(at, possible)
                 if not len(chosen):
                     continue
-                weight = joints[scope][chosen][:, allowed] if scope else np.ones((len(chosen), 1))
-                scale = self.numbers.scale[list(component.unobserved)]
-                sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)) * scale
-                mixtures = Mixtures(rows[chosen], weight, component.means(scaled[chosen]) * scale, sds)
-                places = [component.unobserved.index(t) for t in asked]
-                result.add(mixtures, [column[t] for t in asked], places)
+                whole = len(chosen) == len(scaled)
+                weight = np.ones((len(chosen), 1))
+                if scope:
+                    weight = (joints[scope] if whole else joints[scope][chosen])[:, allowed]
+                places, scale = [component.unobserved.index(t) for t in asked], self.numbers.scale[asked]
+                sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)[:, places]) * scale
+                means = component.means(scaled if whole else scaled[chosen], places) * scale
+                result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])
 
     def _retry(
         self, cases: MixedCases, sets: Sets, logs: dict[tuple[int, ...], Floats], discrete: Sequence[str],

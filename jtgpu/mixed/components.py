@@ -129,25 +129,29 @@ class Component:
         z = residual @ self.whiten.transpose(0, 2, 1)
         return np.asarray((self.log_norm[:, None] - 0.5 * np.einsum("kby,kby->kb", z, z)).T)
 
-    def means(self, values: Floats) -> Floats:
-        """(B, K, U) means of the unobserved numbers of B cases, given a configuration."""
-        result = np.repeat(self.mean_u[:, None], len(values), axis=1)  # (K, B, U)
+    def means(self, values: Floats, places: list[int] | None = None) -> Floats:
+        """(B, K, U) means of the unobserved numbers, or of some of them, of B cases, given a configuration."""
+        mean, slope, gain = self.mean_u, self.slope_u, self.gain
+        if places is not None and places != [*range(len(self.unobserved))]:
+            mean, slope, gain = mean[:, places], slope[:, places], gain[:, places]
+        result = np.repeat(mean[:, None], len(values), axis=1)  # (K, B, U)
         p = values[:, self.given]
         if self.given:
-            result += p[None] @ self.slope_u.transpose(0, 2, 1)
+            result += p[None] @ slope.transpose(0, 2, 1)
         if self.observed:
             residual = values[:, self.observed][None] - self.mean_y[:, None]
             if self.given:
                 residual -= p[None] @ self.slope_y.transpose(0, 2, 1)
-            result += residual @ self.gain.transpose(0, 2, 1)
+            result += residual @ gain.transpose(0, 2, 1)
         return result.transpose(1, 0, 2)
 
 
 def component_members(
-    numbers: Numbers, observed: frozenset[int], cut: frozenset[int], targets: Iterable[int]
+    numbers: Numbers, observed: frozenset[int], cut: frozenset[int], targets: Iterable[int], most: int = 0
 ) -> list[list[int]]:
     """Densities that `observed` and `targets` depend on, in groups that share unobserved numbers."""
     # cut: observed numbers that were set by an intervention: they have no density
+    # most: groups without discrete parents are one group if they have so many numbers at most
     relevant: set[int] = set()
     stack = [*(observed - cut), *(t for t in targets if t not in observed)]
     while stack:
@@ -155,6 +159,8 @@ def component_members(
         if v not in relevant:
             relevant.add(v)
             stack += [p for p in numbers.parents[v] if p not in observed]
+    if len(relevant) <= most and not any(numbers.scope[v] for v in relevant):
+        return [[v for v in numbers.order if v in relevant]] if relevant else []
     root = {v: v for v in relevant}
 
     def find(v: int) -> int:
@@ -171,7 +177,11 @@ def component_members(
     for v in numbers.order:
         if v in relevant:
             groups.setdefault(find(v), []).append(v)
-    return [*groups.values()]
+    has_scope = {r: any(numbers.scope[v] for v in group) for r, group in groups.items()}
+    plain = {v for r, group in groups.items() if not has_scope[r] for v in group}
+    if not 0 < len(plain) <= most:
+        return [*groups.values()]
+    return [[v for v in numbers.order if v in plain], *(group for r, group in groups.items() if has_scope[r])]
 
 
 def scope_of(numbers: Numbers, members: Iterable[int]) -> tuple[int, ...]:
@@ -221,7 +231,7 @@ def build(
     noise_u, noise_y = noise[:, u], noise[:, y]
     weighted = noise_y * variance[:, None]
     lower = np.linalg.cholesky(weighted @ noise_y.transpose(0, 2, 1))
-    whiten: Floats = np.asarray(np.linalg.solve(lower, np.broadcast_to(np.eye(len(y)), lower.shape)), np.float64)
+    whiten: Floats = np.asarray(np.linalg.inv(lower), np.float64)
     log_norm = np.log(np.diagonal(whiten, axis1=1, axis2=2)).sum(axis=1) - len(y) * HALF_LOG_2PI
     log_norm -= np.log(numbers.scale[[members[i] for i in y]]).sum()
     cross = (noise_u * variance[:, None]) @ noise_y.transpose(0, 2, 1)  # (K, U, Y)

@@ -57,7 +57,11 @@ def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> Mix
     values = np.full((1, len(net.numbers)), np.nan)
     bounds: dict[int, tuple[float, float]] = {}
     findings = {}
+    places = {v: g for g, v in enumerate(net.numbers)}
     for variable, value in (evidence or {}).items():
+        if type(value) is float and variable in places and math.isfinite(value):  # most findings of numbers
+            values[0, places[variable]] = value
+            continue
         name = net.variables[net.index(variable)]
         if is_missing(value):
             continue
@@ -86,7 +90,7 @@ def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> Mixed
     names = evidence_columns(net.graph, table.names)
     values = np.full((table.n, len(net.numbers)), np.nan)
     discrete: dict[str, Any] = {}
-    for name in names:
+    for name in _quick_numbers(net, table, names, values):
         column = table.column(name)
         variable = net.variables[net.index(name)]
         if not net.is_number(variable):
@@ -109,6 +113,17 @@ def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> Mixed
         given[v] = weight_rows(net.discrete, v, value, table.n)
     cut, set_states = _interventions(net, do, values, {})
     return MixedCases(states, values, given, {}, set_states, cut, table)
+
+
+def _quick_numbers(net: MixedNetwork, table: Table, names: list[str], values: Floats) -> list[str]:
+    """Enter the columns of a frame of floats at once, and return the columns that are still to be read."""
+    matrix = table.matrix()
+    if matrix is None or np.isinf(matrix).any():  # an infinite cell is an error that names its row
+        return names
+    place, at = {v: g for g, v in enumerate(net.numbers)}, {v: i for i, v in enumerate(table.names)}
+    own = [v for v in names if v in place]
+    values[:, [place[v] for v in own]] = matrix[:, [at[v] for v in own]]
+    return [v for v in names if v not in place]
 
 
 def finite(name: str, value: Any) -> float:

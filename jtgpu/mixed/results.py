@@ -204,21 +204,30 @@ class NumberTable:
         self.mean, self.sd = np.full((n, len(names)), np.nan), np.full((n, len(names)), np.nan)
         self._parts: list[list[tuple[Mixtures, int]]] = [[] for _ in names]  # of each number, and its place in U
 
-    def add(self, mixtures: Mixtures, columns: Sequence[int], places: Sequence[int]) -> None:
-        """Enter the mixtures of some rows; `columns` are numbers of the table, `places` their places in U."""
+    def add(self, mixtures: Mixtures, columns: Sequence[int]) -> None:
+        """Enter the mixtures of some rows; `columns` are the numbers of the table that U stands for."""
         rows, weights, means, sds = mixtures
-        means, sds = means[:, :, places], sds[:, places]
-        mean = (weights[:, None] @ means)[:, 0]  # (b, U)
-        spread = np.square(means - mean[:, None])
-        spread += np.square(sds)
-        at = np.ix_(rows, np.asarray(columns, np.intp))
-        self.mean[at], self.sd[at] = mean, np.sqrt((weights[:, None] @ spread)[:, 0])
-        for column, place in zip(columns, places, strict=True):
+        if weights.shape[1] == 1:
+            mean, sd = means[:, 0], sds[0]
+        else:
+            mean = (weights[:, None] @ means)[:, 0]  # (b, U)
+            spread = np.square(means - mean[:, None])
+            spread += np.square(sds)
+            sd = np.sqrt((weights[:, None] @ spread)[:, 0])
+        at = self._place(rows, columns)
+        self.mean[at], self.sd[at] = mean, sd
+        for place, column in enumerate(columns):
             self._parts[column].append((mixtures, place))
+
+    def _place(self, rows: NDArray[np.intp], columns: Sequence[int]) -> Any:
+        """The index of some rows and columns."""
+        if len(rows) == len(self.mean):  # patterns have ascending rows
+            return slice(None), slice(None) if [*columns] == [*range(len(self.names))] else [*columns]
+        return np.ix_(rows, np.asarray(columns, np.intp))
 
     def observe(self, rows: NDArray[np.intp], columns: Sequence[int], values: Floats) -> None:
         """Enter observed numbers, (b, U)."""
-        at = np.ix_(rows, np.asarray(columns, np.intp))
+        at = self._place(rows, columns)
         self.mean[at], self.sd[at] = values, 0.0
 
     def _parts_of(self, column: int) -> list[tuple[Mixtures, int]]:
@@ -240,7 +249,7 @@ class NumberTable:
     def at(self, column: int, values: Floats) -> tuple[Floats, Floats]:
         """ln of the density and P(number <= value) of a number at a value for each case, (B,); NaN: impossible."""
         log_density, below = np.full(len(values), np.nan), np.full(len(values), np.nan)
-        for (rows, weights, means, sds), place in self._parts[column]:
+        for (rows, weights, means, sds), place in self._parts_of(column):
             z = (values[rows, None] - means[:, :, place]) / sds[:, place]
             with np.errstate(divide="ignore"):
                 logs = np.log(weights) - 0.5 * z * z - np.log(sds[:, place])
@@ -248,6 +257,19 @@ class NumberTable:
             log_density[rows] = top + np.log(np.exp(logs - top[:, None]).sum(axis=1)) - HALF_LOG_2PI
             below[rows] = (normal_cdf(z) * weights).sum(axis=1)
         return log_density, below
+
+    def only_case(self, bounds: Mapping[int, tuple[float, float]]) -> list[NumberPosterior]:
+        """The mixtures of all numbers of a table of one case; `bounds`: of columns."""
+        result = []
+        each = zip(self.names, self.mean[0].tolist(), self.sd[0].tolist(), self._parts, strict=True)
+        for i, (name, mean, sd, held) in enumerate(each):
+            if held:
+                (_, weights, means, sds), place = held[0]
+                parts = Parts(weights[0], means[0, :, place], sds[:, place])
+                result.append(NumberPosterior(name, parts, bounds.get(i), (mean, sd)))
+            else:
+                result.append(NumberPosterior(name, Parts(ONE, self.mean[0, i : i + 1], ZERO), None, (mean, sd)))
+        return result
 
     def case(self, column: int, row: int, bounds: tuple[float, float] | None = None) -> NumberPosterior:
         """The mixture of one case."""

@@ -57,6 +57,7 @@ class MixedTree:
     ):
         self._net, self._backend, self._compile_options = net, backend, dict(options)
         self._max_configurations = whole_number("max_configurations", max_configurations, least=1)
+        self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
         self.answerer.gpu = gpu_tables(self.answerer, self.engine, self._backend, self._compile_options)
@@ -135,12 +136,12 @@ class MixedTree:
         numbers = tuple(dict.fromkeys([*numbers, *cases.bounds]))
         answers = self.answerer.answer(cases, discrete, numbers)
         self._check_possible(answers, cases, "error")
+        bounds = {numbers.index(g): ends for g, ends in cases.bounds.items()}
+        of_numbers = {p.variable: p for p in answers.numbers.only_case(bounds)}
         posteriors: dict[str, Posterior | NumberPosterior] = {}
-        column = {t: i for i, t in enumerate(numbers)}
         for v in names:
-            if self._net.is_number(v):
-                g = self._net.numbers.index(v)
-                posteriors[v] = answers.numbers.case(column[g], 0, cases.bounds.get(g))
+            if v in of_numbers:
+                posteriors[v] = of_numbers[v]
             else:
                 ends = ends_of(self._net.discrete, v)
                 posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0], ends)
@@ -315,11 +316,16 @@ class MixedTree:
 
     def _targets(self, targets: Targets) -> tuple[tuple[str, ...], list[str], tuple[int, ...]]:
         """Names of the targets, those that have states, and the numbers by number."""
+        if targets is None and self._everything is not None:
+            return self._everything
         net = self._net
         given = net.variables if targets is None else as_list(targets, "targets")
         names = tuple(dict.fromkeys(net.variables[net.index(t)] for t in given))
         numbers = tuple(net.numbers.index(v) for v in names if net.is_number(v))
-        return names, [v for v in names if not net.is_number(v)], numbers
+        result = names, [v for v in names if not net.is_number(v)], numbers
+        if targets is None:
+            self._everything = result
+        return result
 
     def _check_possible(self, answers: Answers, cases: MixedCases, on_impossible: str) -> None:
         if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not answers.impossible.any():

@@ -176,3 +176,18 @@ def test_too_many_configurations_are_refused_by_name() -> None:
 def test_a_table_without_rows_has_no_answers() -> None:
     post = incinerator().compile("cpu").posteriors_batch({"L": []})
     assert len(post.log_evidence) == len(post["E"].mean) == len(post["B"]) == 0
+
+
+def test_frames_of_floats_are_read_at_once() -> None:
+    pandas = pytest.importorskip("pandas")
+    cpts = {"x": Gaussian(0), "y": Gaussian(0, {"x": 0.6}, 0.8), "z": Gaussian(1, sd=2)}
+    net = jtgpu.MixedNetwork(dict.fromkeys("xyz", float), {"y": ["x"]}, cpts)
+    tree = net.compile("cpu")
+    columns = {"z": [1.0, 2.5, np.nan], "other": [9.0, 9.0, 9.0], "x": [0.1, np.nan, 0.3]}
+    same = tree.posteriors_batch({v: x for v, x in columns.items() if v != "other"})
+    for frame in (pandas.DataFrame(columns), pandas.DataFrame(columns | {"note": ["a", "b", "c"]})):
+        answers = tree.posteriors_batch(frame)
+        assert np.array_equal(answers["y"].mean, same["y"].mean)
+        assert answers.to_frame()["z.mean"].tolist() == [1.0, 2.5, 1.0]
+    with pytest.raises(jtgpu.DataError, match="row 1, column 'x': the value is infinite"):
+        tree.posteriors_batch(pandas.DataFrame(columns | {"x": [0.1, np.inf, 0.3]}))

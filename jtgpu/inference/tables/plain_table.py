@@ -73,6 +73,12 @@ class NativeFrame:
                 return values.__arrow_array__()
         return _column_of(self.frame[:, at])
 
+    def matrix(self) -> Floats | None:
+        """All cells of a pandas frame of float64 alone, (rows, columns); None for other frames."""
+        if not self.is_pandas or {*self.native.dtypes} != {np.dtype(np.float64)}:
+            return None
+        return np.asarray(self.native.to_numpy(), np.float64)
+
     def carried(self, name: str) -> Any:
         """A column to copy to a result, as `jtgpu.inference.results.printed.make_frame` takes it."""
         at = self.names.index(name)
@@ -172,6 +178,10 @@ class PlainTable:
     def __init__(self, names: list[str], columns: list[Any], n: int, *, by_index: bool = False, is_list: bool = False):
         self.names, self.n, self.by_index = names, n, by_index
         self._columns, self._is_list = columns, is_list
+
+    def matrix(self) -> Floats | None:
+        """See `NativeFrame.matrix`."""
+        return None
 
     @classmethod
     def of_mapping(cls, model: DiscreteModel | None, cases: Mapping[Any, Any]) -> PlainTable:
