@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ import numpy as np
 from .errors import JtgpuError
 from .formats import read
 from .formats.bundled import order_file, stem
-from .model.discrete import DiscreteModel
+from .model.mixed import MixedNetwork
 from .model.network import BayesianNetwork
 from .model.state_values import StateNumber
 from .util.options import BackendName
@@ -173,22 +174,32 @@ def time_network(  # noqa: PLR0913
     # raises JtgpuError: Errors of reading, planning, compiling and propagating; also if an answer is not a
     #     distribution.
     step("read")
+    net: Any
     net, t_read = _timed(lambda: read(path))
-    if not isinstance(net, DiscreteModel):
-        raise JtgpuError(f"{path} has numbers: only networks of variables with states are timed")
     step("plan")
     how = order_file(path) if order == "num" else order
-    plan, t_plan = _timed(lambda: net.plan(how, seed=order_seed, **options))
+    states, more = net.discrete if isinstance(net, MixedNetwork) else net, compile_options or {}
+
+    plan, t_plan = _timed(lambda: states.plan(how, seed=order_seed, **options))
     step("compile")
-    tree, t_compile = _timed(lambda: plan.compile(backend, **(compile_options or {})))
-    with tree:
+    with ExitStack() as closed:
+        tree: Any
+        if isinstance(net, MixedNetwork):  # the plan of its states: those of evidence are made with the first answer
+            more = {"order": how, "seed": order_seed, **options, **more}
+            tree, t_compile = _timed(lambda: net.compile(backend, **more))
+            closed.callback(tree.close)
+        else:
+            tree, t_compile = _timed(lambda: plan.compile(backend, **more))
+            closed.enter_context(tree)
         step("propagate")
         cases = _cases(net, runs, evidence_share, seed)
         answer, t_first = _timed(lambda: tree.posteriors(cases[0]))
-        check_answers(answer, observed=cases[0])
+        if not isinstance(net, MixedNetwork):
+            check_answers(answer, observed=cases[0])
         later = iter([cases[i % len(cases)] for i in range(1, runs + 1)])
         spread = measure(lambda: tree.posteriors(next(later)), runs)
         cost = plan.cost()
+        inner = tree.engine(()).tree if isinstance(net, MixedNetwork) else tree
         return NetworkTiming(
             network=stem(path),
             file=os.fspath(path),
@@ -198,8 +209,8 @@ def time_network(  # noqa: PLR0913
             entries=cost.entries,
             bytes=cost.bytes,
             order=os.path.basename(os.fspath(how)) if isinstance(how, (str, os.PathLike)) else "given",
-            backend=tree.backend,
-            device=tree.device or cpu_name(),
+            backend=getattr(inner, "backend", "cpu"),
+            device=getattr(inner, "device", None) or cpu_name(),
             observed=len(cases[0]),
             read=t_read,
             plan=t_plan,
@@ -210,9 +221,13 @@ def time_network(  # noqa: PLR0913
         )
 
 
-def _cases(net: DiscreteModel, runs: int, share: float, seed: int) -> list[dict[str, int]]:
+def _cases(net: Any, runs: int, share: float, seed: int) -> list[dict[str, Any]]:
     if share <= 0:
         return [{}]
+    if isinstance(net, MixedNetwork):
+        drawn = net.compile("cpu").sample(min(runs, MOST_CASES), seed=seed)
+        kept = np.sort(np.random.default_rng(seed).permutation(len(net))[: round(share * len(net))]).tolist()
+        return [{v: drawn[v][i] for v in (net.variables[j] for j in kept)} for i in range(len(drawn.states))]
     if not isinstance(net, BayesianNetwork):
         raise JtgpuError("only a Bayesian network can generate evidence; call time_network with evidence_share=0")
     return sample_cases(net, min(runs, MOST_CASES), share, seed)

@@ -134,7 +134,8 @@ def batch(  # noqa: PLR0913 (a Typer command)
             raise typer.BadParameter(f"{file} has numbers, which clusters do not take", param_hint="--cluster")
         own = replace(writing, dialect=csv.dialect(), escape_formulas=csv.escape_formulas)
         options = replace(query, na_values=csv.na_values)
-        report = batch_of_numbers(tree_of_numbers, (cases, output), options, own, levels)
+        with terminable_run(output), progress_of(is_shown(run.progress)) as shown_progress:
+            report = batch_of_numbers(tree_of_numbers, (cases, output), options, own, levels, shown_progress)
         _print_report(report, cases, output, None, json)
         return
     if levels is not None:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
-from ..cases.answer_table import read_file, write_file
-from ..cases.files import Report
-from ..cases.query import FileOptions, TableOptions
-from ..cases.writing.formats import writer_for
-from ..errors import JtgpuError
+from ..cases.files import Report, saved
+from ..cases.query import FileOptions, TableOptions, file_fingerprint
+from ..cases.reading import CaseChunk, open_cases
+from ..cases.writing import ResumableFile, writer_for
+from ..errors import EvidenceError, JtgpuError, ParseError, shown
+from ..formats.mixed_writers import dumps_mixed
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.printed import make_frame
+from ..inference.tables.arrow import arrow, compute
 from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork
+from ..util.missing import is_na_word, na_words
 from .networks import split_names
 from .planning import PlanOptions, RunOptions
 
 if TYPE_CHECKING:
+    from ..cases.solver import Progress
     from ..mixed import MixedTree
     from ..mixed.results import MixedCasePosteriors
+
+CHUNK = 50_000  # rows that are answered and written at a time
+
 
 def quantile_levels(text: str | None) -> list[float] | None:
     """The probabilities of ``--quantiles``."""
@@ -41,38 +51,130 @@ def quantile_levels(text: str | None) -> list[float] | None:
 
 def compiled_numbers(net: MixedNetwork, file: str, plan: PlanOptions, run: RunOptions) -> MixedTree:
     """The compiled network; options that it does not take are an error."""
-    if plan != type(plan)() or run.compile_options():
+    if plan.saved is not None or run.compile_options():
+        option = "--plan" if plan.saved is not None else "--devices, --dtype"
         raise typer.BadParameter(
-            f"{file} has numbers: it takes --backend and --threads, no options of plans and devices", param_hint=file
-        )
-    return net.compile(run.backend, **run.threads_option())  # type: ignore[arg-type]
+            f"{file} has numbers, whose plans depend on what is observed: --backend, --threads and options of the "
+            "order are taken, --order saved among them", param_hint=option,
+        )  # fmt: skip
+    options: dict[str, Any] = run.threads_option()
+    if plan != type(plan)():
+        options |= {"order": plan.how(net.discrete, file), **plan.keywords()}
+    return net.compile(run.backend, **options)  # type: ignore[arg-type]
 
 
 def batch_of_numbers(
-    tree: MixedTree, paths: tuple[str, str], query: TableOptions, files: FileOptions, quantiles: list[float] | None
-) -> Report:
-    """Answer every row of a file, which is read whole."""
-    for option, is_given in {"--conflict": query.conflict, "--mpe": query.mpe, "--resume": files.resume}.items():
+    tree: MixedTree, paths: tuple[str, str], query: TableOptions, files: FileOptions, quantiles: list[float] | None,
+    progress: Progress | None = None,
+) -> Report:  # fmt: skip
+    """Answer every row of a file, in memory that does not grow with it."""
+    for option, is_given in {"--conflict": query.conflict, "--mpe": query.mpe}.items():
         if is_given:
             raise typer.BadParameter("networks with numbers do not offer it", param_hint=option)
-    cases, output = paths
-    writer = writer_for(Path(output), files.compression, files.escape_formulas)
-    net, begun = tree.network, time.perf_counter()
-    texts = {v: net.states(v) for v in net.discrete}
-    table = read_file(cases, dialect=files.dialect, na_values=query.na_values, states=texts)
+    cases, output, net, begun = Path(paths[0]), Path(paths[1]), tree.network, time.perf_counter()
+    source = open_cases(cases, net.graph, files.dialect)
+    if output.exists() and output.samefile(cases):
+        raise JtgpuError(f"{output} contains the cases: choose another output")
     given: Any = query  # the names are texts of the command line
     wanted = None if query.targets is None else split_names(given.targets, net.variables, "variable")
     asked = [net.graph.index(v) for v in wanted or ()]
-    own = None if query.evidence_columns is None else split_names(given.evidence_columns, table.column_names, "column")
-    keep = split_names(given.keep or (), table.column_names, "column")
-    evidence = evidence_columns(net.graph, table.column_names if own is None else own, asked, source=cases)
+    own = None if query.evidence_columns is None else split_names(given.evidence_columns, source.columns, "column")
+    keep = split_names(given.keep or (), source.columns, "column")
+    evidence = evidence_columns(net.graph, source.columns if own is None else own, asked, source=paths[0])
     targets = wanted if wanted is not None else [v for v in net.variables if v not in evidence] or [*net.variables]
-    answer = tree.posteriors_batch(table.select(evidence), targets=targets, on_impossible=query.on_error)  # type: ignore[arg-type]
-    columns = {k: table.column(k) for k in keep} | _columns(net, answer, query, quantiles)
-    write_file(make_frame(columns, "pyarrow"), output, writer)
-    ignored = tuple(c for c in table.column_names if c not in evidence and c not in keep)
-    n_flagged, seconds = int(answer.impossible.sum()), time.perf_counter() - begun
-    return Report(output, table.num_rows, n_flagged, 0, seconds, tuple(targets), tuple(evidence), ignored)
+    words = na_words(query.na_values, is_text=True)
+    read = [*dict.fromkeys([*keep, *evidence])]
+
+    def answered(columns: Mapping[str, Any]) -> tuple[Any, int]:
+        known = {v: columns[v] for v in evidence}
+        answer = tree.posteriors_batch(known, targets=targets, on_impossible=query.on_error)  # type: ignore[arg-type]
+        made = _columns(net, answer, query, quantiles)
+        twice = next((k for k in keep if k in made), None)
+        if twice is not None:
+            raise EvidenceError(f"the answer would have two columns named {twice!r}; remove it from --keep")
+        text = {"error", *(net.discrete.variables if query.labels else ())}
+        kinds = [*zip(keep, source.types(keep), strict=True)]
+        kinds += [(name, arrow().string() if name in text else arrow().float64()) for name in made]
+        frame = make_frame({k: columns[k] for k in keep} | made, "pyarrow")
+        return frame.cast(arrow().schema(kinds)), int(answer.impossible.sum())
+
+    empty = {k: arrow().array([], kind) for k, kind in zip(read, source.types(read), strict=True)}
+    schema = answered(_typed(net, empty, evidence, words, str))[0].schema
+    identity = {
+        "cases": file_fingerprint(cases), "network": sha256(dumps_mixed(net, "JSON").encode()).hexdigest(),
+        "question": [
+            targets, evidence, keep, query.labels, query.log_evidence, query.on_error, quantiles, sorted(words),
+        ],
+        "dialect": list(asdict(files.dialect).values()), "output": [output.name, files.compression],
+        "escape_formulas": files.escape_formulas,
+    }  # fmt: skip
+    writer = writer_for(output, files.compression, files.escape_formulas)
+    unfinished = ResumableFile(output, writer, identity, resume=files.resume, force=files.force)
+    before = unfinished.done.rows
+    with saved(unfinished):
+        for chunk in source.chunks([], read, files.chunk or CHUNK, unfinished.done.position):
+            chunk.load()
+
+            def name(row: int, chunk: CaseChunk = chunk) -> str:
+                file, line = chunk.locate(row)
+                return file if line is None else f"{file}:{line}"
+
+            for row, reason in sorted(chunk.broken.items())[:1]:
+                raise ParseError(reason, *chunk.locate(row))
+            columns = _typed(net, dict(zip(read, chunk.columns, strict=True)), evidence, words, name)
+            try:
+                table, flagged = answered(columns)
+            except JtgpuError as error:
+                raise _located(error, name) from None
+            unfinished.append(table, chunk.position, flagged)
+            if progress is not None:
+                progress(unfinished.done.rows, chunk.done, source.size)
+        unfinished.finish(schema)
+    done = unfinished.done
+    ignored = tuple(c for c in source.columns if c not in evidence and c not in keep)
+    seconds = time.perf_counter() - begun
+    return Report(str(output), done.rows, done.flagged, before, seconds, tuple(targets), tuple(evidence), ignored)
+
+
+def _typed(
+    net: MixedNetwork, columns: Mapping[str, Any], evidence: Sequence[str], words: frozenset[str],
+    name: Callable[[int], str],
+) -> dict[str, Any]:  # fmt: skip
+    """Columns of text as states and numbers; words that mean a missing cell become null."""
+    result = {k: c.combine_chunks() if hasattr(c, "combine_chunks") else c for k, c in columns.items()}
+    for v in evidence:
+        column, pc = result[v], compute()
+        if not arrow().types.is_string(column.type):
+            continue
+        is_number = net.is_number(v)
+        known = frozenset() if is_number else frozenset(net.states(v))
+        gone = [x for x in column.unique().to_pylist() if x is not None and is_na_word(x, words) and x not in known]
+        column = pc.if_else(pc.is_in(column, arrow().array(gone, arrow().string())), None, column)
+        if is_number:
+            column = _as_floats(v, pc.utf8_trim_whitespace(column), name)
+        result[v] = column
+    return result
+
+
+def _as_floats(v: str, column: Any, name: Callable[[int], str]) -> Any:
+    """A column of text as numbers, with decimal points or commas."""
+    for text in (column, compute().replace_substring(column, ",", ".")):
+        try:
+            return text.cast(arrow().float64())
+        except arrow().ArrowInvalid:
+            pass
+    for row, cell in enumerate(column.to_pylist()):
+        try:
+            float((cell or "0").replace(",", "."))
+        except ValueError:
+            raise EvidenceError(f"{name(row)}: column {v!r}: expected a number, got {shown(cell)}") from None
+    return column
+
+
+def _located(error: JtgpuError, name: Callable[[int], str]) -> JtgpuError:
+    """The error of a row of a part, with the row of the file."""
+    row = re.match(r"row (\d+)(?=[,:] )", str(error))
+    return error if row is None else type(error)(name(int(row[1])) + str(error)[row.end() :])
 
 
 def _columns(

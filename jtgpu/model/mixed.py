@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import networkx
 
     from ..util.late_imports import MixedTree
-    from ..util.options import BackendName, CompileOptions
+    from ..util.options import BackendName, CompileOptions, Order
     from .cpt import Cpt, CptLike
 
 NUMBER = ("number",)  # the states of a number in the graph of all variables
@@ -201,14 +202,17 @@ class MixedNetwork:
         return self._gaussians[v] if v in self._gaussians else self.discrete.cpt(v)
 
     def compile(
-        self, backend: BackendName = "auto", *, max_configurations: int = 1 << 22, **options: Unpack[CompileOptions]
-    ) -> MixedTree:
+        self, backend: BackendName = "auto", *, order: Order = "auto", max_configurations: int = 1 << 22,
+        **options: Unpack[CompileOptions],
+    ) -> MixedTree:  # fmt: skip
         """Compile for queries.
 
         Parameters
         ----------
         backend : {"auto", "cpu", "gpu", "reference"}
             Where the discrete part runs; see `BayesianNetwork.compile`.
+        order : optional
+            How the variables with states are ordered; see `BayesianNetwork.plan`.
         max_configurations : int, default 2**22
             Largest number of configurations of the discrete variables that one component of numbers may depend on.
         **options
@@ -218,8 +222,11 @@ class MixedNetwork:
         -------
         MixedTree
         """
+        planned = dict(options)
+        if order != "auto":  # plans are made more than once
+            planned["order"] = order if isinstance(order, (str, os.PathLike)) else [*order]
         tree: MixedTree = late_imports.mixed().MixedTree(
-            self, backend, max_configurations=max_configurations, options=options
+            self, backend, max_configurations=max_configurations, options=planned
         )
         return tree
 

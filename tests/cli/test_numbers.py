@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 
 import jtgpu
+from jtgpu.cases.query import FileOptions, TableOptions
+from jtgpu.cli.number_tables import batch_of_numbers
 
 from ..mixed.test_lauritzen import incinerator
 
@@ -57,12 +59,11 @@ def test_interval_and_targets(file: str) -> None:
         (["query", "FILE", "-e", "C=warm"], "'C' is a number: expected a value such as C=41.5"),
         (["query", "FILE", "-e", "C=nan"], "'C' is a number: expected a value such as C=41.5"),
         (["query", "FILE", "-e", "C=inf..3"], "or an interval such as C=30..40"),
-        (["time", "FILE"], "has numbers: only networks of variables with states are timed"),
         (["query", "FILE", "-e", "C=1", "-e", "C=2"], "evidence on 'C' is given twice"),
         (["query", "FILE", "MPE()"], "for which query takes --evidence and --target only"),
         (["plan", "FILE"], "this command needs variables with states only"),
         (["sample", "FILE", "2", "--inside"], "numbers are drawn as such"),
-        (["sample", "FILE", "2", "--order", "best"], "takes --backend and --threads, no options of plans"),
+        (["sample", "FILE", "2", "--plan", "a.plan"], "whose plans depend on what is observed"),
         (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--quantiles", "5,95"], "above 0 and below 1, such as 0.05,0.95"),
         (["batch", "asia", "x.csv", "-o", "OUT.csv", "--quantiles", "0.5"], "asia has no variable that is a number"),
         (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--mpe"], "networks with numbers do not offer it"),
@@ -111,8 +112,45 @@ def test_batch_names_the_row_of_a_text(file: str, tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("W,L\nindustrial,1.5\nhousehold,much\n")
     done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"))
     assert done.returncode != 0
-    assert "row 1, column 'L': expected a number, got 'much'" in " ".join(done.stderr.split())
+    assert "cases.csv:3: column 'L': expected a number, got 'much'" in " ".join(done.stderr.split())
     assert not (tmp_path / "out.csv").exists()
+    (tmp_path / "cases.csv").write_text("W;L\nindustrial;1,5\nN/A;\nhouse;0\n")
+    done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"), "--na-values", "N/A")
+    assert "cases.csv:4, column 'W': 'house' is not a state" in " ".join(done.stderr.split())
+
+
+def test_batch_continues(file: str, tmp_path: Path) -> None:
+    tree = incinerator().compile("cpu")
+    cases = tree.sample(60, seed=2).to_frame()[["W", "L", "C"]]
+    cases.to_parquet(tmp_path / "cases.parquet", row_group_size=20)
+    expected = tree.posteriors_batch(cases).to_frame(quantiles=[0.25])
+    out = tmp_path / "out.parquet"
+
+    def answer(progress: Any, **options: Any) -> Any:
+        files, query = FileOptions(chunk=20, **options), TableOptions(log_evidence=True)
+        return batch_of_numbers(tree, (str(tmp_path / "cases.parquet"), str(out)), query, files, [0.25], progress)
+
+    def stop(rows: int, *_: int) -> None:
+        if rows == 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answer(stop)
+    assert not out.exists()
+    with pytest.raises(jtgpu.OutputExists, match="resume=True"):
+        answer(None)
+    report = answer(None, resume=True)
+    assert (report.cases, report.resumed) == (60, 40)
+    read = pd.read_parquet(out)
+    np.testing.assert_allclose(read, expected[read.columns], rtol=1e-14)
+
+
+def test_options_of_plans_and_times(file: str) -> None:
+    plain = run("query", file, "-e", "L=1.1", "--backend", "cpu").stdout
+    assert run("query", file, "-e", "L=1.1", "--backend", "cpu", "--order", "min-weight", "--no-cache").stdout == plain
+    timed = json.loads(run("time", file, "--runs", "2", "--observed", "40", "--backend", "cpu", "--json").stdout)
+    (found,) = timed["networks"]
+    assert (found["variables"], found["observed"], found["propagate"]["runs"]) == (9, 4, 2)
 
 
 def test_sample(file: str, tmp_path: Path) -> None:
