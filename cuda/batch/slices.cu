@@ -327,10 +327,10 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
 }
 
 #define PASS(name, ahead)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(512) name##_shared(SliceProgram p, Sequences s) {                \
+    extern "C" __global__ void __launch_bounds__(256) name##_shared(SliceProgram p, Sequences s) {                \
         pass_slices<ahead>(p, s, slice_memory, slice_memory + p.n_cells);                                         \
     }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(512) name##_global(SliceProgram p, Sequences s) {                \
+    extern "C" __global__ void __launch_bounds__(256) name##_global(SliceProgram p, Sequences s) {                \
         pass_slices<ahead>(p, s, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory);                           \
     }
 

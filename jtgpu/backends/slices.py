@@ -15,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+BLOCK = 1 << 13  # rows
+
 Messages = Any  # n messages, of a group; on the CPU an array (n, K, lanes)
 
 
@@ -127,3 +129,13 @@ class SliceGroup(Protocol):
 
     def finish(self) -> NDArray[np.bool_]:
         """End the passes, and free the memory; (n,) whether a sequence is too improbable and has no answer."""
+
+
+def observed(states: NDArray[np.int32]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each variable is observed in some row, and in every row, of (R, V) states."""
+    some, always = np.zeros(states.shape[1], np.bool_), np.ones(states.shape[1], np.bool_)
+    for first in range(0, len(states), BLOCK):  # along the first axis NumPy is slow, and caches are small
+        block = np.ascontiguousarray(states[first : first + BLOCK].T)
+        some |= block.max(axis=1) >= 0
+        always &= block.min(axis=1) >= 0
+    return some, always

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.slices import Between, Side
+from ..backends.slices import Between, Side, observed
 from ..errors import PlanError
 from . import propagation
 
@@ -118,7 +118,7 @@ class SideBySide(Passes):
             self.place = np.full(int(self.lengths.max()), -1)
             self.place[wanted.slices] = np.arange(len(wanted.slices))
         self.smooth = wanted.smooth and wanted.slices is not None  # the filtered last slice has all evidence
-        seen = np.asarray((read.codes >= 0).all(axis=0))
+        seen = observed(read.codes)[1]
         self.inner = [v for v in wanted.targets if v < plain.n and v in plain.after and not seen[v]]
         self.fixed = [v for v in wanted.targets if v < plain.n and seen[v]]
         self.rest = [v for v in wanted.targets if v not in self.inner and v not in self.fixed]

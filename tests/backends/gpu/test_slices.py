@@ -100,6 +100,7 @@ def test_bits_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: 
     found = []
     for group, kept, devices in ((1 << 16, 1 << 30, None), (64, 1 << 30, None), (1 << 16, 0, None), (32, 0, "two")):
         monkeypatch.setattr(engine, "MOST_GROUP", group)
+        monkeypatch.setattr(engine, "LEAST_GROUP", group)
         monkeypatch.setattr(engine, "MOST_KEPT", kept)
         tree = dyn.compile("gpu", devices=device_numbers("all")[:2] if devices else None)
         found += [tree.smooth(codes), tree.smooth(codes[::-1])]

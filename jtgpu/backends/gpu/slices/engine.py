@@ -12,7 +12,7 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
-from ...slices import Between, Side
+from ...slices import Between, Side, observed
 from ..batch.table import scale_weights
 from .program import Pattern, SliceArrays, SliceMaker, Way, slice_arrays
 
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 KERNELS = ("slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global")
 MEMORY_SHARE = 0.6  # of the free memory
 MOST_KEPT = 16 << 30  # bytes of messages of a group up to which those of all slices are kept
-MOST_GROUP = 1 << 16  # sequences
+LEAST_GROUP, MOST_GROUP = 1 << 12, 1 << 16  # sequences
+WORKERS = 2  # of a device: one computes while another one copies answers
+ROUNDS = 2  # groups of a worker, at least, if they are large enough
 MOST_LANES = 32
-MOST_THREADS = 512
+MOST_THREADS = 256
+SM_BYTES, SM_THREADS = 232_448, 1024  # shared memory of an SM; threads that keep it busy
 GLOBAL_LANES = 8
 BLOCKS_PER_SM = 2  # that share an SM's memory, where at least so many lanes fit:
 ENOUGH_LANES = 4
@@ -91,9 +94,9 @@ def _arrays(maker: SliceMaker, way: Way, pairs: Sequence[Any], most: int) -> Sli
 
 
 def threads_of(made: SliceArrays) -> int:
-    """Threads of a block: units for every second tile of the largest contraction."""
-    units = 1
-    while units < made.most_tiles // 2:
+    """Threads of a block: as many units as keep an SM busy with the sequences that its memory holds."""
+    units, sequences = 1, SM_BYTES * made.lanes // (8 * made.n_cells)
+    while units < made.most_tiles and 2 * units * sequences <= SM_THREADS:
         units *= 2
     return max(min(units * made.lanes, MOST_THREADS), 32)
 
@@ -128,11 +131,6 @@ class GpuProgram:
         head = np.array([*words, 0], np.uint64)
         head[-1:] = np.array([made.least]).view(np.uint64)
         self.struct = np.concatenate([head, np.array(made.words, np.uint32).view(np.uint64)])
-
-    @property
-    def blocks_per_multiprocessor(self) -> int:
-        """Blocks that an SM holds."""
-        return max(min(2048 // self.threads, 32, most_shared(self.device) // (self.shared + 1024)), 1)
 
     def launch(
         self, way: str, sequences: NDArray[np.uint64], n: int, arenas: Callable[[int], int], stream: Any
@@ -172,9 +170,8 @@ class GpuSliceTable:
         self.passes, self.sides, plan = passes, sides, passes.plan
         self.n_entries = len(sides[0].place)
         cards = plan.cardinality
-        seen = states >= 0
         some, always = (np.zeros(len(cards), np.bool_) for _ in range(2))
-        some[: states.shape[1]], always[: states.shape[1]] = seen.any(axis=0), seen.all(axis=0)
+        some[: states.shape[1]], always[: states.shape[1]] = observed(states)
         for side in sides:
             always[list(_members(plan, side.number))] = False
         always[list(likelihood)] = False
@@ -201,7 +198,9 @@ class GpuSliceTable:
         for device in devices:
             with device.active():
                 free = min(free, int(MEMORY_SHARE * device.free_memory()))
-        share = _whole(-(-len(self._lengths) // len(devices)))
+        free //= WORKERS
+        share = -(-len(self._lengths) // len(devices))
+        share = _whole(min(share, max(-(-share // (WORKERS * ROUNDS)), LEAST_GROUP), MOST_GROUP))
         wave = min(share, devices[0].multiprocessors * MOST_LANES)
         message, row = 8 * self.n_entries, self.codes.itemsize * self.codes.shape[1] + 8 * self.weights.shape[1]
         each = longest * (row + 8 * int(self.passes.plan.cardinality.sum())) + 8 * message + 64
@@ -210,7 +209,7 @@ class GpuSliceTable:
             lanes = min(free // (each + everything), MOST_KEPT // everything)
         else:
             lanes, everything = free // (each + 2 * message * math.isqrt(longest)), 0
-        lanes = min(lanes // MOST_LANES * MOST_LANES, share, MOST_GROUP)
+        lanes = min(lanes // MOST_LANES * MOST_LANES, share)
         return lanes * everything, lanes
 
     def group(
@@ -229,7 +228,7 @@ class GpuSliceTable:
         return made
 
     def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
-        """Call a function with every part, a thread a device."""
+        """Call a function with every part, on a few threads a device."""
         waiting, errors = deque(parts), list[BaseException]()
 
         def serve(device: Device) -> None:
@@ -247,7 +246,7 @@ class GpuSliceTable:
                 place.close()
                 del self._local.place
 
-        devices = self.passes.devices[: max(len(parts), 1)]
+        devices = (self.passes.devices * WORKERS)[: max(len(parts), 1)]
         threads = [threading.Thread(target=serve, args=(d,), name=f"jtgpu-GPU {d.ordinal}") for d in devices[1:]]
         for thread in threads:
             thread.start()
@@ -320,12 +319,13 @@ class GpuSliceGroup:
         self._blocks: list[tuple[int, int]] = []
         self._between: tuple[Between, NDArray[np.int64], int, int] | None = None
         ends = np.cumsum(lengths)
-        rows = np.repeat(first - (ends - lengths), lengths) + np.arange(int(ends[-1]))
-        if int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((np.diff(first) > 0).all()):
-            codes, weights = table.codes[rows[0] : rows[-1] + 1], table.weights[rows[0] : rows[-1] + 1]
-        else:
-            codes, weights = table.codes[rows], table.weights[rows]
-        self.log_scale = np.add.reduceat(table.log_scale[rows], ends - lengths)
+        rows: Any = slice(int(first[0]), int(first[0] + ends[-1]))
+        if not np.array_equal(first, first[0] + ends - lengths):
+            rows = np.repeat(first - (ends - lengths), lengths) + np.arange(int(ends[-1]))
+        codes, weights = table.codes[rows], table.weights[rows]
+        self.log_scale: Any = 0.0
+        if weights.shape[1]:
+            self.log_scale = np.add.reduceat(table.log_scale[rows], ends - lengths)
         starts = np.full(size, int(ends[-1] - lengths[-1]), np.uint32)
         starts[: self.n] = ends - lengths
         self.message = self._put(np.repeat(np.asarray(message, np.float64)[:, None], size, axis=1))
