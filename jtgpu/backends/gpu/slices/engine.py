@@ -43,6 +43,7 @@ class GpuPasses:
         self._factors, self._lock = list(factors), threading.Lock()
         self._makers: dict[Pattern, SliceMaker] = {}
         self._programs: dict[Any, GpuProgram | None] = {}
+        self.times: dict[int, float] = {}  # microseconds of the last call's kernels by the number of the device
 
     def slice_table(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], before: Side, after: Side,
@@ -185,7 +186,7 @@ class GpuSliceTable:
         weight = scaled.first.astype(np.int64)
         weight[weight == 0xFFFFFFFF] = -1
         self.pattern = Pattern(tuple(always.tolist()), tuple(column.tolist()), tuple(weight.tolist()))
-        self.device_us = 0.0
+        passes.times = self._times = dict.fromkeys((d.ordinal for d in passes.devices), 0.0)
         self._local = threading.local()
         self._lock = threading.Lock()
         self._lengths = lengths
@@ -256,10 +257,10 @@ class GpuSliceTable:
         if errors:
             raise errors[0]
 
-    def note_time(self, microseconds: float) -> None:
-        """Add the time of kernels."""
+    def note_time(self, device: Device, microseconds: float) -> None:
+        """Add the time of kernels on a device."""
         with self._lock:
-            self.device_us += microseconds
+            self._times[device.ordinal] += microseconds
 
 
 def _members(plan: Plan, number: int) -> tuple[int, ...]:
@@ -474,7 +475,7 @@ class GpuSliceGroup:
             program.launch("forward" if way.ahead else "backward", struct, self.size, self._take, stream)
             stop.record(stream)
             stream.synchronize()
-            table.note_time(stop.time_since(start) * 1e3)
+            table.note_time(device, stop.time_since(start) * 1e3)
 
     def finish(self) -> NDArray[np.bool_]:
         """Copy distributions to their places; (n,) whether each sequence has to be computed again."""

@@ -1,0 +1,122 @@
+"""Sequences of dynamic networks on GPUs: smoothing, on one and on all, and a dense chain in JAX on the same GPU.
+
+    python bench/dynamic_gpu.py            rows to bench/results/dynamic.jsonl, or to the file that --out names
+    python bench/dynamic_gpu.py --smoke    few sequences, nothing stored
+
+The networks are those of `bench_dynamic`, sequences have 100 slices, a quarter of the observations is missing where a
+name ends in "holes". Kernels' times come from events on the devices, of one group of sequences at a time; calls are
+wall-clock times from arrays to arrays. Answers are compared with those of the CPU first, and of any number of GPUs with
+each other, bit by bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench_dynamic import RESULTS, Template, hmm, ring
+from peers.dynamic_peers import DenseChain, available
+from rows import TOLERANCE, append, row
+
+from jtgpu import timing
+from jtgpu.backends.gpu.slices import engine
+from jtgpu.device.context import device_numbers, open_device
+
+RUNS, LENGTH, COMPARED = 7, 100, 64
+ALONE = {"WORKERS": 1, "ROUNDS": 1}  # constants of the engine: nothing overlaps
+
+
+def compared(made: Template, tree: Any, codes: Any, targets: list[str]) -> Any:
+    """Answers, after those of some sequences have been compared with the CPU's."""
+    answer = tree.smooth(arrays(made, codes), targets=targets)
+    same = made.net.compile("cpu").smooth(arrays(made, codes[:COMPARED]), targets=targets)
+    gap = max(float(np.abs(answer[v][:COMPARED] - same[v]).max()) for v in targets)
+    if not gap <= TOLERANCE or not np.allclose(answer.log_evidence[:COMPARED], same.log_evidence, rtol=1e-10):
+        raise SystemExit(f"{made.net.name}: posteriors differ by {gap:g}; nothing is timed")
+    return answer
+
+
+def arrays(made: Template, codes: Any) -> dict[str, Any]:
+    """What `smooth` takes."""
+    return {v: codes[:, :, i] for i, v in enumerate(made.observed)}
+
+
+def times_of(
+    made: Template, codes: Any, targets: list[str], devices: list[int]
+) -> tuple[Any, list[float], list[float]]:
+    """Answers, and seconds of kernels and of calls."""
+    given = arrays(made, codes)
+    own = {key: getattr(engine, key) for key in ALONE}
+    with made.net.compile("gpu", devices=devices) as tree:
+        answer = compared(made, tree, codes, targets)
+        calls, kernels = [], []
+        for _ in range(RUNS):
+            begin = time.perf_counter()
+            tree.smooth(given, targets=targets)
+            calls.append(time.perf_counter() - begin)
+        vars(engine).update(ALONE)
+        for _ in range(RUNS):
+            tree.smooth(given, targets=targets)
+            passes: Any = tree.step.backend(0).slices()
+            kernels.append(max(passes.times.values()) * 1e-6)
+        vars(engine).update(own)
+    return answer, kernels, calls
+
+
+def smoothing(made: Template, n: int, holes: bool = False) -> list[dict[str, Any]]:
+    """Rows of one network: one GPU, all of them, and JAX."""
+    codes = made.codes(n, LENGTH)
+    if holes:
+        codes[np.random.default_rng(2).random(codes.shape) < 0.25] = -1
+    targets = list(made.net) if holes else made.hidden
+    name, rows = f"{made.net.name} T={LENGTH}{' holes' if holes else ''}", []
+    first: Any = None
+    numbers = device_numbers("all")
+    for devices in [[0]] if len(numbers) == 1 else [[0], numbers]:
+        answer, kernels, calls = times_of(made, codes, targets, devices)
+        first = first or answer
+        if any(not np.array_equal(answer[v], first[v]) for v in targets):
+            raise SystemExit(f"{name}: {len(devices)} GPUs have other bits; nothing is timed")
+        for what, seconds in (("kernels", kernels), ("call", calls)):
+            rows.append(made_row(name, f"jtgpu gpu {what}", seconds, n, devices))
+    if available("jax") and not holes:
+        peer = DenseChain(made.net, made.hidden, made.observed)
+        theirs = peer.smooth(codes[:COMPARED])[0]
+        gap = max(np.abs(theirs[:, :, i] - first[v][:COMPARED]).max() for i, v in enumerate(targets))
+        if not gap <= TOLERANCE:
+            raise SystemExit(f"{name}: JAX differs by {gap:g}; nothing is timed")
+        peer._smooth(codes)[0].block_until_ready()
+        seconds = []
+        for _ in range(RUNS):
+            begin = time.perf_counter()
+            peer._smooth(codes)[0].block_until_ready()
+            seconds.append(time.perf_counter() - begin)
+        rows.append(made_row(name, "jax dense chain on the GPU", seconds, n, [0]))
+    return rows
+
+
+def made_row(name: str, engine_name: str, seconds: list[float], n: int, devices: list[int]) -> dict[str, Any]:
+    """A row, printed."""
+    spread, device = timing.Spread.of(seconds), open_device(devices[0]).name
+    rate = f"{n / spread.median:.3g} sequences a second ({n / spread.high:.3g} to {n / spread.low:.3g})"
+    print(f"{name:20} {engine_name:28} {len(devices)} x {device}: {rate}", flush=True)
+    more = {"sequences": n, "slices": LENGTH, "devices": len(devices), "device": device}
+    return row("dynamic", name, engine_name, spread, **more)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    many, chain = (96, 96) if arguments.smoke else (1 << 15, 1 << 17)
+    rows = smoothing(ring(), many) + smoothing(hmm(), chain) + smoothing(hmm(), chain, holes=True)
+    if not arguments.smoke:
+        append(arguments.out, rows)
+
+
+if __name__ == "__main__":
+    main()
