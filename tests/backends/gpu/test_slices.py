@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.gpu.slices import engine
+from jtgpu.backends.gpu.slices import engine, kernels
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import posteriors
 from tests.dynamic.random_templates import random_codes, random_template
@@ -85,7 +85,8 @@ def holes(n: int, length: int) -> np.ndarray:
 
 @pytest.mark.parametrize("shared", [1024, 3000, 1 << 17])
 def test_tables_in_shared_or_in_global_memory(shared: int, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "most_shared", lambda _: shared + 1024)
+    for module in (engine, kernels):
+        monkeypatch.setattr(module, "most_shared", lambda _: shared + 1024)
     only_kernels(monkeypatch)
     dyn = lagged()
     tree, cpu, codes = dyn.compile("gpu"), dyn.compile("cpu"), holes(70, 9)
@@ -163,3 +164,16 @@ def test_other_questions_on_a_gpu_have_the_answers_of_the_cpu(gpu: Device) -> No
     for v in dyn:
         np.testing.assert_allclose(fits[0].network.cpt(v), fits[1].network.cpt(v), atol=1e-9)
     tree.close()
+
+
+def test_a_message_that_passes_a_slice_unchanged(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_kernels(monkeypatch)
+    states = {"s": ["0", "1", "2"], "x": ["0"], "y": ["0", "1"]}
+    cpts: dict[str, Any] = {"s": [0.2, 0.3, 0.5], "x": [[1.0]], "y": [[[0.1, 0.9]], [[0.7, 0.3]], [[0.4, 0.6]]]}
+    parents: dict[str, Any] = {"x": [("x", 1)], "y": ["s", "x"]}
+    dyn = jtgpu.DynamicNetwork(states, parents, cpts, start={"x": [1.0]}, static=["s"])
+    codes = np.full((5, 4, 3), -1)
+    codes[:, :, 2] = np.random.default_rng(0).integers(-1, 2, (5, 4))
+    with dyn.compile("gpu") as tree, dyn.compile("cpu") as cpu:
+        for name in ("filter", "smooth"):
+            assert_close(getattr(tree, name)(codes), getattr(cpu, name)(codes), dyn)

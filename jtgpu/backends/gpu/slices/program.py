@@ -1,13 +1,7 @@
-"""The program of a slice for many sequences: arrays for cuda/batch/slices.cu. Knows no device.
-
-Contractions are those of the plan that the answers need. Variables that every row observes have one state. A factor is
-loaded for each sequence where evidence or a message enters it, or an observed variable is in it; what does not depend
-on evidence is computed here.
-"""
+"""The program of a slice as arrays for cuda/batch/slices.cu. Knows no device."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,28 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..batch.tiling import SHAPES, TileMaker, flat_factors
-from ..program.records import NONE, OUT, A, B, Step, binary_program, loops_of, offsets
+from ..batch.tiling import SHAPES, TileMaker
+from ..program.records import NONE, Step
+from .contractions import KEPT, RUNNING, Load, Part, SliceMaker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ....plans.plan import Plan
     from ...slices import Side
 
 CONST_A, CONST_B = 16, 32  # bits of a contraction's shape
 TILE_WORDS = 20  # of a tile: mask, then its cells
-DIGITS = 64.0  # powers of two between the least number that is computed with all digits and what may be neglected
-LOWEST = -1022.0
-RUNNING, KEPT = 1, 2  # the message of the group, or one of those that were kept
-
-
-class Pattern(NamedTuple):
-    """Which variables have evidence."""
-
-    always: tuple[bool, ...]  # (V,) observed in every row, and no weights
-    column: tuple[int, ...]  # (V,) column of codes, -1: never observed
-    weight: tuple[int, ...]  # (V,) first column of weights, -1: none
 
 
 class Way(NamedTuple):
@@ -69,192 +52,10 @@ class SliceArrays:
     most_tiles: int  # of a contraction
 
 
-class _Axes(NamedTuple):
-    """The part of a plan that `loops_of` needs."""
-
-    cardinality: NDArray[np.int64]
-    axis_rank: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _Load:
-    """A factor that is loaded."""
-
-    factor: int
-    fixed: tuple[int, ...]
-    axes: tuple[int, ...]
-    message: int
-
-
-@dataclass
-class _Part:
-    """The contractions of some answers."""
-
-    loads: list[_Load]
-    steps: list[Step]
-    phase: list[int]
-    cell: dict[int, int]  # first cell of each table of a sequence
-    size: int  # cells of a sequence
-    answers: list[int]  # tables
-
-
-class SliceMaker:
-    """The contractions of a plan's slice for one pattern of evidence."""
-
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], pattern: Pattern):
-        self.plan, self.pattern = plan, pattern
-        self.flat = flat_factors(plan, factors)
-        binary = binary_program(plan)
-        self.steps, self.scopes = binary.steps, binary.scopes
-        self.cards = np.where(np.array(pattern.always), 1, plan.cardinality)
-        self.axes = _Axes(self.cards, plan.axis_rank)
-        self.component = self._components()
-        top = sum(max(0.0, math.log2(float(f.max()))) + math.log2(max(len(f), 1)) for f in self.flat if f.max() > 0)
-        self.least = 2.0 ** min(LOWEST + DIGITS + top, 0.0)
-
-    def size(self, table: int) -> int:
-        """Cells of a table of a sequence."""
-        return math.prod(int(self.cards[v]) for v in self.scopes[table])
-
-    def loops(self, step: Step) -> tuple[Any, ...]:
-        """The joint axes of a contraction."""
-        plan: Any = self.axes
-        return loops_of(plan, self.scopes, step)
-
-    def _components(self) -> dict[int, int]:
-        """The root of each table that it is computed from."""
-        maker = {s.out: s for s in self.steps}
-        component: dict[int, int] = {}
-        for root in self.plan.root_table.tolist():
-            stack = [root]
-            while stack:
-                t = stack.pop()
-                component[t] = root
-                stack += maker[t].ins if t in maker else ()
-        return component
-
-    def other_roots(self, side: Side) -> list[int]:
-        """Tables of P(e) of the components that a side is not in."""
-        own = self.component[int(self.plan.evidence_factor[side.number])]
-        return [t for t in self.plan.root_table.tolist() if t != own]
-
-    def cells(self, factor: int) -> NDArray[np.int64]:
-        """The cell of the whole factor of each cell that is left when observed variables are in state 0."""
-        at = np.zeros(1, np.int64)
-        strides = self.strides(factor)
-        for v in self.plan.table_scopes[factor]:
-            if not self.pattern.always[v]:
-                at = np.add.outer(at, np.arange(int(self.plan.cardinality[v])) * strides[v]).ravel()
-        return at
-
-    def strides(self, factor: int) -> dict[int, int]:
-        """Of a whole factor."""
-        strides, at = {}, 1
-        for v in reversed(self.plan.table_scopes[factor]):
-            strides[v] = at
-            at *= int(self.plan.cardinality[v])
-        return strides
-
-    def load(self, factor: int, message: int) -> _Load | None:
-        """How a factor is loaded; None if all sequences share it."""
-        p, scope = self.pattern, self.plan.table_scopes[factor]
-        fixed = tuple(v for v in scope if p.always[v] and int(self.plan.cardinality[v]) > 1)
-        axes = tuple(
-            v for v in scope
-            if self.plan.evidence_factor[v] == factor and not p.always[v] and (p.column[v] >= 0 or p.weight[v] >= 0)
-        )  # fmt: skip
-        return _Load(factor, fixed, axes, message) if fixed or axes or message else None
-
-    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int) -> tuple[_Part, dict[int, Any]]:
-        """The contractions of some tables, in phases, and the tables that are constant."""
-        # messages: Factor to `RUNNING` or `KEPT`
-        # first_cell: Of a sequence that tables may use
-        loads = {f: self.load(f, messages.get(f, 0)) for f in range(self.plan.n_factors)}
-        consts = {f: self.flat[f][self.cells(f)] for f, x in loads.items() if x is None}
-        alias: dict[int, int] = {}
-        left: list[Step] = []
-        for s in self._needed(answers):
-            ins = [alias.get(t, t) for t in s.ins]
-            if len(ins) == 2:
-                ins = self._without_ones(ins, consts)
-            step = Step(s.out, tuple(ins), False)
-            if all(t in consts for t in ins):
-                consts[s.out] = self._folded(step, consts)
-            elif len(ins) == 1 and self._axes_of(s.out) == self._axes_of(ins[0]):
-                alias[s.out] = ins[0]
-            else:
-                left.append(step)
-        tables = [alias.get(t, t) for t in answers]
-        used = {t for s in left for t in s.ins} | set(tables)
-        mine = [x for f, x in loads.items() if x is not None and f in used]
-        level = {x.factor: 0 for x in mine}
-        running = {x.factor for x in mine if x.message == RUNNING and not x.axes and (self.flat[x.factor] == 1.0).all()}
-        for s in left:
-            level[s.out] = 1 + max(level.get(t, 0) for t in s.ins)
-        left.sort(key=lambda s: level[s.out])
-        mine = [x for x in mine if x.factor not in running]  # the message itself, at the beginning of the arena
-        part = _Part(mine, left, [level[s.out] for s in left], dict.fromkeys(running, 0), 0, tables)
-        self._place(part, level, consts, first_cell)
-        return part, {t: consts[t] for t in used if t in consts}
-
-    def _axes_of(self, table: int) -> list[int]:
-        return [v for v in self.scopes[table] if self.cards[v] > 1]
-
-    def _needed(self, answers: Sequence[int]) -> list[Step]:
-        """The plan's contractions that some tables depend on."""
-        maker = {s.out: i for i, s in enumerate(self.steps)}
-        wanted, stack = set[int](), list(answers)
-        while stack:
-            t = stack.pop()
-            if t in maker and maker[t] not in wanted:
-                wanted.add(maker[t])
-                stack += self.steps[maker[t]].ins
-        return [self.steps[i] for i in sorted(wanted)]
-
-    def _without_ones(self, ins: list[int], consts: dict[int, Any]) -> list[int]:
-        """Two inputs, or one where the other is a table of ones about no other variables."""
-        for mine, other in (ins, ins[::-1]):
-            is_one = mine in consts and bool((consts[mine] == 1.0).all())
-            if is_one and set(self._axes_of(mine)) <= set(self._axes_of(other)):
-                return [other]
-        return ins
-
-    def _folded(self, step: Step, consts: dict[int, Any]) -> NDArray[np.float64]:
-        """A contraction of constants."""
-        loops = self.loops(step)
-        x = consts[step.ins[0]][offsets(loops, A)]
-        if len(step.ins) == 2:
-            x = x * consts[step.ins[1]][offsets(loops, B)]
-        folded: NDArray[np.float64] = np.bincount(offsets(loops, OUT), x, self.size(step.out)).astype(np.float64)
-        return folded
-
-    def _place(self, part: _Part, level: dict[int, int], consts: dict[int, Any], first: int) -> None:
-        """Cells of each table: free ones from its own phase on, until the phase after the last that reads it."""
-        end = {t: level[t] for t in level}
-        for s in part.steps:
-            for t in s.ins:
-                end[t] = max(end.get(t, 0), level[s.out])
-        for t in part.answers:
-            end[t] = max(level.values(), default=0) + 1
-        made: list[tuple[int, int, int]] = []  # first cell, behind the last, last phase
-        part.size = first
-        tables = [x.factor for x in part.loads] + [s.out for s in part.steps]
-        for t in tables:
-            if t in part.cell:
-                continue
-            at, size = first, self.size(t)
-            for begin, behind, last in sorted(made):
-                if last >= level[t] and begin < at + size and behind > at:
-                    at = behind
-            made.append((at, at + size, end[t]))
-            part.cell[t] = at
-            part.size = max(part.size, at + size)
-
-
 def slice_arrays(
     maker: SliceMaker, way: Way, pairs: Sequence[tuple[NDArray[np.int64], int]], lanes: int
-) -> SliceArrays | None:
-    """The arrays of a message's way through a slice; None where the answer is the message itself."""
+) -> SliceArrays:
+    """The arrays of a message's way through a slice."""
     # pairs: Entries of the message with each state of the variables between slices that are wanted, and the column
     plan = maker.plan
     source, target = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
@@ -262,7 +63,7 @@ def slice_arrays(
     answer = int(plan.posterior_table[way.target.number])
     roots = maker.other_roots(way.target) if way.ahead else []
     main, consts = maker.part({source: RUNNING}, [answer, *roots], n)
-    second = _Part([], [], [], {}, 0, [])
+    second = Part([], [], [], {}, 0, [])
     if way.others:
         tables = [int(plan.posterior_table[v]) for v in way.others]
         second, more = maker.part({source: RUNNING, **({} if way.ahead else {target: KEPT})}, tables, n)
@@ -307,18 +108,16 @@ class _Writer:
         self._pooled += len(numbers)
         return first
 
-    def cell(self, part: _Part, table: int) -> int:
+    def cell(self, part: Part, table: int) -> int:
         """The first number of a table in the arena."""
         if table in self.const_cell:
             return self.const_cell[table]
         return self.n_consts + part.cell[table] * self.lanes
 
     def arrays(
-        self, main: _Part, second: _Part, pairs: Sequence[tuple[NDArray[np.int64], int]]
-    ) -> SliceArrays | None:
+        self, main: Part, second: Part, pairs: Sequence[tuple[NDArray[np.int64], int]]
+    ) -> SliceArrays:
         maker, way = self.maker, self.way
-        if main.answers[0] == int(maker.plan.evidence_factor[way.source.number]):
-            return None
         places = self.pool(way.source.place), self.pool(way.target.place)
         mine = [self._part(part) for part in (main, second)]
         targets = [self._target(second, t, c) for t, c in zip(second.answers, way.columns, strict=True)]
@@ -342,10 +141,10 @@ class _Writer:
             lanes=self.lanes, n_cells=n_cells, most_tiles=self.most_tiles,
         )  # fmt: skip
 
-    def _target(self, part: _Part, table: int, column: int) -> tuple[int, int, int, int]:
+    def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
         return self.cell(part, table), int(table in self.const_cell), self.maker.size(table), column
 
-    def _part(self, part: _Part) -> tuple[int, int, int, int]:
+    def _part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first and the number of each."""
         loads = [self._load(part, x) for x in part.loads]
         ops, before = [], -1
@@ -354,7 +153,7 @@ class _Writer:
             before = phase
         return self.add("loads", loads), len(loads), self.add("ops", ops), len(ops)
 
-    def _load(self, part: _Part, x: _Load) -> tuple[int, ...]:
+    def _load(self, part: Part, x: Load) -> tuple[int, ...]:
         maker, pattern, plan = self.maker, self.maker.pattern, self.maker.plan
         if x.factor not in self._value_cell:
             self._value_cell[x.factor] = sum(map(len, self._values))
@@ -378,7 +177,7 @@ class _Writer:
             self.add("observed", rows), len(x.fixed), len(rows), x.message, places,
         )  # fmt: skip
 
-    def _op(self, part: _Part, step: Step, sync: int) -> tuple[int, ...]:
+    def _op(self, part: Part, step: Step, sync: int) -> tuple[int, ...]:
         tiles = self.tile_maker.tiles(self.maker.loops(step), len(step.ins) == 1, None)
         tm, tn = SHAPES[tiles.shape]
         wide = max(tn, 1)

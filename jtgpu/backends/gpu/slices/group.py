@@ -1,0 +1,263 @@
+"""A group of sequences on a GPU: evidence, messages and answers in device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ....device.context import Device, Memory
+from ....device.driver import Arguments, loaded_kernels
+from ...slices import Between
+from .kernels import MOST_LANES
+from .program import Way
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .contractions import Pattern
+    from .evidence import SliceEvidence
+    from .kernels import GpuProgram
+
+LN2 = float(np.log(2.0))
+
+
+class Programs(Protocol):
+    """The programs of slices with the same tables."""
+
+    def program(self, pattern: Pattern, way: Way, pairs: Sequence[Any], device: Device) -> GpuProgram:
+        """The kernels' arguments for one way through a slice."""
+
+
+class Place:
+    """A device with a stream, and blocks of memory that groups use one after another."""
+
+    def __init__(self, device: Device):
+        self.device = device
+        self._free: dict[int, list[int]] = {}
+        with device.active():
+            self.memory, self.stream = Memory(device), device.stream()
+            self.events = device.event(timing=True), device.event(timing=True)
+
+    def take(self, n_bytes: int) -> tuple[int, int]:
+        """Memory: bytes and address."""
+        free = self._free.get(n_bytes)
+        return n_bytes, free.pop() if free else self.memory.empty(n_bytes)
+
+    def put_back(self, block: tuple[int, int]) -> None:
+        self._free.setdefault(block[0], []).append(block[1])
+
+    def close(self) -> None:
+        """Free everything."""
+        with self.device.active():
+            self.stream.synchronize()
+            self.memory.close()
+            del self.stream, self.events
+
+
+class _Messages:
+    """n messages of a group in device memory, each (K, lanes)."""
+
+    def __init__(self, address: int, n: int, block: tuple[int, int]):
+        self.address, self.n, self.block = address, n, block
+
+
+def whole(n: int) -> int:
+    """Sequences of whole warps."""
+    return -(-n // MOST_LANES) * MOST_LANES
+
+
+class GpuSliceGroup:
+    """`jtgpu.backends.slices.SliceGroup` on a device."""
+
+    def __init__(
+        self, evidence: SliceEvidence, note: Callable[[Device, float], None], place: Place,
+        first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64],
+    ):  # fmt: skip
+        self.evidence, self._note, self.place, self.n = evidence, note, place, len(first)
+        self.size = size = whole(self.n)
+        self.first, self.lengths = np.full(size, first[-1]), np.zeros(size, np.int64)
+        self.first[: self.n], self.lengths[: self.n] = first, lengths
+        self._blocks: list[tuple[int, int]] = []
+        self._between: tuple[Between, NDArray[np.int64], int, int] | None = None
+        ends = np.cumsum(lengths)
+        rows: Any = slice(int(first[0]), int(first[0] + ends[-1]))
+        if not np.array_equal(first, first[0] + ends - lengths):
+            rows = np.repeat(first - (ends - lengths), lengths) + np.arange(int(ends[-1]))
+        codes, weights = evidence.codes[rows], evidence.weights[rows]
+        self.log_scale: Any = 0.0
+        if weights.shape[1]:
+            self.log_scale = np.add.reduceat(evidence.log_scale[rows], ends - lengths)
+        starts = np.full(size, int(ends[-1] - lengths[-1]), np.uint32)
+        starts[: self.n] = ends - lengths
+        self.message = self._put(np.repeat(np.asarray(message, np.float64)[:, None], size, axis=1))
+        self._codes, self._weights, self._first = self._put(codes), self._put(weights), self._put(starts)
+        self._lengths = self._put(self.lengths.astype(np.int32))
+        self._total, self._exponent = self._put(np.ones(size)), self._put(np.zeros(size, np.int32))
+        self._failed, self._lost = self._put(np.full(size, -1, np.int32)), self._put(np.zeros(size, np.int32))
+        self._nothing = _Messages(0, 0, (0, 0))
+
+    def _take(self, n_bytes: int) -> int:
+        block = self.place.take(max(n_bytes, 16))
+        self._blocks.append(block)
+        return block[1]
+
+    def _put(self, array: NDArray[Any]) -> int:
+        address = self._take(array.nbytes)
+        if array.nbytes:
+            self.place.device.upload(address, np.ascontiguousarray(array), self.place.stream)
+            self.place.stream.synchronize()
+        return address
+
+    def _download(self, address: int, to: NDArray[np.float64], rows: NDArray[np.int64], n_rows: int) -> None:
+        """Copy rows of each sequence to their places."""
+        first, shape = int(rows[0]), (self.n * n_rows, to.shape[1])
+        if (np.diff(rows) == n_rows).all():
+            with self.place.device.active():
+                self.place.device.download(to[first : first + shape[0]], address, self.place.stream)
+                self.place.stream.synchronize()
+            return
+        where = (rows[:, None] + np.arange(n_rows)).ravel()
+        to[where] = self._get(address, shape, np.float64)
+
+    def _get(self, address: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        array = np.empty(shape, dtype)
+        if array.nbytes:
+            with self.place.device.active():
+                self.place.device.download(array, address, self.place.stream)
+                self.place.stream.synchronize()
+        return array
+
+    @property
+    def failed(self) -> NDArray[np.int64]:
+        """(lanes,) the first slice that is impossible, or too improbable; -1: none."""
+        return self._get(self._failed, (self.size,), np.int32).astype(np.int64)
+
+    @property
+    def log_evidence(self) -> NDArray[np.float64]:
+        """(n,) ln P of the evidence of each sequence; -inf where it failed."""
+        total = self._get(self._total, (self.size,), np.float64)[: self.n]
+        exponent = self._get(self._exponent, (self.size,), np.int32)[: self.n]
+        made = np.log(np.maximum(total, 5e-324)) + exponent * LN2 + self.log_scale
+        return np.where(self.failed[: self.n] >= 0, -np.inf, made)
+
+    @property
+    def _message_bytes(self) -> int:
+        return 8 * self.evidence.n_entries * self.size
+
+    def messages(self, n: int) -> _Messages:
+        if not n:
+            return self._nothing
+        with self.place.device.active():
+            address = self._take(n * self._message_bytes)
+        return _Messages(address, n, self._blocks[-1])
+
+    def ones(self) -> _Messages:
+        made = self.messages(1)
+        with self.place.device.active():
+            ones = np.ones(self.evidence.n_entries * self.size)
+            self.place.device.upload(made.address, ones, self.place.stream)
+            self.place.stream.synchronize()
+        return made
+
+    def load(self, messages: _Messages, i: int) -> None:
+        with self.place.device.active():
+            source = messages.address + i * self._message_bytes
+            self.place.device.copy(self.message, source, self._message_bytes, self.place.stream)
+
+    def store(self, messages: _Messages, i: int) -> None:
+        with self.place.device.active():
+            target = messages.address + i * self._message_bytes
+            self.place.device.copy(target, self.message, self._message_bytes, self.place.stream)
+
+    def read(self, messages: _Messages) -> NDArray[np.float64]:
+        return self._get(messages.address, (messages.n, self.evidence.n_entries, self.size), np.float64)
+
+    def marginals(self, between: Between | None, rows: NDArray[np.int64]) -> _Out:
+        if between is None:
+            return _Out((), (), (), 0, 0, 0, 1)
+        device, stream, width = self.place.device, self.place.stream, int(between.columns[-1])
+        n_rows = 1 if not len(between.place) else int(between.place.max()) + 1
+        with device.active():
+            cells = self._take(8 * self.size * n_rows * width)
+            words = Arguments(np.array([cells], np.uint64), n_rows * width, self.size)
+            loaded_kernels(device, "batch/batch", ("batch_clear",)).launch("batch_clear", 1024, 256, stream, words)
+            place = self._put(between.place.astype(np.int32)) if len(between.place) else 0
+        self._between = (between, rows, cells, n_rows)
+        pairs = []
+        for j, states in enumerate(between.states):
+            first, last = between.columns[j : j + 2].tolist()
+            pairs += [(np.flatnonzero(states == k - first), k) for k in range(first, last)]
+        columns = tuple(between.columns[len(between.states) : -1].tolist())
+        return _Out(tuple(pairs), between.others, columns, cells, place, width, n_rows)
+
+    def forward(
+        self, passes: Programs, begin: int, end: int, kept: _Messages, base: int, stride: int, out: _Out
+    ) -> None:
+        before, after = self.evidence.sides
+        self._run(passes, Way(before, after, True), (begin, end, base, stride), kept, self._nothing, out)
+
+    def again(self, passes: Programs, begin: int, end: int, kept: _Messages, base: int) -> None:
+        before, after = self.evidence.sides
+        out, way = self.marginals(None, self.first), Way(before, after, True)
+        self._run(passes, way, (begin, end, base, 1), kept, self._nothing, out, count=0)
+
+    def backward(
+        self, passes: Programs, begin: int, end: int, kept: _Messages, base: int, later: _Messages, out: _Out
+    ) -> bool:
+        before, after = self.evidence.sides
+        self._run(passes, Way(after, before, False), (begin, end, base, 1), kept, later, out)
+        return False
+
+    def choose(self, *_: Any) -> None:
+        raise NotImplementedError
+
+    def _run(
+        self, passes: Programs, way: Way, slices: tuple[int, int, int, int], kept: _Messages, later: _Messages,
+        out: _Out, count: int = 1,
+    ) -> None:  # fmt: skip
+        device, stream = self.place.device, self.place.stream
+        way = way._replace(others=out.others, columns=out.columns)
+        program = passes.program(self.evidence.pattern, way, out.pairs, device)
+        codes, weights = self.evidence.codes, self.evidence.weights
+        words = [
+            self._codes, self._weights, self._first, self._lengths, self.message, kept.address, later.address,
+            self._total, self._exponent, self._failed, self._lost, out.cells, out.place, 0,
+        ]  # fmt: skip
+        numbers = [
+            self.size, codes.itemsize, codes.shape[1], weights.shape[1], out.n_rows, out.width,
+            *slices, kept.n, later.n, count, 0,
+        ]  # fmt: skip
+        struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
+        with device.active():
+            start, stop = self.place.events
+            start.record(stream)
+            program.launch("forward" if way.ahead else "backward", struct, self.size, self._take, stream)
+            stop.record(stream)
+            stream.synchronize()
+            self._note(device, stop.time_since(start) * 1e3)
+
+    def finish(self) -> NDArray[np.bool_]:
+        """Copy distributions to their places; (n,) whether each sequence has to be computed again."""
+        lost = self._get(self._lost, (self.size,), np.int32)[: self.n] != 0
+        if self._between is not None:
+            between, rows, cells, n_rows = self._between
+            self._download(cells, between.cells, rows, n_rows)
+        unsure: NDArray[np.bool_] = lost | (self.failed[: self.n] >= 0)
+        for block in self._blocks:
+            self.place.put_back(block)
+        self._blocks = []
+        return unsure
+
+
+class _Out(NamedTuple):
+    """Distributions that a kernel writes."""
+
+    pairs: tuple[tuple[NDArray[np.int64], int], ...]  # see `slice_arrays`
+    others: tuple[int, ...]
+    columns: tuple[int, ...]  # first one of each of the others
+    cells: int  # addresses
+    place: int
+    width: int
+    n_rows: int  # of a sequence
