@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,17 @@ class Stream:
         self._step, self._t = step, 0
         self._alpha: Floats = step.first()[None]
         self.log_evidence = 0.0
+        self._unknown = np.full(step.n_variables, -1, np.int32)
+        self._ptr: list[int] = step.backend(0).cell_ptr.tolist()
+        # variables with children in later slices have marginals of the message to the next slice
+        inner = {v: axis for axis, v in enumerate(step.after) if v < step.n}
+        self._targets = (*(v for v in range(step.n) if v not in inner), step.after_number)
+        states = np.unravel_index(np.arange(step.cells), step.shape)
+        cards = {v: len(step.net.states(v)) for v in inner}
+        self._sums = np.concatenate([np.arange(cards[v])[:, None] == states[axis] for v, axis in inner.items()])
+        self._sums = self._sums.astype(np.float64)  # (cells of those variables, K)
+        ends = np.cumsum([0, *cards.values()]).tolist()
+        self._inner = dict(zip(inner, pairwise(ends), strict=True))
 
     def step(self, evidence: Findings | None = None, *, likelihood: Findings | None = None) -> Mapping[str, Posterior]:
         """Take the evidence of the next slice, and return the posteriors of all its variables.
@@ -59,25 +71,29 @@ class Stream:
         """
         step = self._step
         given = read_findings(step.net, evidence, likelihood)
-        states = np.full(step.n_variables, -1, np.int32)
+        states = self._unknown.copy()
         states[: step.n] = given.state
         weights = dict(given.likelihood)
         number, cells = step.before_number, step.cells_of(step.before_number, step.before, self._alpha)[0]
         weights[number] = weights[number] * cells if number in weights else cells
         backend = step.backend(self._t)
         try:
-            result = backend.run(Evidence(states, weights), [*range(step.n), step.after_number])
+            result = backend.run(Evidence(states, weights), self._targets)
         except ImpossibleEvidence:
             raise ImpossibleEvidence(f"slice {self._t}: the evidence up to this slice has probability 0") from None
-        ptr = backend.cell_ptr
+        ptr, net = self._ptr, step.net
         own = result.posterior[ptr[step.after_number] : ptr[step.after_number + 1]]
         self._alpha = step.joint_of(step.after_number, step.after, own[None])
         self._t += 1
         self.log_evidence += result.log_evidence
-        net = step.net
-        return {
-            v: Posterior(v, net.states(v), result.posterior[ptr[i] : ptr[i + 1]]) for i, v in enumerate(net.variables)
-        }
+        between, posteriors = self._sums @ self._alpha[0], {}
+        for i, v in enumerate(net.variables):
+            if i in self._inner:
+                first, last = self._inner[i]
+                posteriors[v] = Posterior(v, net.states(v), between[first:last])
+            else:
+                posteriors[v] = Posterior(v, net.states(v), result.posterior[ptr[i] : ptr[i + 1]])
+        return posteriors
 
     @property
     def state(self) -> Floats:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ...util.loops import loops
-from ..slices import Between, Side
+from ..slices import Between, Side, observed
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
@@ -80,9 +80,8 @@ class SliceTable:
         given = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
         self.weights, self._ptr, self.log_scale = weight_columns(self.program, given, len(states))
         self._likelihood = given.keys()
-        seen = states >= 0
         self._some, self._always = (np.zeros(self.program.n_variables, np.bool_) for _ in range(2))
-        self._some[: states.shape[1]], self._always[: states.shape[1]] = seen.any(axis=0), seen.all(axis=0)
+        self._some[: states.shape[1]], self._always[: states.shape[1]] = observed(states)
         self.ahead, self.back = self._direction(before, after), self._direction(after, before)
         self.choosing = self._direction(after, before, before)
         configs = [self._config(runner, way) for runner, way in zip(runners, (self.ahead, self.back), strict=True)]

@@ -52,7 +52,7 @@ def scaled_weights(
         if v >= program.n_plain:
             scope = program.weighed_scope(v)
             vector = np.ravel(vector.reshape(program.shape(scope))[slice_of(scope, evidence.state)])
-        top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
+        top = float(vector.max()) if state < 0 else float(vector[state])
         if not top > 0:
             return _NO_WEIGHTS, _NO_PTR, -math.inf
         if state >= 0:
@@ -63,6 +63,8 @@ def scaled_weights(
         ptr[program.axis_rank[v]] = at
         vectors.append(np.ldexp(vector, -shift))
         at += len(vector)
+    if len(vectors) == 1:
+        return vectors[0], ptr, log_scale
     return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
 
 

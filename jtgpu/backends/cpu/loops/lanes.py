@@ -9,23 +9,78 @@ from .. import records as rec
 from ..records import Cases, Counting, Memory, Posteriors, Records
 from .fields import input_field
 from .kernels import contract
+from .vector import LANES as WIDE
+from .vector import fma, largest, load, maximum, peek, peek_int, poke, splat, store, zero
 
 LOG2 = math.log(2.0)
 BLOCK = 8  # numbers of a cache line
-_fast = {"reassoc", "nsz", "contract"}
 
 
-@compiled(allocates=False, fastmath=_fast)
+@inlined
+def copy_row(base, to, n, source, at):  # type: ignore[no-untyped-def]
+    """Copy n float64, a multiple of eight, from ``source[at]`` to ``base[to]``; memory is given by address."""
+    for i in range(0, n, WIDE):
+        store(base, to + i, WIDE, load(source, at + i, WIDE))
+
+
+@inlined
+def times_row(base, to, n, source, at):  # type: ignore[no-untyped-def]
+    """Multiply n float64 from ``source[at]`` into ``base[to]``; see `copy_row`."""
+    whole = n - n % WIDE
+    for i in range(0, whole, WIDE):
+        store(base, to + i, WIDE, fma(load(base, to + i, WIDE), load(source, at + i, WIDE), zero()))
+    for i in range(whole, n):
+        poke(base, to + i, peek(base, to + i) * peek(source, at + i))
+
+
+@inlined
+def fill_row(base, to, n, x):  # type: ignore[no-untyped-def]
+    """Write x to n float64 from ``base[to]`` on; see `copy_row`."""
+    whole = n - n % WIDE
+    for i in range(0, whole, WIDE):
+        store(base, to + i, WIDE, splat(x))
+    for i in range(whole, n):
+        poke(base, to + i, x)
+
+
+@compiled(allocates=False)
 def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
-    """Write the largest entry of each lane of a table to `top`."""
+    """Write the largest entry of each lane of a table to `top`; one lane, or a multiple of eight."""
+    # arena, top: Addresses of float64
     # start, size, lanes: First cell and cells of the table, all lanes included
-    # top: (L,) float64
+    end = start + size
+    x0 = x1 = x2 = x3 = zero()
+    if lanes == 1:
+        for at in range(start, end, WIDE):
+            x0 = maximum(x0, load(arena, at, end - at))
+        poke(top, 0, largest(x0))
+        return
+    fours = lanes - lanes % (4 * WIDE)
+    for i in range(0, fours, 4 * WIDE):
+        x0 = x1 = x2 = x3 = zero()
+        for at in range(start + i, end, lanes):
+            x0, x1 = maximum(x0, load(arena, at, WIDE)), maximum(x1, load(arena, at + WIDE, WIDE))
+            x2 = maximum(x2, load(arena, at + 2 * WIDE, WIDE))
+            x3 = maximum(x3, load(arena, at + 3 * WIDE, WIDE))
+        store(top, i, WIDE, x0)
+        store(top, i + WIDE, WIDE, x1)
+        store(top, i + 2 * WIDE, WIDE, x2)
+        store(top, i + 3 * WIDE, WIDE, x3)
+    for i in range(fours, lanes, WIDE):
+        x0 = zero()
+        for at in range(start + i, end, lanes):
+            x0 = maximum(x0, load(arena, at, WIDE))
+        store(top, i, WIDE, x0)
+
+
+@inlined
+def _is_wrong(top, lanes, limit):  # type: ignore[no-untyped-def]
+    """Whether the largest entry of some lane, `top` (float64), is out of bounds; `limit`: see `sweep.run`."""
+    lowest, highest = math.ldexp(1.0, -limit), math.ldexp(1.0, limit)
+    wrong = 0
     for i in range(lanes):
-        top[i] = 0.0
-    for first in range(start, start + size, lanes):
-        for i in range(lanes):
-            x = arena[first + i]
-            top[i] = x if x > top[i] else top[i]
+        wrong += 0 if (top[i] >= lowest) & (top[i] <= highest) else 1
+    return wrong > 0
 
 
 @compiled(allocates=False)
@@ -37,12 +92,7 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
     # exponent: (L,) int64: The table's
     # limit: See `sweep.run`
     # returns Whether a lane was scaled.
-    lowest, highest = 2.0**-limit, 2.0**limit
-    wrong = 0
-    for i in range(lanes):
-        wrong += 0 if (top[i] >= lowest) & (top[i] <= highest) else 1
-    if wrong == 0:
-        return False
+    lowest, highest = math.ldexp(1.0, -limit), math.ldexp(1.0, limit)
     scaled = False
     for i in range(lanes):
         if top[i] == 0.0:
@@ -70,16 +120,14 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
     n_loops = load[rec.LOAD_LOOPS]
     for j in range(n_loops):
         count[j] = 0
-    offset, observed = 0, load[rec.LOAD_OBSERVED] > 0
+    offset, observed, cells, own = 0, load[rec.LOAD_OBSERVED] > 0, arena.ctypes.data, source.ctypes.data
     for c in range(load[rec.LOAD_CELLS]):
         first = to + c * lanes
         if observed:
             for i in range(lanes):
-                arena[first + i] = arena[source[i] + offset]
+                poke(cells, first + i, peek(cells, peek_int(own, i) + offset))
         else:
-            x = arena[load[rec.LOAD_FACTOR] + offset]
-            for i in range(lanes):
-                arena[first + i] = x
+            fill_row(cells, first, lanes, peek(cells, load[rec.LOAD_FACTOR] + offset))
         for j in range(n_loops - 1, -1, -1):
             count[j] += 1
             if count[j] < load[at + 2 * j]:
@@ -96,34 +144,56 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
     lanes, to = len(m.dead), load[rec.LOAD_OUT]
     _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[rec.SCRATCH_FIELDS:])
     at = rec.LOAD_FIELDS + 2 * (load[rec.LOAD_OBSERVED] + load[rec.LOAD_LOOPS])
+    arena, weights, factor = m.arena.ctypes.data, m.weights.ctypes.data, m.factor.ctypes.data
     for _ in range(load[rec.LOAD_WEIGHTS]):
         v, card, inner = load[at], load[at + 1], load[at + 2]
         first = m.weight_ptr[v]
         at += 3
         if inner == 0:  # of a set variable
-            for c in range(load[rec.LOAD_CELLS] * lanes):
-                m.arena[to + c] *= m.weights[first + c]
+            times_row(arena, to, load[rec.LOAD_CELLS] * lanes, weights, first)
             continue
         observed = first < 0
         for i in range(lanes):
             observed = observed or m.chunk[i, v] >= 0
-        if not observed:
-            for c in range(load[rec.LOAD_CELLS]):
-                source = first + c // inner % card * lanes
+        if observed:
+            for d in range(card):
                 for i in range(lanes):
-                    m.arena[to + c * lanes + i] *= m.weights[source + i]
-            continue
-        for d in range(card):
-            for i in range(lanes):
-                state = m.chunk[i, v]
-                w = 1.0 if state < 0 or state == d else 0.0
-                if first >= 0:
-                    w *= m.weights[first + d * lanes + i]
-                m.factor[d * lanes + i] = w
+                    state = m.chunk[i, v]
+                    w = 1.0 if state < 0 or state == d else 0.0
+                    if first >= 0:
+                        w *= peek(weights, first + d * lanes + i)
+                    poke(factor, d * lanes + i, w)
+            weights_of, first = factor, 0
+        else:
+            weights_of = weights
+        d, left = 0, inner
         for c in range(load[rec.LOAD_CELLS]):
-            d = c // inner % card
-            for i in range(lanes):
-                m.arena[to + c * lanes + i] *= m.factor[d * lanes + i]
+            times_row(arena, to + c * lanes, lanes, weights_of, first + d * lanes)
+            left -= 1
+            if left == 0:
+                left = inner
+                d = 0 if d + 1 == card else d + 1
+
+
+@inlined
+def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
+    """Row e of `exponent`, (L,) int64: zeros if it is not set."""
+    if not scaled[e]:
+        for i in range(lanes):
+            exponent[e, i] = 0
+    return exponent[e]
+
+
+@inlined
+def _bound(m, start, size, e, limit):  # type: ignore[no-untyped-def]
+    """Scale the lanes of a table whose largest entry is out of bounds; see `_rescale`."""
+    # e: Place of its exponents
+    lanes = len(m.dead)
+    _tops(m.arena.ctypes.data, start, size, lanes, m.top.ctypes.data)
+    if _is_wrong(m.top, lanes, limit):
+        own = _own_exponents(m.exponent, m.scaled, e, lanes)
+        if _rescale(m.arena, start, size, lanes, m.top, m.dead, own, limit):
+            m.scaled[e] = True
 
 
 @inlined
@@ -135,11 +205,10 @@ def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
         _load_lanes(m, load)
         e, size = load[rec.LOAD_OUT_EXP], load[rec.LOAD_CELLS] * lanes
         m.scaled[e] = m.scaled[load[rec.LOAD_FACTOR_EXP]]
-        for i in range(lanes):
-            m.exponent[e, i] = m.exponent[load[rec.LOAD_FACTOR_EXP], i]
-        _tops(m.arena, load[rec.LOAD_OUT], size, lanes, m.top)
-        if _rescale(m.arena, load[rec.LOAD_OUT], size, lanes, m.top, m.dead, m.exponent[e], limit):
-            m.scaled[e] = True
+        if m.scaled[e]:
+            for i in range(lanes):
+                m.exponent[e, i] = m.exponent[load[rec.LOAD_FACTOR_EXP], i]
+        _bound(m, load[rec.LOAD_OUT], size, e, limit)
 
 
 @inlined
@@ -161,15 +230,6 @@ def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
-    """Row e of `exponent`, (L,) int64: zeros if it is not set."""
-    if not scaled[e]:
-        for i in range(lanes):
-            exponent[e, i] = 0
-    return exponent[e]
-
-
-@inlined
 def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
     """Normalise or scale a table that does not depend on the case; `top` (float64): its largest entry."""
     start, size, out, lanes = record[rec.OUT], record[rec.SIZE], record[rec.OUT_EXP], len(m.dead)
@@ -183,7 +243,7 @@ def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
     m.top[:] = top
     own = _own_exponents(m.exponent, m.scaled, out, lanes)
     # one number for all lanes: scaled as a table of one lane
-    if _rescale(m.arena, start, size, 1, m.top[:1], m.dead[:1], own[:1], limit):
+    if _is_wrong(m.top, 1, limit) and _rescale(m.arena, start, size, 1, m.top[:1], m.dead[:1], own[:1], limit):
         m.scaled[out] = True
         own[:] = own[0]
 
@@ -208,11 +268,7 @@ def chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
                 return False
             _finish_shared(m, record, top, limit)
         elif record[rec.ANSWER] < 0:
-            start, size, out = record[rec.OUT], record[rec.SIZE], record[rec.OUT_EXP]
-            _tops(m.arena, start, size, lanes, m.top)
-            own = _own_exponents(m.exponent, m.scaled, out, lanes)
-            if _rescale(m.arena, start, size, lanes, m.top, m.dead, own, limit):
-                m.scaled[out] = True
+            _bound(m, record[rec.OUT], record[rec.SIZE], record[rec.OUT_EXP], limit)
     return True
 
 

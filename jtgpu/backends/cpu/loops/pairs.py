@@ -98,6 +98,43 @@ def _rows4(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
 
 
 @compiled()
+def _rows3(op, p, o, a, b, add, third):  # type: ignore[no-untyped-def]
+    """Two rows of the output, or with `third` three; others see `_rows4`."""
+    arena, io, ia, ib = p.arena, p.io, p.ia, p.ib
+    top = zero()
+    for i in range(0, p.n, LANES):
+        m = p.n - i
+        x0 = x1 = x2 = zero()
+        if add:
+            x0, x1 = load(arena, o + i, m), load(arena, o + io + i, m)
+            if third:
+                x2 = load(arena, o + 2 * io + i, m)
+        for t in range(p.terms):
+            c, d = a + i + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+            if p.by_row != 0 and ib == 0:
+                y = load(arena, d + i, m)
+                x0, x1 = accumulate(op, load(arena, c, m), y, x0), accumulate(op, load(arena, c + ia, m), y, x1)
+                if third:
+                    x2 = accumulate(op, load(arena, c + 2 * ia, m), y, x2)
+            elif p.by_row == 0:
+                x0 = accumulate(op, load(arena, c, m), splat(peek(arena, d)), x0)
+                x1 = accumulate(op, load(arena, c + ia, m), splat(peek(arena, d + ib)), x1)
+                if third:
+                    x2 = accumulate(op, load(arena, c + 2 * ia, m), splat(peek(arena, d + 2 * ib)), x2)
+            else:
+                x0 = accumulate(op, load(arena, c, m), load(arena, d + i, m), x0)
+                x1 = accumulate(op, load(arena, c + ia, m), load(arena, d + ib + i, m), x1)
+                if third:
+                    x2 = accumulate(op, load(arena, c + 2 * ia, m), load(arena, d + 2 * ib + i, m), x2)
+        store(arena, o + i, m, x0)
+        store(arena, o + io + i, m, x1)
+        if third:
+            store(arena, o + 2 * io + i, m, x2)
+        top = maximum(top, maximum(maximum(x0, x1), x2))
+    return top
+
+
+@compiled()
 def _row1(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
     """One row of the output; see `_rows4`."""
     top = zero()
@@ -193,7 +230,11 @@ def _inner_rows(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
     fours = inner - inner % 4
     for k in range(0, fours, 4):
         high = maximum(high, _rows4(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add))
-    for k in range(fours, inner):
+    if inner - fours > 1:
+        k, third = fours, inner - fours == 3
+        high = maximum(high, _rows3(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add, third))
+    elif fours < inner:
+        k = fours
         high = maximum(high, _row1(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add))
     return high
 

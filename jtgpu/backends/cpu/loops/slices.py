@@ -6,7 +6,9 @@ import math
 
 from ....util.jit import compiled, inlined
 from ..records import Marginals, Memory, Passing, Records, Slices
-from .lanes import chunk
+from .lanes import chunk, copy_row, fill_row, times_row
+from .vector import LANES as WIDE
+from .vector import add, fma, load, peek, poke, splat, store, zero
 
 SMALL, LARGE = 2.0**-256, 2.0**256
 
@@ -22,41 +24,37 @@ def _fill(m, s, p, t):  # type: ignore[no-untyped-def]
         r, column = s.ranks[j], s.columns[j]
         for i in range(lanes):
             m.chunk[i, r] = s.codes[m.source[i], column]
+    weights, message = m.weights.ctypes.data, p.message.ctypes.data
     for c in range(s.weights.shape[1]):
         for i in range(lanes):
-            m.weights[c * lanes + i] = s.weights[m.source[i], c]
+            poke(weights, c * lanes + i, s.weights[m.source[i], c])
     into, times = p.numbers[0], p.numbers[1]
     for c in range(len(p.source)):
         first = (into + p.source[c]) * lanes
-        for i in range(lanes):
-            m.weights[first + i] = p.message[c, i]
+        copy_row(weights, first, lanes, message, c * lanes)
         if times >= 0:
-            for i in range(lanes):
-                m.weights[first + i] *= m.weights[(times + p.source[c]) * lanes + i]
+            times_row(weights, first, lanes, weights, (times + p.source[c]) * lanes)
 
 
 @inlined
 def _take(m, code, p):  # type: ignore[no-untyped-def]
     """The answer of the slice, normalised, becomes the message; zeros in dead lanes."""
     lanes, cell, by_case = len(m.dead), code.answers[0, 1], code.answers[0, 2] != 0
-    for i in range(lanes):
-        m.top[i] = 0.0
-    for c in range(len(p.target)):
-        if by_case:
-            at = cell + p.target[c] * lanes
-            for i in range(lanes):
-                p.message[c, i] = m.arena[at + i]
-        else:
-            x = m.arena[cell + p.target[c]]
-            for i in range(lanes):
-                p.message[c, i] = x
-        for i in range(lanes):
-            m.top[i] += p.message[c, i]
+    arena, message, top = m.arena.ctypes.data, p.message.ctypes.data, m.top.ctypes.data
+    for i in range(0, lanes, WIDE):
+        total = zero()
+        for c in range(len(p.target)):
+            if by_case:
+                x = load(arena, cell + p.target[c] * lanes + i, WIDE)
+            else:
+                x = splat(peek(arena, cell + p.target[c]))
+            store(message, c * lanes + i, WIDE, x)
+            total = add(total, x)
+        store(top, i, WIDE, total)
     for i in range(lanes):
         m.top[i] = 0.0 if m.dead[i] or m.top[i] == 0.0 else 1.0 / m.top[i]
     for c in range(len(p.target)):
-        for i in range(lanes):
-            p.message[c, i] *= m.top[i]
+        times_row(message, c * lanes, lanes, top, 0)
 
 
 @inlined
@@ -100,11 +98,12 @@ def _wanted(s, x, t):  # type: ignore[no-untyped-def]
 def _scale(m, s, p, before, t):  # type: ignore[no-untyped-def]
     """Write 1 / sum of the products of messages to `top`; parameters as of `_write`."""
     lanes, lost = len(m.dead), False
-    for i in range(lanes):
-        m.top[i] = 0.0
-    for c in range(len(before)):
-        for i in range(lanes):
-            m.top[i] += before[c, i] * p.message[c, i]
+    one, other, top = before.ctypes.data, p.message.ctypes.data, m.top.ctypes.data
+    for i in range(0, lanes, WIDE):
+        total = zero()
+        for c in range(i, len(before) * lanes, lanes):
+            total = fma(load(one, c, WIDE), load(other, c, WIDE), total)
+        store(top, i, WIDE, total)
     for i in range(lanes):
         if m.top[i] == 0.0 and t < s.lengths[i] and p.failed[i] < 0:
             lost = True
@@ -116,21 +115,27 @@ def _scale(m, s, p, before, t):  # type: ignore[no-untyped-def]
 def _write(m, s, p, x, before, t):  # type: ignore[no-untyped-def]
     """Write the distributions of variables of slice t: `before`, the message out of it, times `p.message`."""
     lanes, at_end = len(m.dead), len(x.place) == 0
+    one, other, factor = before.ctypes.data, p.message.ctypes.data, m.factor.ctypes.data
+    cells, columns = x.cells.ctypes.data, x.cells.shape[1]
     for j in range(len(x.states)):
         first, card = x.columns[j], x.columns[j + 1] - x.columns[j]
-        for d in range(card * lanes):
-            m.factor[d] = 0.0
+        fill_row(factor, 0, card * lanes, 0.0)
         for c in range(len(before)):
             at = x.states[j, c] * lanes
-            for i in range(lanes):
-                m.factor[at + i] += before[c, i] * p.message[c, i]
+            for i in range(0, lanes, WIDE):
+                k = c * lanes + i
+                y = fma(load(one, k, WIDE), load(other, k, WIDE), load(factor, at + i, WIDE))
+                store(factor, at + i, WIDE, y)
+        for d in range(card):
+            times_row(factor, d * lanes, lanes, m.top.ctypes.data, 0)
         for i in range(lanes):
             if t < s.lengths[i] and p.failed[i] < 0 and (not at_end or t + 1 == s.lengths[i]):
                 row = x.rows[i]
                 if not at_end:
                     row += x.place[t]
+                row = row * columns + first
                 for d in range(card):
-                    x.cells[row, first + d] = m.factor[d * lanes + i] * m.top[i]
+                    poke(cells, row + d, peek(factor, d * lanes + i))
 
 
 @inlined
@@ -138,9 +143,7 @@ def _keep(p, t, message):  # type: ignore[no-untyped-def]
     """Copy the message into slice t, if it is one of those that are kept."""
     n = (t - p.base) // p.stride
     if t >= p.base and (t - p.base) % p.stride == 0 and n < len(p.kept):
-        for c in range(message.shape[0]):
-            for i in range(message.shape[1]):
-                p.kept[n, c, i] = message[c, i]
+        copy_row(p.kept[n].ctypes.data, 0, message.size, message.ctypes.data, 0)
 
 
 @inlined
@@ -149,8 +152,7 @@ def _weigh(m, p, kept):  # type: ignore[no-untyped-def]
     lanes = len(m.dead)
     for c in range(len(p.before)):
         first = (p.before_column + p.before[c]) * lanes
-        for i in range(lanes):
-            m.weights[first + i] = kept[c, i]
+        copy_row(m.weights.ctypes.data, first, lanes, kept.ctypes.data, c * lanes)
 
 
 @inlined
@@ -209,9 +211,7 @@ def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-de
             lost = _scale(m, s, p, p.kept[t + 1 - p.base], t) or lost
             _write(m, s, p, x, p.kept[t + 1 - p.base], t)
         if len(p.later) > 0:
-            for c in range(len(p.message)):
-                for i in range(lanes):
-                    p.later[t - p.base, c, i] = p.message[c, i]
+            copy_row(p.later[t - p.base].ctypes.data, 0, p.message.size, p.message.ctypes.data, 0)
         if t > 0:
             _fill(m, s, p, t)
             if len(p.chosen) > 0:

@@ -19,7 +19,7 @@ from numba.extending import intrinsic as _numba_intrinsic
 from numba.extending import models, register_model
 
 __all__ = [
-    "LANES", "accumulate", "by_maximum", "by_sum", "call", "combine", "fma", "fma1", "intrinsic", "is_maximum",
+    "LANES", "accumulate", "add", "by_maximum", "by_sum", "call", "combine", "fma", "fma1", "intrinsic", "is_maximum",
     "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes", "splat", "store", "total",
     "zero",
 ]  # fmt: skip
@@ -276,6 +276,16 @@ def fma1(typing: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.call(_declared(builder, "llvm.fmuladd.f64", _F64, [_F64] * 3), args)
 
     return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@intrinsic
+def add(typing: Any, a: Any, b: Any) -> Any:
+    """The sum of each lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fadd(args[0], args[1])
+
+    return _vector(_vector, _vector), generate
 
 
 @intrinsic
