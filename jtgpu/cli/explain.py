@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import EvidenceError, closest
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json, warn
-from .networks import case_of, findings_as_json, one_target, read_network, target_names
+from .networks import case_of, findings_as_json, load_any, one_target, read_network, target_names
+from .number_tables import compiled_numbers
+from .numbers import as_json, mixed_findings
 from .options import Digits, Evidence, EvidenceFile, File, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 from .query import BIT, observation_table
@@ -108,18 +112,28 @@ def voi(  # noqa: PLR0913 (a Typer command)
     """Rank variables by value of information: which to observe next.
 
     Prints for each candidate, best first: the expected reduction of the target's entropy by observing it, the
-    expected entropy, both in bits, and the expected probability of the target's most probable state.
+    expected entropy, both in bits, and the expected probability of the target's most probable state; of a target
+    that is a number, the expected standard deviation.
     """
-    net = read_network(file)
-    findings = case_of(net, evidence, evidence_file)
+    net: Any = load_any(file)
+    numbers = isinstance(net, MixedNetwork)
+    if numbers and evidence_file is not None:
+        raise typer.BadParameter(f"{file} has numbers, for which voi takes --evidence only", param_hint=file)
+    findings: Any = mixed_findings(net, evidence or []) if numbers else case_of(net, evidence, evidence_file)
     name = net.variables[net.index(one_target(variable, target, "TARGET"))]
     candidates = target_names(net, candidate) or None
-    with compiled(net, file, plan, run) as (tree, _):
+    with ExitStack() as closed:
+        tree: Any
+        if numbers:
+            tree = closed.enter_context(compiled_numbers(net, file, plan, run))
+        else:
+            tree, _ = closed.enter_context(compiled(net, file, plan, run))
         entropy = tree.entropy(name, findings) / BIT
         observations = tree.value_of_information(name, candidates, findings)
     if json:
         print_json({
-            "file": file, "target": name, "evidence": findings_as_json(findings), "unit": "bits", "entropy": entropy,
+            "file": file, "target": name, "evidence": (as_json if numbers else findings_as_json)(findings),
+            "unit": "bits", "entropy": entropy,
             "observations": [
                 dict(vars(o)) | {"gain": o.gain / BIT, "expected_entropy": o.expected_entropy / BIT}
                 for o in observations

@@ -32,8 +32,8 @@ def read_network(file: str, *, over_time: bool = False) -> DiscreteModel:
     if isinstance(net, MixedNetwork):
         raise ArgumentError(
             f"{file} has numbers ({', '.join(net.numbers[:3])}{', ...' if len(net.numbers) > 3 else ''}): this command "
-            "needs variables with states only; jtgpu query, batch, sample, fit, validate, time, info and convert take "
-            "numbers, and so does Python's net.compile()"
+            "needs variables with states only; jtgpu query, voi, batch, sample, fit, validate, time, info and convert "
+            "take numbers, and so does Python's net.compile()"
         )
     return net
 

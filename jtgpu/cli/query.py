@@ -11,7 +11,6 @@ import typer
 
 from ..errors import JtgpuError
 from ..inference.queries import text
-from ..inference.queries.information import Observation
 from ..inference.queries.text import UNITS, Question
 from ..inference.results.marginals import Posterior, Posteriors
 from ..inference.results.tables import Conditional, Joint
@@ -42,11 +41,12 @@ class Answer:
     rows: list[tuple[Cell, ...]]
 
 
-def observation_table(observations: Iterable[Observation]) -> Answer:
+def observation_table(observations: Iterable[Any]) -> Answer:
     """Values of information in bits; a gain below rounding error, of an observation that tells nothing, is 0."""
-    head = ("variable", "gain (bits)", "expected entropy (bits)", "expected accuracy")
     rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain / BIT) for o in observations]
-    return Answer(head, [(o.variable, gain, o.expected_entropy / BIT, o.expected_accuracy) for o, gain in rows])
+    last = "expected_sd" if rows and hasattr(rows[0][0], "expected_sd") else "expected_accuracy"
+    head = ("variable", "gain (bits)", "expected entropy (bits)", last.replace("_", " "))
+    return Answer(head, [(o.variable, gain, o.expected_entropy / BIT, getattr(o, last)) for o, gain in rows])
 
 
 def answer_table(q: Question, answer: Any) -> Answer:

@@ -11,16 +11,18 @@ from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from .fit_result import MixedFit
+    from .information import NumberObservation
     from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
     from .sampling import MixedSamples
     from .tree import MixedTree
 
 __all__ = [
     "MixedCasePosteriors", "MixedFit", "MixedPosteriors", "MixedSamples", "MixedTree", "NumberColumns",
-    "NumberPosterior",
+    "NumberObservation", "NumberPosterior",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "fit_result": "MixedFit", "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
+    "fit_result": "MixedFit", "information": "NumberObservation",
+    "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
     "sampling": "MixedSamples", "tree": "MixedTree",
 })  # fmt: skip

@@ -20,6 +20,7 @@ from .answers import Answerer, Answers, scaled_weights
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .gpu_tables import gpu_tables
+from .information import InformationQueries
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import Names, SetEngine
@@ -37,7 +38,7 @@ Seed = int | np.random.Generator | None
 Targets = str | int | Iterable[str | int] | None
 
 
-class MixedTree:
+class MixedTree(InformationQueries):
     """A compiled mixed network; created by ``net.compile()``.
 
     Evidence on a number is a value, or a pair ``(low, high)``: the number is between the two (``inf`` where there is no

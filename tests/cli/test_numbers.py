@@ -145,6 +145,18 @@ def test_batch_continues(file: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(read, expected[read.columns], rtol=1e-14)
 
 
+def test_value_of_information(file: str) -> None:
+    tree = incinerator().compile("cpu")
+    given = ["voi", file, "D", "-e", "L=1.1", "--candidate", "B,C", "--backend", "cpu"]
+    answer = json.loads(run(*given, "--json").stdout)
+    expected = tree.value_of_information("D", ["B", "C"], {"L": 1.1}, unit="bits")
+    assert [o["variable"] for o in answer["observations"]] == [o.variable for o in expected]
+    assert [o["gain"] for o in answer["observations"]] == pytest.approx([o.gain for o in expected])
+    assert answer["observations"][0]["expected_sd"] == pytest.approx(expected[0].expected_sd)
+    assert "expected sd" in run(*given).stdout
+    assert "expected accuracy" in run("voi", file, "B", "--backend", "cpu").stdout
+
+
 def test_options_of_plans_and_times(file: str) -> None:
     plain = run("query", file, "-e", "L=1.1", "--backend", "cpu").stdout
     assert run("query", file, "-e", "L=1.1", "--backend", "cpu", "--order", "min-weight", "--no-cache").stdout == plain
