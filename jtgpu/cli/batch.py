@@ -32,7 +32,8 @@ from ..util.text_table import printable as shown
 from . import terminable
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, load_any, split_names
-from .number_tables import batch_of_numbers, compiled_numbers, quantile_levels
+from .number_tables import batch_of_numbers, quantile_levels
+from .numbers import compiled_numbers
 from .options import CLUSTER, CSV, ClusterAddress, EscapeFormulas, File, Json, Without
 from .planning import COMPILING, PlanOptions, RunOptions
 from .tables import is_shown, status

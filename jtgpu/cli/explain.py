@@ -15,8 +15,7 @@ from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json, warn
 from .networks import case_of, findings_as_json, load_any, one_target, read_network, target_names
-from .number_tables import compiled_numbers
-from .numbers import as_json, mixed_findings
+from .numbers import as_json, compiled_numbers, mixed_findings
 from .options import Digits, Evidence, EvidenceFile, File, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 from .query import BIT, observation_table

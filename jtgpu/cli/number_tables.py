@@ -26,7 +26,6 @@ from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork
 from ..util.missing import is_na_word, na_words
 from .networks import split_names
-from .planning import PlanOptions, RunOptions
 
 if TYPE_CHECKING:
     from ..cases.solver import Progress
@@ -47,20 +46,6 @@ def quantile_levels(text: str | None) -> list[float] | None:
         raise typer.BadParameter(
             f"expected probabilities above 0 and below 1, such as 0.05,0.95, got {text!r}", param_hint="--quantiles"
         ) from None
-
-
-def compiled_numbers(net: MixedNetwork, file: str, plan: PlanOptions, run: RunOptions) -> MixedTree:
-    """The compiled network; options that it does not take are an error."""
-    if plan.saved is not None or run.compile_options():
-        option = "--plan" if plan.saved is not None else "--devices, --dtype"
-        raise typer.BadParameter(
-            f"{file} has numbers, whose plans depend on what is observed: --backend, --threads and options of the "
-            "order are taken, --order saved among them", param_hint=option,
-        )  # fmt: skip
-    options: dict[str, Any] = run.threads_option()
-    if plan != type(plan)():
-        options |= {"order": plan.how(net.discrete, file), **plan.keywords()}
-    return net.compile(run.backend, **options)  # type: ignore[arg-type]
 
 
 def batch_of_numbers(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ..errors import EvidenceError, FormatError
 from ..formats import writer_of
@@ -14,6 +16,10 @@ from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
 from .console import print_json
 from .tables import print_rows
+
+if TYPE_CHECKING:
+    from ..mixed import MixedTree
+    from .planning import PlanOptions, RunOptions
 
 QUANTILES = (0.05, 0.95)
 
@@ -114,3 +120,17 @@ def mixed_facts(net: MixedNetwork) -> dict[str, Any]:
         "arcs": len(net.arcs), "most_parents": max((len(net.parents(v)) for v in net), default=0),
         "densities": sum(net.gaussian(v).mean.size for v in net.numbers),
     }  # fmt: skip
+
+
+def compiled_numbers(net: MixedNetwork, file: str, plan: PlanOptions, run: RunOptions) -> MixedTree:
+    """The compiled network; options that it does not take are an error."""
+    if plan.saved is not None or run.compile_options():
+        option = "--plan" if plan.saved is not None else "--devices, --dtype"
+        raise typer.BadParameter(
+            f"{file} has numbers, whose plans depend on what is observed: --backend, --threads and options of the "
+            "order are taken, --order saved among them", param_hint=option,
+        )  # fmt: skip
+    options: dict[str, Any] = run.threads_option()
+    if plan != type(plan)():
+        options |= {"order": plan.how(net.discrete, file), **plan.keywords()}
+    return net.compile(run.backend, **options)  # type: ignore[arg-type]

@@ -21,8 +21,8 @@ from ..util.arguments import Option
 from ..util.atomic_file import open_atomic
 from .console import command
 from .networks import case_of, check_output, findings_as_json, load_any
-from .number_tables import compiled_numbers, sampled_rows
-from .numbers import as_json, mixed_findings
+from .number_tables import sampled_rows
+from .numbers import as_json, compiled_numbers, mixed_findings
 from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 

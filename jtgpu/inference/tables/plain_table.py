@@ -180,7 +180,7 @@ class PlainTable:
         self._columns, self._is_list = columns, is_list
 
     def matrix(self) -> Floats | None:
-        """See `NativeFrame.matrix`."""
+        """No array of floats: columns are read one by one."""
         return None
 
     @classmethod
