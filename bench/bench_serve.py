@@ -1,15 +1,11 @@
 """The server: CPU time a request, requests a second and latencies, next to a hello world of the same stack.
 
     python bench/bench_serve.py [alarm munin ...] [--rounds 3] [--seconds 2] [--smoke]
-    python bench/bench_serve.py --gpu [munin ...] [--devices 2]
 
 Rows of bench/results/serve.jsonl. Rounds of the server and of the hello world take turns. `cpu_ms` is user and system
 time of the server's process over the requests, the smallest of all rounds, which other processes disturb little;
 latencies on a shared machine say as much about the machine, so those of the hello world are next to them. Requests ask
 for all posteriors given four findings. The client uses loopback only, and stops by itself.
-
-With --gpu, servers on the CPU (all cores, and one) and on the GPU answer 64 clients as fast as they can, posteriors of
-all variables and of three targets. Their answers are compared first. With several devices, each has a worker.
 """
 
 from __future__ import annotations
@@ -23,11 +19,8 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from rows import ROOT, append, row
@@ -39,7 +32,6 @@ RATE = 1000.0  # requests a second of the open loop
 FINDINGS = 4
 BODIES = 4000
 MANY = 10_000  # requests after which memory is compared
-CLIENTS = 4  # processes of clients where servers are compared
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -255,79 +247,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
     return found
 
 
-def _drive(port: int, process: int, requests: list[bytes], seconds: float) -> Round:
-    """A share of the clients; in a process of its own."""
-    return asyncio.run(drive(port, process, requests, seconds, 0.0, CONNECTIONS // CLIENTS))
-
-
-def _answers(port: int, name: str, requests: list[bytes]) -> list[dict[str, Any]]:
-    """Answers of some requests, one after another."""
-    found = []
-    for request in requests:
-        of = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/networks/{name}/posteriors", request.partition(b"\r\n\r\n")[2],
-            {"content-type": "application/json"},
-        )  # fmt: skip
-        with urllib.request.urlopen(of, timeout=60) as answer:
-            found.append(json.load(answer))
-    return found
-
-
-def _largest_difference(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> float:
-    """Of the probabilities of two servers' answers."""
-    worst = 0.0
-    for a, b in zip(first, second, strict=True):
-        for name, numbers in a["posteriors"].items():
-            worst = max(worst, *(abs(x - y) for x, y in zip(numbers, b["posteriors"][name], strict=True)))
-    return worst
-
-
-def measure_gpu(name: str, rounds: int, seconds: float, devices: int) -> list[dict[str, Any]]:
-    """The rows of one network: servers on CPU and GPU with 64 clients."""
-    numbers = ",".join(map(str, range(devices)))
-    options = {
-        "cpu": ["--backend", "cpu"],
-        "cpu 1 thread": ["--backend", "cpu", "--threads", "1"],
-        "gpu": ["--backend", "gpu", *(["--devices", numbers, "--workers", str(devices)] if devices > 1 else [])],
-    }
-    found = []
-    with ExitStack() as stack, ProcessPoolExecutor(CLIENTS, get_context("spawn")) as pool:
-        servers = {}
-        for engine, words in options.items():
-            command = ["-m", "jtgpu", "serve", name, "--port", "0", "--json", *words]
-            servers[engine] = stack.enter_context(server(*command))
-        with urllib.request.urlopen(f"http://127.0.0.1:{servers['gpu'][0]}/readyz", timeout=60) as answer:
-            state = json.load(answer)["networks"][name]
-        assert state["backend"] == "gpu", state
-        for targets in (None, 3):
-            requests = requests_of(name, f"/v1/networks/{name}/posteriors", False, targets)
-            expected = _answers(servers["cpu"][0], name, requests[:5])
-            error = _largest_difference(expected, _answers(servers["gpu"][0], name, requests[:5]))
-            assert error < 1e-9, error
-            rates: dict[str, list[float]] = {engine: [] for engine in servers}
-            for _ in range(rounds):
-                for engine, (port, process, _) in servers.items():
-                    jobs = [pool.submit(_drive, port, process, requests[i::CLIENTS], seconds) for i in range(CLIENTS)]
-                    rates[engine].append(sum(job.result().requests / job.result().seconds for job in jobs))
-            for engine, of in rates.items():
-                made = row(
-                    "serve", name, f"jtgpu {engine}", None, load="64 clients", findings="new findings",
-                    targets=targets, error=error, rounds=rounds, ready_seconds=servers[engine][2]["seconds"],
-                    requests_per_second=statistics.median(of), requests_per_second_range=[min(of), max(of)],
-                    times_cpu=statistics.median(of) / statistics.median(rates["cpu"]),
-                )  # fmt: skip
-                if engine == "gpu":
-                    made |= {"device": state["device"], "devices": devices}
-                found.append(made)
-    return found
-
-
 def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("networks", nargs="*")
-    parser.add_argument("--gpu", action="store_true", help="compare servers on CPU and GPU with 64 clients")
-    parser.add_argument("--devices", type=int, default=1, help="GPUs, with --gpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--smoke", action="store_true", help="asia, half a second, nothing stored")
@@ -336,20 +259,8 @@ def main() -> None:
     if given.hello:
         hello()
         return
-    names = ["asia"] if given.smoke else given.networks or (["munin"] if given.gpu else ["alarm", "munin"])
+    names = ["asia"] if given.smoke else given.networks or ["alarm", "munin"]
     rounds, seconds = (1, 0.5) if given.smoke else (given.rounds, given.seconds)
-    if given.gpu:
-        for name in names:
-            for made in measure_gpu(name, rounds, seconds, given.devices):
-                low, high = made["requests_per_second_range"]
-                print(
-                    f"{name:8} {made['engine']:18} targets {made['targets'] or 'all':>4}: "
-                    f"{made['requests_per_second']:8.0f}/s ({low:.0f} to {high:.0f}), "
-                    f"{made['times_cpu']:.1f}x the CPU, largest difference {made['error']:.1e}"
-                )
-                if not given.smoke:
-                    append(ROOT / "bench" / "results" / "serve.jsonl", [made])
-        return
     for name in names:
         for made in measure(name, rounds, seconds):
             print(

@@ -1,10 +1,13 @@
-"""Forms of an answer of the server: requests a second of 64 clients, and bytes a response, in one run.
+"""Forms of an answer of the server: requests a second of 64 clients, latencies and bytes a response.
 
-    python bench/serve_forms.py [munin ...] [--rounds 3] [--seconds 4] [--smoke]
+    python bench/serve_forms.py [munin ...] [--servers "cpu 1 thread" gpu ...] [--forms json ...] [--clients 8]
+                                [--rounds 3] [--seconds 4] [--smoke]
 
-Rows of bench/results/serve.jsonl. One server on one thread of the CPU; rounds of the forms take turns. Every
-client asks for all posteriors given four findings, of which each request replaces one. `cpu_ms` is the smallest of all
-rounds. `since` asks with three significant digits, as the form `digits` does, only for what has changed.
+Rows of bench/results/serve.jsonl. One server at a time, whose answers are compared with those of the CPU first; rounds
+of the forms take turns, and the quickest counts. Every client asks for all posteriors (or those of three targets) given
+four findings, of which each request replaces one. `cpu_ms` is the smallest of all rounds, of the server and its
+workers. `since` asks with three significant digits, as the form `digits` does, only for what has changed, and
+`tolerance` for what has changed by more than 0.001. `--clients` processes share the 64 connections.
 """
 
 from __future__ import annotations
@@ -15,25 +18,49 @@ import json
 import random
 import re
 import time
-from typing import Any
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, NamedTuple
 
-from bench_serve import CONNECTIONS, FINDINGS, Connection, cpu_of, server
+from bench_serve import CONNECTIONS, FINDINGS, Connection, cpu_of, percentile, server
 from rows import ROOT, append, row
 
 import jtgpu
 
+SERVERS = {
+    "cpu": ["--backend", "cpu"],
+    "cpu 1 thread": ["--backend", "cpu", "--threads", "1"],
+    "cpu 8 workers": ["--backend", "cpu", "--threads", "1", "--workers", "8"],
+    "cpu 12 workers": ["--backend", "cpu", "--threads", "1", "--workers", "12"],
+    "gpu": ["--backend", "gpu"],
+    "gpu 2 workers": ["--backend", "gpu", "--workers", "2"],
+    "gpu 4 workers": ["--backend", "gpu", "--workers", "4"],
+    "gpu 8 workers": ["--backend", "gpu", "--workers", "8"],
+}
 PACKED = "application/vnd.msgpack"
 # name -> parameters, and the header Accept
 FORMS = {
     "json": ("", "application/json"),
+    "three targets": ("", "application/json"),
     "msgpack": ("", PACKED),
     "flat json": ("?flat=1", "application/json"),
     "flat msgpack": ("?flat=1", PACKED),
     "digits json": ("?digits=3", "application/json"),
     "since json": ("?digits=3&since=", "application/json"),
+    "tolerance json": ("?digits=3&tolerance=0.001&since=", "application/json"),
+    "tolerance msgpack": ("?tolerance=0.001&since=", PACKED),
     "since msgpack": ("?digits=3&since=", PACKED),
 }
 _TAG = re.compile(rb"tag\W+([0-9a-f]{24})")  # JSON and MessagePack
+
+
+class Load(NamedTuple):
+    """What some clients measured."""
+
+    latencies: list[float]  # seconds
+    bytes: int  # of all responses
 
 
 class Client(Connection):
@@ -53,91 +80,125 @@ class Client(Connection):
         return self.received
 
 
-def bodies_of(net: Any, tree: Any, seed: int, n: int) -> list[bytes]:
+def bodies_of(net: Any, tree: Any, seed: int, n: int, **more: Any) -> list[bytes]:
     """Bodies of requests, each of which replaces one finding of the one before it."""
     rng, case = random.Random(seed), tree.sample(1, seed=seed)
     names = rng.sample(net.variables, FINDINGS)
     bodies = []
     for i in range(n):
-        bodies.append(json.dumps({"evidence": {v: str(case[v][0]) for v in names}}).encode())
+        bodies.append(json.dumps({"evidence": {v: str(case[v][0]) for v in names}, **more}).encode())
         names[i % FINDINGS] = rng.choice([v for v in net.variables if v not in names])
     return bodies
 
 
-async def drive(
-    port: int, process: int, path: str, form: tuple[str, str], bodies: list[list[bytes]], seconds: float
-) -> dict[str, float]:
-    """Requests as fast as the answers come."""
+async def drive(port: int, path: str, form: tuple[str, str], bodies: list[list[bytes]], seconds: float) -> Load:
+    """Requests of some clients, each as fast as its answers come; the first quarter of the time is not counted."""
     loop = asyncio.get_running_loop()
     made = await asyncio.gather(*(loop.create_connection(Client, "127.0.0.1", port) for _ in bodies))
-    before, begun = cpu_of(process), time.perf_counter()
-    sizes: list[int] = []
+    begun = time.perf_counter()
+    found, received = list[float](), 0
 
     async def repeat(client: Client, mine: list[bytes]) -> None:
+        nonlocal received
         tag, i = "", 0
-        while time.perf_counter() - begun < seconds:
+        while (sent := time.perf_counter()) - begun < seconds:
             body = mine[i % len(mine)]
             head = (
                 f"POST {path}{form[0]}{tag} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                 f"accept: {form[1]}\r\ncontent-length: {len(body)}\r\n\r\n"
             )
             answer = await client.ask(head.encode() + body)
-            sizes.append(len(answer))
+            if sent - begun >= seconds / 4:
+                found.append(time.perf_counter() - sent)
+                received += len(answer)
             if form[0].endswith("since="):
-                match = _TAG.search(answer)
+                match = _TAG.search(answer[:400]) or _TAG.search(answer)
                 assert match is not None, answer[:400]
                 tag = match[1].decode()
             i += 1
 
     await asyncio.gather(*(repeat(client, mine) for (_, client), mine in zip(made, bodies, strict=True)))
-    spent, cpu = time.perf_counter() - begun, cpu_of(process) - before
     for transport, _ in made:
         transport.close()
-    n = len(sizes)
-    return {"requests_per_second": n / spent, "cpu_ms": 1e3 * cpu / n, "bytes": sum(sizes) / n}
+    return Load(found, received)
 
 
-def measure(name: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """The rows of one network."""
+def share(port: int, path: str, form: tuple[str, str], bodies: list[list[bytes]], seconds: float) -> Load:
+    """`drive`, in a process of its own."""
+    return asyncio.run(drive(port, path, form, bodies, seconds))
+
+
+def check(url: str, bodies: list[bytes], expected: list[Any]) -> None:
+    """Compare the server's answers with the CPU's in this process."""
+    for body, posteriors in zip(bodies, expected, strict=True):
+        request = urllib.request.Request(url, body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answered = json.load(answer)["posteriors"]
+        for v, p in posteriors.items():
+            assert all(abs(x - y) < 1e-9 for x, y in zip(p.probabilities, answered[v], strict=True)), v
+
+
+def cpu_with_workers(process: int) -> float:
+    """Seconds of user and system time of a server and of its workers."""
+    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
+        return cpu_of(process) + sum(cpu_of(int(word)) for word in file.read().split())
+
+
+def measure(name: str, engine: str, given: argparse.Namespace, pool: Executor) -> Iterator[dict[str, Any]]:
+    """The rows of a network and a server."""
     net = jtgpu.load(name)
     with net.compile("cpu") as tree:
         bodies = [bodies_of(net, tree, seed, 40) for seed in range(CONNECTIONS)]
-    results: dict[str, list[dict[str, float]]] = {form: [] for form in FORMS}
-    words = ["-m", "jtgpu", "serve", name, "--port", "0", "--json", "--threads", "1"]
-    with server(*words) as (port, process, _):
-        for _ in range(rounds):
-            for form, how in FORMS.items():
-                path = f"/v1/networks/{name}/posteriors"
-                results[form].append(asyncio.run(drive(port, process, path, how, bodies, seconds)))
-    made = []
-    for form, of in results.items():
-        best = max(of, key=lambda r: r["requests_per_second"])
-        made.append(
-            row(
-                "serve", name, "jtgpu cpu 1 thread", None, load=f"{CONNECTIONS} clients", findings="one changes",
-                form=form, cpu_ms=min(r["cpu_ms"] for r in of), requests_per_second=best["requests_per_second"],
-                bytes=round(of[-1]["bytes"]), rounds=rounds,
-            )
-        )  # fmt: skip
-    return made
+        few = [bodies_of(net, tree, seed, 40, targets=net.variables[seed : seed + 3]) for seed in range(CONNECTIONS)]
+        expected = [tree.posteriors(**json.loads(client[0])) for client in bodies[:5]]
+    path, seconds = f"/v1/networks/{name}/posteriors", given.seconds
+    with server("-m", "jtgpu", "serve", name, "--port", "0", "--json", *SERVERS[engine]) as (port, process, about):
+        check(f"http://127.0.0.1:{port}{path}", [client[0] for client in bodies[:5]], expected)
+        rounds: dict[str, list[tuple[float, float, Load]]] = {form: [] for form in given.forms}
+        for _ in range(given.rounds):
+            for form in given.forms:
+                before = cpu_with_workers(process)
+                sent = few if form == "three targets" else bodies
+                jobs = [pool.submit(share, port, path, FORMS[form], sent[i :: given.clients], seconds)
+                        for i in range(given.clients)]  # fmt: skip
+                loads = [job.result() for job in jobs]
+                load = Load([t for each in loads for t in each.latencies], sum(each.bytes for each in loads))
+                spent = (cpu_with_workers(process) - before) * 0.75  # of the time that is counted
+                rounds[form].append((len(load.latencies) / (0.75 * seconds), spent / len(load.latencies), load))
+        for form, of in rounds.items():
+            rate, _, load = max(of, key=lambda each: each[0])
+            latencies = sorted(load.latencies)
+            yield row(
+                "serve", name, f"jtgpu {engine}", None, load=f"{CONNECTIONS} clients", findings="one changes",
+                form=form, cpu_ms=1e3 * min(each[1] for each in of), requests_per_second=rate,
+                requests_per_second_range=[min(each[0] for each in of), rate],
+                p50_ms=percentile(latencies, 0.5), p95_ms=percentile(latencies, 0.95),
+                bytes=round(load.bytes / len(latencies)), rounds=given.rounds, ready_seconds=about["seconds"],
+            )  # fmt: skip
 
 
 def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("networks", nargs="*")
+    parser.add_argument("networks", nargs="*", default=["munin"])
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=["cpu 1 thread"])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=[*FORMS])
+    parser.add_argument("--clients", type=int, default=1, help="processes that send the requests")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--smoke", action="store_true", help="one short round of alarm; stores nothing")
-    options = parser.parse_args()
-    if options.smoke:
-        options.networks, options.rounds, options.seconds = ["alarm"], 1, 0.2
-    for name in options.networks or ["munin"]:
-        for made in measure(name, options.rounds, options.seconds):
-            print(f"{name:10} {made['form']:14} {made['requests_per_second']:8.1f}/s {made['cpu_ms']:7.3f} ms of CPU "
-                  f"{made['bytes']:8,} bytes")  # fmt: skip
-            if not options.smoke:
-                append(ROOT / "bench" / "results" / "serve.jsonl", [made])
+    given = parser.parse_args()
+    if given.smoke:
+        given.networks, given.rounds, given.seconds = ["alarm"], 1, 0.4
+    with ProcessPoolExecutor(given.clients, get_context("spawn")) as pool:
+        for name in given.networks:
+            for engine in given.servers:
+                for made in measure(name, engine, given, pool):
+                    print(f"{name:8} {engine:14} {made['form']:14} {made['requests_per_second']:8.1f}/s "
+                          f"p50 {made['p50_ms']:7.2f} p95 {made['p95_ms']:7.2f} ms, {made['cpu_ms']:7.3f} ms of CPU, "
+                          f"{made['bytes']:8,} bytes", flush=True)  # fmt: skip
+                    if not given.smoke:
+                        append(ROOT / "bench" / "results" / "serve.jsonl", [made])
 
 
 if __name__ == "__main__":

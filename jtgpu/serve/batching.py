@@ -22,6 +22,7 @@ import numpy as np
 from ..backends.base import Evidence
 from ..errors import BackendUnavailable, ImpossibleEvidence
 from ..inference.tree import JunctionTree
+from ..util.system import cores
 from .registry import Rates, spans, states_and_weights
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size
 FASTER = 0.9  # share of a single case's time: a batch of one case that takes less answers single cases, too
 SLOWER = 4.0  # times the time of its cases one by one: above, larger batches are not measured
+WRITERS = 4  # threads that write replies
+PARALLEL, LONG = 4, 20_000  # replies, and numbers in them, from which all of these threads write
 SMALL = 8  # findings and targets of a small request, at most
 FINDINGS, TARGETS = 4, 3  # of the small requests that are measured
 
@@ -127,11 +130,15 @@ def _fit(single: float, seconds: dict[int, float]) -> Rates:
     return Rates(single, batch, case, int(batch / gain) + 2 if gain > 0 else 1 << 30)
 
 
+# A reply, from the posteriors of the targets, one after another, or of all variables if there are no targets; and from
+# ln P(e)
+Reply = Callable[["Floats", float], dict[str, Any]]
+
+
 class Answered(NamedTuple):
     """Posteriors of one case."""
 
-    flat: Floats  # the posteriors of the targets, one after another; of all variables if there are no targets
-    log_evidence: float
+    reply: dict[str, Any]
     queued: float  # seconds
     computed: float  # seconds of the batch
     cases: int  # of the batch
@@ -140,10 +147,10 @@ class Answered(NamedTuple):
 class _Waiting:
     """A request that waits."""
 
-    __slots__ = ("arrived", "case", "future", "targets")
+    __slots__ = ("arrived", "case", "future", "reply", "targets")
 
-    def __init__(self, case: Evidence, targets: list[int] | None, future: asyncio.Future[Answered]):
-        self.case, self.targets, self.future = case, targets, future
+    def __init__(self, case: Evidence, targets: list[int] | None, reply: Reply, future: asyncio.Future[Answered]):
+        self.case, self.targets, self.reply, self.future = case, targets, reply, future
         self.arrived = time.perf_counter()
 
     @property
@@ -171,6 +178,7 @@ class Batcher:
         self._lock = threading.Lock()
         self._is_running = False  # a thread or a callback will answer what waits
         self._pool = ThreadPoolExecutor(1, "jtgpu-posteriors")
+        self._writers = ThreadPoolExecutor(min(WRITERS, cores()), "jtgpu-replies")
 
     def __len__(self) -> int:
         """Number of requests that wait."""
@@ -181,12 +189,13 @@ class Batcher:
         """Whether single requests are answered by the event loop."""
         return self.rates.single <= INLINE
 
-    def submit(self, case: Evidence, targets: list[int] | None) -> asyncio.Future[Answered]:
+    def submit(self, case: Evidence, targets: list[int] | None, reply: Reply) -> asyncio.Future[Answered]:
         """Compute the posteriors of one case."""
+        # reply: Called by the thread that computes, or by another one
         # returns Future of Answered: Cancelling it removes the request, unless it is being computed.
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answered] = loop.create_future()
-        self._waiting.append(_Waiting(case, targets, future))
+        self._waiting.append(_Waiting(case, targets, reply, future))
         with self._lock:
             if self._is_running:
                 return future
@@ -245,9 +254,28 @@ class Batcher:
             self._on_error(failed)
         computed = time.perf_counter() - begun
         return [
-            f if isinstance(f, BaseException) else Answered(f[0], f[1], begun - item.arrived, computed, n)
-            for f, item in zip(results, items, strict=True)
+            f if isinstance(f, BaseException) else Answered(f, begun - item.arrived, computed, n)
+            for f, item in zip(self._replies(items, results), items, strict=True)
         ]
+
+    def _replies(
+        self, items: Sequence[_Waiting], results: Sequence[tuple[Floats, float] | BaseException]
+    ) -> list[dict[str, Any] | BaseException]:
+        """Write the replies: long ones in several threads, whose loops run without the interpreter's lock."""
+
+        def write(first: int, step: int = 1) -> list[dict[str, Any] | BaseException]:
+            return [
+                f if isinstance(f, BaseException) else _written(item, *f)
+                for f, item in zip(results[first::step], items[first::step], strict=True)
+            ]
+
+        if len(items) < PARALLEL or sum(len(f[0]) for f in results if not isinstance(f, BaseException)) < LONG:
+            return write(0)
+        parts = self._writers.map(write, range(WRITERS), [WRITERS] * WRITERS)
+        written: list[Any] = [None] * len(items)
+        for first, part in enumerate(parts):
+            written[first::WRITERS] = part
+        return written
 
     def _batchable(self, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
         """The requests that are answered by one batch; the others are answered one by one."""
@@ -299,6 +327,14 @@ class Batcher:
     def close(self) -> None:
         """End the thread after what waits is answered."""
         self._pool.shutdown(wait=True)
+        self._writers.shutdown(wait=True)
+
+
+def _written(item: _Waiting, flat: Floats, log_evidence: float) -> dict[str, Any] | BaseException:
+    try:
+        return item.reply(flat, log_evidence)
+    except Exception as error:
+        return error
 
 
 def _deliver(items: Sequence[_Waiting], results: Sequence[Answered | BaseException], loop: Any = None) -> None:

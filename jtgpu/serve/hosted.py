@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -65,6 +66,7 @@ class Hosted:
         except BackendUnavailable as error:
             if not self.use_cpu(error):
                 raise
+        self.replies.reply(np.zeros(int(self.tree.plan.posterior_ptr[-1])), 0.0, None, Form(), False)
         self.description = description(self.name, self.tree, self.settings.sources.get(self.name, ""))
         if self.rates.single < SLOW:
             self._try_questions()

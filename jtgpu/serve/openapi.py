@@ -34,7 +34,7 @@ def openapi() -> bytes:
             "post": {
                 "operationId": name,
                 "summary": q.summary,
-                "parameters": [_NETWORK, _DIGITS, _LABELS, *((_FLAT, _SINCE) if name == "posteriors" else ())],
+                "parameters": [_NETWORK, _DIGITS, _LABELS, *(_FORMS if name == "posteriors" else ())],
                 "requestBody": {
                     "required": True,
                     "content": {"application/json": {"schema": body, "example": q.example}},
@@ -133,6 +133,9 @@ _DIGITS = _parameter("digits", "query", {"type": "integer", "minimum": 1, "maxim
 _LABELS = _parameter("labels", "query", _BIT, "Objects by the names of states in place of arrays.")
 _FLAT = _parameter("flat", "query", _BIT, "Posteriors of one case as one array, flat, in the order of the variables.")
 _SINCE = _parameter("since", "query", _TEXT, "Tag of an earlier answer, or empty: only posteriors that differ from it.")
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_TOLERANCE = _parameter("tolerance", "query", _SHARE, "With since: the largest difference that does not count.")
+_FORMS = [_FLAT, _SINCE, _TOLERANCE]
 _JOB = _parameter("job", "path", _TEXT, "Number of the job.")
 _PROBLEM = {
     "title": "Problem",

@@ -42,6 +42,7 @@ class Form(NamedTuple):
     digits: int | None = None  # significant digits
     flat: bool = False  # posteriors as one array
     since: str | None = None  # tag of an answer: only what differs from it; "": of none
+    tolerance: float = 0.0  # largest difference that does not count
 
 
 class Rates(NamedTuple):

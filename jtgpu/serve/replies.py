@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import itertools
+import re
+import secrets
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -14,19 +17,22 @@ from starlette.types import Scope
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.lru import LRU
-from .registry import Distribution, Form, rounded, spans, with_labels
-from .requests import JSON, flag, number
+from .distributions import Distributions, changed, decimals, flat_json
+from .registry import Form, rounded, with_labels
+from .requests import JSON, flag, number, share
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..util.arrays import Floats
 
 MSGPACK = "application/vnd.msgpack"
 _NAMES = (b"application/vnd.msgpack", b"application/msgpack", b"application/x-msgpack")
 _EXACT = 22  # the largest exact power of ten
 _TENS = np.array([float(f"1e{e}") for e in range(_EXACT + 1)])
-_POWERS = np.array([float(f"1e{e}") for e in range(-_EXACT, 1)])
-KEPT_BYTES = 16 << 20  # of the last answers of a network, for clients that ask what has changed
-_PLAIN = Form()
+TEXT_DIGITS = 15  # significant digits of decimals that doubles tell apart
+KEPT_BYTES = 64 << 20  # of the last answers of a network, for clients that ask what has changed
+_TAG = re.compile(rb"(?:^|&)since=([0-9a-f]{24})(?=&|$)")
 
 
 class Encoding(NamedTuple):
@@ -34,6 +40,7 @@ class Encoding(NamedTuple):
 
     kind: str  # media type
     encode: Callable[[Any], bytes]
+    is_binary: bool
 
 
 def _little_endian(array: Any) -> bytes:
@@ -41,8 +48,8 @@ def _little_endian(array: Any) -> bytes:
     return np.asarray(array, "<f8").tobytes()
 
 
-_JSON = Encoding(JSON, msgspec.json.Encoder(enc_hook=lambda array: array.tolist()).encode)
-_MSGPACK = Encoding(MSGPACK, msgspec.msgpack.Encoder(enc_hook=_little_endian).encode)
+_JSON = Encoding(JSON, msgspec.json.Encoder().encode, False)
+_MSGPACK = Encoding(MSGPACK, msgspec.msgpack.Encoder(enc_hook=_little_endian).encode, True)
 
 
 def accepts(header: bytes, names: Sequence[bytes]) -> bool:
@@ -63,84 +70,108 @@ def form_of(scope: Scope, is_posteriors: bool) -> Form:
     """The form that a request's parameters ask for."""
     # is_posteriors: Whether the question is one case's posteriors
     # raises ArgumentError: If parameters contradict each other or the question.
-    if not scope.get("query_string"):
-        return _PLAIN
-    request = Request(scope)
+    query: bytes = scope.get("query_string", b"")
+    tag = _TAG.search(query)  # another one with every request; the rest is that of earlier requests
+    if tag is None:
+        return _parsed(query, is_posteriors)
+    return _parsed(query[: tag.start(1)] + query[tag.end(1) :], is_posteriors)._replace(since=tag[1].decode())
+
+
+@functools.lru_cache(256)
+def _parsed(query: bytes, is_posteriors: bool) -> Form:
+    request = Request({"type": "http", "query_string": query})
     labels, flat, since = flag(request, "labels"), flag(request, "flat"), request.query_params.get("since")
+    tolerance = share(request, "tolerance")
     if flat and (labels or since is not None):
         raise ArgumentError("flat=1 excludes labels=1 and since")
     if (flat or since is not None) and not is_posteriors:
         raise ArgumentError("flat and since are for posteriors of one case, without soft evidence and interventions")
-    return Form(labels, number(request, "digits", None, 1, 17), flat, since)
+    if tolerance and since is None:
+        raise ArgumentError("tolerance is for answers of what has changed; begin with an empty since=")
+    return Form(labels, number(request, "digits", None, 1, 17), flat, since, tolerance)
 
 
 def round_all(values: Floats, digits: int) -> Floats:
-    """`rounded` of an array of numbers from 0 to 1, 20 times as fast."""
-    result = np.asarray(values, np.float64).copy()
-    # the place of the first digit; where a power of ten is inexact the check below finds a wrong one
-    exponent = np.searchsorted(_POWERS, result, side="right") - len(_POWERS)  # 0.1 <= x < 1: -1
-    places = digits - 1 - exponent
-    scale = _TENS[np.minimum(places, _EXACT)]
-    scaled = result * scale
-    whole = np.rint(scaled)
-    # an integer and a power of ten that are exact have an exact quotient but for its one rounding, as a literal has
-    sure = (places <= _EXACT) & (np.abs(np.abs(scaled - np.floor(scaled)) - 0.5) > 1e-3) & (scaled < 1e12)
-    sure &= (whole > _TENS[digits - 1]) & (whole < _TENS[digits])
-    result[sure] = whole[sure] / scale[sure]
-    for i in np.flatnonzero(~sure & (result != 0.0) & (result != 1.0)):
-        result[i] = rounded(float(result[i]), digits)
+    """Numbers from 0 to 1, rounded to significant digits: `rounded` of an array."""
+    numbers, exponents = decimals(values, digits).T
+    result: Floats = numbers / _TENS[np.minimum(-exponents, _EXACT)]  # rounded once, as a literal is, if both are exact
+    for i in np.flatnonzero((exponents < -_EXACT) | (numbers >= 1 << 53)).tolist():
+        result[i] = float(f"{numbers[i]}e{exponents[i]}")
     return result
 
 
 class _Kept(NamedTuple):
-    """An answer that later ones may be compared with."""
+    """An answer as a client has it, to compare later ones with."""
 
-    asked: tuple[Any, ...]  # targets, labels and digits
-    flat: Floats
+    asked: tuple[Any, ...]  # variables and form
+    numbers: NDArray[Any]  # posteriors; without a tolerance integers, each of which is equal where the text is
 
 
 class PosteriorReplies:
-    """Posteriors of one case of a network as plain data."""
+    """Posteriors of one case of a network as fields of a reply, those of its variables encoded."""
 
     def __init__(self, tree: JunctionTree):
         self._model = tree.model
-        self._columns = spans(tree.model, None)
-        # Answers are found by their content: one that is forgotten, or that another worker computed, costs bytes of the
-        # next reply and changes nothing in it.
-        self._kept: LRU[str, _Kept] = LRU(max_bytes=KEPT_BYTES, size_of=lambda kept: kept.flat.nbytes)
+        self._cards = np.asarray(tree.model.cardinality, np.int64)
+        self._all = np.arange(len(self._cards))
+        self._ptr = np.concatenate([[0], np.cumsum(self._cards)])
+        self._equal_labels = [v for v in range(len(self._cards)) if len(set(tree.model.states(v))) < self._cards[v]]
+        self._writers: dict[tuple[bool, bool], Distributions] = {}
+        # An answer that is forgotten, or that another worker computed, costs bytes of the next reply and changes
+        # nothing in it.
+        self._kept: LRU[str, _Kept] = LRU(max_bytes=KEPT_BYTES, size_of=lambda kept: kept.numbers.nbytes)
+        self._tags = map((secrets.token_hex(6) + "{:012x}").format, itertools.count())  # one at a time, of any thread
 
-    def reply(self, flat: Floats, log_evidence: float, targets: Sequence[int] | None, form: Form) -> dict[str, Any]:
+    def reply(
+        self, flat: Floats, log_evidence: float, targets: Sequence[int] | None, form: Form, is_binary: bool
+    ) -> dict[str, Any]:
         """The reply without its times."""
         # flat: Posteriors of the targets, one after another; of all variables if there are no targets
         reply: dict[str, Any] = {"log_evidence": rounded(log_evidence, form.digits)}
-        if form.digits is not None:
-            flat = round_all(flat, form.digits)
+        if form.flat and is_binary:
+            return {**reply, "flat": flat if form.digits is None else round_all(flat, form.digits)}
         if form.flat:
-            return {**reply, "flat": flat}
-        columns = spans(self._model, targets) if targets is not None else self._columns
-        if form.since is not None:
-            asked = None if targets is None else tuple(targets), form.labels, form.digits
-            digest = hashlib.blake2b(flat.tobytes(), digest_size=12)
-            digest.update(repr(asked).encode())
-            kept = self._kept.get(form.since)
-            if kept is not None and kept.asked == asked:
-                reply["since"] = form.since
-                columns = _differing(columns, flat, kept.flat)
-            reply["tag"] = digest.hexdigest()
-            self._kept.put(reply["tag"], _Kept(asked, flat.copy()))
-        reply["posteriors"] = self._named(flat.tolist(), columns, form)
+            return {**reply, "flat": msgspec.Raw(flat_json(decimals(flat, form.digits)))}
+        variables = self._all if targets is None else np.array(targets, np.int64)
+        if form.labels:
+            for v in set(self._equal_labels).intersection(variables.tolist()):
+                with_labels(self._model, v, [])  # raises
+        if form.since is None:
+            numbers = _numbers(flat, form, is_binary)
+        else:
+            numbers, variables = self._changed(reply, flat, variables, form, is_binary)
+        reply["posteriors"] = self._writer(form.labels, is_binary).write(numbers, variables)
         return reply
 
-    def _named(self, flat: list[float], columns: Mapping[int, slice], form: Form) -> dict[str, Distribution]:
-        """Some posteriors by variable."""
-        names, model = self._model.variables, self._model
-        if form.labels:
-            return {names[v]: with_labels(model, v, flat[at]) for v, at in columns.items()}
-        return {names[v]: flat[at] for v, at in columns.items()}
+    def _changed(
+        self, reply: dict[str, Any], flat: Floats, variables: NDArray[np.int64], form: Form, is_binary: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The variables that differ from the answer that a client has, and their numbers; names both answers."""
+        asked = variables.tobytes(), form._replace(since=""), is_binary
+        rounds = form.digits is not None and form.digits <= TEXT_DIGITS and not form.tolerance
+        numbers = _numbers(flat, form, is_binary) if rounds else flat.view(np.int64)[:, None]
+        now: NDArray[Any] = flat if form.tolerance else numbers[:, 0]
+        if rounds and not is_binary:
+            now = (now << 10) - numbers[:, 1]  # an integer a decimal
+        kept = self._kept.get(form.since or "")
+        if kept is not None and kept.asked == asked:
+            reply["since"] = form.since
+            # differences from the answer that a client has do not add up: that of a variable it is not sent stays
+            now, variables, cells = changed(now, kept.numbers, form.tolerance, variables, self._ptr)
+            flat, numbers = flat.take(cells), numbers.take(cells, axis=0)
+        reply["tag"] = next(self._tags)
+        self._kept.put(reply["tag"], _Kept(asked, now.copy()))
+        return numbers if rounds else _numbers(flat, form, is_binary), variables
+
+    def _writer(self, labels: bool, is_binary: bool) -> Distributions:
+        if (labels, is_binary) not in self._writers:
+            self._writers[labels, is_binary] = Distributions(self._model, labels, is_binary)
+        return self._writers[labels, is_binary]
 
 
-def _differing(columns: Mapping[int, slice], flat: Floats, other: Floats) -> dict[int, slice]:
-    """The variables whose numbers differ."""
-    starts = [at.start for at in columns.values()]
-    differs = np.logical_or.reduceat(flat != other, starts).tolist() if starts else []
-    return {v: at for (v, at), is_other in zip(columns.items(), differs, strict=True) if is_other}
+def _numbers(values: Floats, form: Form, is_binary: bool) -> NDArray[np.int64]:
+    """Numbers as they are sent: bits of doubles, or decimals."""
+    if not is_binary:
+        return decimals(values, form.digits)
+    values = values if form.digits is None else round_all(values, form.digits)
+    return np.ascontiguousarray(values).view(np.int64)[:, None]

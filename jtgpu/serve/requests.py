@@ -231,6 +231,18 @@ def number(request: Request, name: str, default: int | None, least: int = 0, mos
     return value
 
 
+def share(request: Request, name: str) -> float:
+    """A parameter that is a number from 0 to 1; default: 0."""
+    text = request.query_params.get(name, "") or "0"
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise Refusal("invalid-argument", f"{name} must be a number from 0 to 1, not {text[:60]!r}", field=name)
+    return value
+
+
 async def read(request: Request, limit: int) -> bytes:
     """Read a body of at most `limit` bytes."""
     trace = trace_of(request)

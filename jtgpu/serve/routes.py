@@ -27,7 +27,7 @@ from .page_module import page_module
 from .posteriors import Posteriors
 from .questions import QUESTIONS
 from .registry import Form, admit, rounded
-from .replies import accepts, encoding_of, form_of
+from .replies import Encoding, accepts, encoding_of, form_of
 from .requests import JSON, Refusal, Trace, json_response, read_body, trace_of, unless_gone
 from .sequences import MAX_SLICES
 from .settings import Head, Settings, check_type
@@ -80,12 +80,12 @@ class QuestionEndpoints:
         trace.body = await read_body(receive, trace.headers.get(b"content-length", b""), self._settings.max_body)
         body: Any = hosted.decoders[trace.question].decode(trace.body or b"{}")
         self.refuse_if_full()
-        kind, encode = encoding_of(trace.headers.get(b"accept", b""))
+        encoding = encoding_of(trace.headers.get(b"accept", b""))
         if isinstance(body, Posteriors) and body.is_single:
-            reply = encode(await self._posteriors(hosted, body, form_of(scope, True), receive, trace))
+            reply = await self._posteriors(hosted, body, form_of(scope, True), encoding, receive, trace)
         else:
-            reply = await self._computed(hosted, body, form_of(scope, False), encode, receive, trace)
-        fields = [(b"content-type", kind.encode())]
+            reply = await self._computed(hosted, body, form_of(scope, False), encoding.encode, receive, trace)
+        fields = [(b"content-type", encoding.kind.encode())]
         if len(reply) >= COMPRESSED:
             fields.append((b"vary", b"Accept-Encoding"))
             if _pays(scope, trace.headers) and accepts(trace.headers.get(b"accept-encoding", b""), (b"gzip",)):
@@ -122,22 +122,24 @@ class QuestionEndpoints:
         return reply
 
     async def _posteriors(
-        self, hosted: Hosted, body: Posteriors, form: Form, receive: Receive, trace: Trace
-    ) -> dict[str, Any]:
+        self, hosted: Hosted, body: Posteriors, form: Form, encoding: Encoding, receive: Receive, trace: Trace
+    ) -> bytes:
         """Posteriors of one case, computed with those of other requests."""
         model = hosted.tree.model
         case = read_findings(model, body.evidence or {}, body.likelihood)
         targets = None if body.targets is None else targets_of(model, body.targets)
-        future = hosted.batcher.submit(case, targets)
+        write = hosted.replies.reply
+        future = hosted.batcher.submit(
+            case, targets, lambda flat, log_evidence: write(flat, log_evidence, targets, form, encoding.is_binary)
+        )
         if hosted.batcher.is_inline:
             answered = await future
         else:
             answered = await unless_gone(receive, future, self._settings.timeout)
         trace.cases = answered.cases
         self._metrics.record_cases(1, answered.cases)
-        reply = hosted.replies.reply(answered.flat, answered.log_evidence, targets, form)
-        reply["ms"] = _milliseconds(answered.queued, answered.computed)
-        return reply
+        answered.reply["ms"] = _milliseconds(answered.queued, answered.computed)
+        return encoding.encode(answered.reply)
 
 
 def _pays(scope: Scope, headers: Head) -> bool:

@@ -85,6 +85,7 @@ def take_columns(table: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[Any
 # ten times as fast on tables of a hundred cases.)
 
 BLOCK = 1 << 14  # rows that a thread hashes or compares at a time: they stay in its cache
+FEW = 256  # rows of small tables
 BLOCKS = 4  # consecutive blocks of one task, since each task takes the interpreter's lock
 SEED, MULTIPLIER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 
@@ -150,6 +151,13 @@ def _hashes(tables: Sequence[NDArray[Any]], mapper: Mapper) -> NDArray[np.uint64
     """A hash of each row, (n,); the same in every process."""
     n = len(tables[0])
     hashes = np.full(n, SEED, np.uint64)
+    if n <= FEW:  # all words at once: most of the time would be that of calls, a few for every word
+        for table in tables:
+            words = _words(table) * MULTIPLIER
+            words ^= words >> np.uint64(32)
+            words *= SEED * np.arange(1, 2 * words.shape[1], 2, dtype=np.uint64)
+            hashes = hashes * MULTIPLIER ^ words.sum(axis=1, dtype=np.uint64)
+        return hashes
 
     def add(start: int) -> None:
         for at in range(start, min(start + BLOCKS * BLOCK, n), BLOCK):

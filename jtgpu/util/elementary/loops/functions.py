@@ -18,6 +18,7 @@ __all__ = [
     "as_float",
     "exp",
     "exps",
+    "high_product",
     "log",
     "log_sum",
     "logs",
@@ -59,6 +60,18 @@ def as_bits(typing: Any, x: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
 
     return types.int64(types.float64), generate
+
+
+@_intrinsic
+def high_product(typing: Any, a: Any, b: Any) -> Any:
+    """The upper 64 bits of the product of two uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(x, wide) for x in args))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
 
 
 _log_of_parts = compiled(allocates=False, inline="always")(series.log_of_parts)
