@@ -32,12 +32,10 @@ import jtgpu
 SERVERS = {
     "cpu": ["--backend", "cpu"],
     "cpu 1 thread": ["--backend", "cpu", "--threads", "1"],
-    "cpu 8 workers": ["--backend", "cpu", "--threads", "1", "--workers", "8"],
     "cpu 12 workers": ["--backend", "cpu", "--threads", "1", "--workers", "12"],
     "gpu": ["--backend", "gpu"],
     "gpu 2 workers": ["--backend", "gpu", "--workers", "2"],
     "gpu 4 workers": ["--backend", "gpu", "--workers", "4"],
-    "gpu 8 workers": ["--backend", "gpu", "--workers", "8"],
 }
 PACKED = "application/vnd.msgpack"
 # name -> parameters, and the header Accept

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from ..util.arrays import Floats
 
+T = TypeVar("T")
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size
 FASTER = 0.9  # share of a single case's time: a batch of one case that takes less answers single cases, too
 SLOWER = 4.0  # times the time of its cases one by one: above, larger batches are not measured
-WRITERS = 4  # threads that write replies
-PARALLEL, LONG = 4, 20_000  # replies, and numbers in them, from which all of these threads write
+WRITERS = 2  # threads that write long replies, mostly without the interpreter's lock
+LONG = 10_000  # numbers of all replies of a batch
 SMALL = 8  # findings and targets of a small request, at most
 FINDINGS, TARGETS = 4, 3  # of the small requests that are measured
 
@@ -130,27 +131,23 @@ def _fit(single: float, seconds: dict[int, float]) -> Rates:
     return Rates(single, batch, case, int(batch / gain) + 2 if gain > 0 else 1 << 30)
 
 
-# A reply, from the posteriors of the targets, one after another, or of all variables if there are no targets; and from
-# ln P(e)
-Reply = Callable[["Floats", float], dict[str, Any]]
-
-
 class Answered(NamedTuple):
     """Posteriors of one case."""
 
-    reply: dict[str, Any]
+    flat: Floats  # the posteriors of the targets, one after another; of all variables if there are no targets
+    log_evidence: float
     queued: float  # seconds
     computed: float  # seconds of the batch
     cases: int  # of the batch
 
 
 class _Waiting:
-    """A request that waits."""
+    """A request that waits; `write` makes its reply, of any type."""
 
-    __slots__ = ("arrived", "case", "future", "reply", "targets")
+    __slots__ = ("arrived", "case", "future", "targets", "write")
 
-    def __init__(self, case: Evidence, targets: list[int] | None, reply: Reply, future: asyncio.Future[Answered]):
-        self.case, self.targets, self.reply, self.future = case, targets, reply, future
+    def __init__(self, case: Evidence, targets: list[int] | None, write: Callable[[Answered], Any], future: Any):
+        self.case, self.targets, self.write, self.future = case, targets, write, future
         self.arrived = time.perf_counter()
 
     @property
@@ -189,13 +186,15 @@ class Batcher:
         """Whether single requests are answered by the event loop."""
         return self.rates.single <= INLINE
 
-    def submit(self, case: Evidence, targets: list[int] | None, reply: Reply) -> asyncio.Future[Answered]:
-        """Compute the posteriors of one case."""
-        # reply: Called by the thread that computes, or by another one
-        # returns Future of Answered: Cancelling it removes the request, unless it is being computed.
+    def submit(
+        self, case: Evidence, targets: list[int] | None, write: Callable[[Answered], T]
+    ) -> asyncio.Future[T]:  # fmt: skip
+        """Compute the posteriors of one case and write the reply."""
+        # write: Called by any thread
+        # returns Future of the reply: Cancelling it removes the request, unless it is being computed.
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answered] = loop.create_future()
-        self._waiting.append(_Waiting(case, targets, reply, future))
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(_Waiting(case, targets, write, future))
         with self._lock:
             if self._is_running:
                 return future
@@ -208,7 +207,7 @@ class Batcher:
         if self.rates.seconds(len(self._waiting)) <= INLINE:
             while self._waiting and self.rates.seconds(min(len(self._waiting), self._max_batch)) <= INLINE:
                 items = self._take()
-                _deliver(items, self._answer(items))
+                _deliver(items, _written(items, self._answer(items)))
             with self._lock:
                 if not self._waiting:
                     self._is_running = False
@@ -221,10 +220,11 @@ class Batcher:
             items = self._take()
             if items:
                 answers = self._answer(items)
-                loops = dict.fromkeys(item.future.get_loop() for item in items)
-                for loop in loops:
-                    if not loop.is_closed():
-                        loop.call_soon_threadsafe(_deliver, items, answers, loop)
+                if sum(len(f.flat) for f in answers if isinstance(f, Answered)) < LONG:
+                    _finish(items, answers)
+                else:  # the next batch is computed meanwhile
+                    for i in range(WRITERS):
+                        self._writers.submit(_finish, items[i::WRITERS], answers[i::WRITERS])
             with self._lock:
                 if not self._waiting:
                     self._is_running = False
@@ -254,28 +254,9 @@ class Batcher:
             self._on_error(failed)
         computed = time.perf_counter() - begun
         return [
-            f if isinstance(f, BaseException) else Answered(f, begun - item.arrived, computed, n)
-            for f, item in zip(self._replies(items, results), items, strict=True)
+            f if isinstance(f, BaseException) else Answered(f[0], f[1], begun - item.arrived, computed, n)
+            for f, item in zip(results, items, strict=True)
         ]
-
-    def _replies(
-        self, items: Sequence[_Waiting], results: Sequence[tuple[Floats, float] | BaseException]
-    ) -> list[dict[str, Any] | BaseException]:
-        """Write the replies: long ones in several threads, whose loops run without the interpreter's lock."""
-
-        def write(first: int, step: int = 1) -> list[dict[str, Any] | BaseException]:
-            return [
-                f if isinstance(f, BaseException) else _written(item, *f)
-                for f, item in zip(results[first::step], items[first::step], strict=True)
-            ]
-
-        if len(items) < PARALLEL or sum(len(f[0]) for f in results if not isinstance(f, BaseException)) < LONG:
-            return write(0)
-        parts = self._writers.map(write, range(WRITERS), [WRITERS] * WRITERS)
-        written: list[Any] = [None] * len(items)
-        for first, part in enumerate(parts):
-            written[first::WRITERS] = part
-        return written
 
     def _batchable(self, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
         """The requests that are answered by one batch; the others are answered one by one."""
@@ -330,20 +311,32 @@ class Batcher:
         self._writers.shutdown(wait=True)
 
 
-def _written(item: _Waiting, flat: Floats, log_evidence: float) -> dict[str, Any] | BaseException:
-    try:
-        return item.reply(flat, log_evidence)
-    except Exception as error:
-        return error
+def _written(items: Sequence[_Waiting], answers: Sequence[Answered | BaseException]) -> list[Any]:
+    """The replies, and errors in place of those that there are not."""
+    replies: list[Any] = []
+    for item, answered in zip(items, answers, strict=True):
+        try:
+            replies.append(item.write(answered) if isinstance(answered, Answered) else answered)
+        except Exception as error:
+            replies.append(error)
+    return replies
 
 
-def _deliver(items: Sequence[_Waiting], results: Sequence[Answered | BaseException], loop: Any = None) -> None:
-    """Hand answers to the requests of an event loop, which runs this function."""
-    for item, answered in zip(items, results, strict=True):
+def _finish(items: Sequence[_Waiting], answers: Sequence[Answered | BaseException]) -> None:
+    """In a thread: write the replies and let the event loops deliver them."""
+    replies = _written(items, answers)
+    for loop in dict.fromkeys(item.future.get_loop() for item in items):
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_deliver, items, replies, loop)
+
+
+def _deliver(items: Sequence[_Waiting], replies: Sequence[Any], loop: Any = None) -> None:
+    """Hand replies to the requests of an event loop, which runs this function."""
+    for item, reply in zip(items, replies, strict=True):
         future = item.future
         if future.done() or (loop is not None and future.get_loop() is not loop):
             continue
-        if isinstance(answered, BaseException):
-            future.set_exception(answered)
+        if isinstance(reply, BaseException):
+            future.set_exception(reply)
         else:
-            future.set_result(answered)
+            future.set_result(reply)

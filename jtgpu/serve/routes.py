@@ -19,6 +19,7 @@ from ..inference.evidence import read_findings
 from ..inference.queries.posteriors import targets_of
 from ..util.version import __version__
 from . import networks
+from .batching import Answered
 from .hosted import Hosted, layout
 from .networks import written_formats
 from .openapi import docs_page, openapi
@@ -128,18 +129,20 @@ class QuestionEndpoints:
         model = hosted.tree.model
         case = read_findings(model, body.evidence or {}, body.likelihood)
         targets = None if body.targets is None else targets_of(model, body.targets)
-        write = hosted.replies.reply
-        future = hosted.batcher.submit(
-            case, targets, lambda flat, log_evidence: write(flat, log_evidence, targets, form, encoding.is_binary)
-        )
+
+        def write(answered: Answered) -> tuple[bytes, int]:
+            flat, log_evidence, queued, computed, n = answered
+            reply = hosted.replies.reply(flat, log_evidence, targets, form, encoding.is_binary)
+            reply["ms"] = _milliseconds(queued, computed)
+            return encoding.encode(reply), n
+
+        future = hosted.batcher.submit(case, targets, write)
         if hosted.batcher.is_inline:
-            answered = await future
+            reply, trace.cases = await future
         else:
-            answered = await unless_gone(receive, future, self._settings.timeout)
-        trace.cases = answered.cases
-        self._metrics.record_cases(1, answered.cases)
-        answered.reply["ms"] = _milliseconds(answered.queued, answered.computed)
-        return encoding.encode(answered.reply)
+            reply, trace.cases = await unless_gone(receive, future, self._settings.timeout)
+        self._metrics.record_cases(1, trace.cases)
+        return reply
 
 
 def _pays(scope: Scope, headers: Head) -> bool:
