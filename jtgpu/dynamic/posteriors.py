@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .step import Step
 
 MOST_ANSWERS = 1 << 31  # bytes of the posteriors of a call
+NEAR = 64  # slices by which lengths may differ in a part of a prediction
+MOST_SPAN = 1 << 24  # cells of the answers of such a part
 At = str | int | Iterable[int] | None
 
 
@@ -29,38 +31,43 @@ def posteriors(
     """Posteriors of some variables of every slice, given the evidence so far or all of it."""
     # steps: the compiled slice with and without joints
     # joints: The sets that it keeps together, as the user gave them
-    step, plain = steps
+    step = steps[0]
     net = step.net
     wanted = [*numbers, *dict.fromkeys(step.joints.values())]
     slices = slices_of(at, int(read.lengths.max()))
     shape = (read.n,) if slices is None else (read.n, len(slices))
     check_size(shape, sum(map(step.width, wanted)), 'at="last", or fewer slices')
     arrays = {v: np.zeros((*shape, step.width(v))) for v in wanted}
-    compiled = side_by_side(step, plain, read, Wanted(wanted, slices, smooth, arrays))
-    if compiled is None:
-        log_evidence = _slice_by_slice(step, read, Wanted(wanted, slices, smooth, arrays), on_impossible)
-    else:
-        compiled.run()
-        if compiled.unsure.any():
-            for table in arrays.values():
-                table[compiled.unsure] = 0.0
-            again = _slice_by_slice(step, read, compiled.wanted, on_impossible, compiled.unsure)
-            compiled.log_evidence[compiled.unsure] = again[compiled.unsure]
-            compiled.failed[compiled.unsure] = -1
-        if on_impossible == "error":
-            raise_if_impossible(read, np.arange(read.n), compiled.failed)
-        log_evidence = compiled.log_evidence
+    log_evidence, failed = _write_all(steps, read, Wanted(wanted, slices, smooth, arrays))
+    if on_impossible == "error":
+        raise_if_impossible(read, np.arange(read.n), failed)
     joint = {}
     for given, scope in zip(several(joints) or (), step.joints, strict=True):
         joint[tuple(given)] = step.joint(step.joints[scope], scope, arrays[step.joints[scope]])
     return SequencePosteriors(net, read, slices, log_evidence, {net.variables[v]: arrays[v] for v in numbers}, joint)
 
 
+def _write_all(steps: tuple[Step, Step], read: Sequences, wanted: Wanted) -> tuple[Floats, Ints]:
+    """Write the posteriors; ln P of each sequence, and its first impossible slice, else -1."""
+    step, plain = steps
+    compiled = side_by_side(step, plain, read, wanted)
+    if compiled is None:
+        return _slice_by_slice(step, read, wanted)
+    compiled.run()
+    unsure = compiled.unsure
+    if unsure.any():
+        for table in wanted.arrays.values():
+            table[unsure] = 0.0
+        compiled.log_evidence[unsure] = _slice_by_slice(step, read, wanted, unsure)[0][unsure]
+        compiled.failed[unsure] = -1
+    return compiled.log_evidence, compiled.failed
+
+
 def _slice_by_slice(
-    step: Step, read: Sequences, wanted: Wanted, on_impossible: str, some: Bools | None = None
-) -> Floats:
-    """Write the posteriors, slice after slice by a backend's tables of cases; ln P of each sequence."""
-    log_evidence = np.zeros(read.n)
+    step: Step, read: Sequences, wanted: Wanted, some: Bools | None = None
+) -> tuple[Floats, Ints]:
+    """`_write_all`, slice after slice by a backend's tables of cases."""
+    log_evidence, failed = np.zeros(read.n), np.full(read.n, -1)
     place = None if wanted.slices is None else {int(t): i for i, t in enumerate(wanted.slices)}
     # some: (N,) the sequences that are wanted; default: all
     for chosen in chunks(step, read, sum(step.width(v) for v in wanted.targets), some):
@@ -75,14 +82,12 @@ def _slice_by_slice(
                 write(wanted.arrays, (rows, np.full(len(rows), place[t])), cells)
 
         done = run.forward(keep=True) if wanted.smooth else run.forward(wanted.targets, visit)
-        if on_impossible == "error":
-            raise_if_impossible(read, chosen, done.failed)
-        log_evidence[chosen] = done.log_evidence
+        log_evidence[chosen], failed[chosen] = done.log_evidence, done.failed
         if wanted.smooth:
             for t, which, alpha, beta in run.backward():
                 if wanted.targets and (place is None or t in place):
                     visit(t, which, run.run(t, which, alpha, beta, wanted.targets).posterior)
-    return log_evidence
+    return log_evidence, failed
 
 
 def predictions(
@@ -93,22 +98,36 @@ def predictions(
     check_size((read.n, steps), sum(map(step.width, numbers)), "fewer steps")
     arrays = {v: np.zeros((read.n, steps, step.width(v))) for v in numbers}
     longer, lengths = read.continued(steps), read.lengths
-    log_evidence = np.zeros(read.n)
-    for chosen in chunks(step, longer, sum(step.width(v) for v in numbers)):
-        run = Propagation(step, longer, chosen)
-
-        def visit(t: int, which: Ints, cells: Floats, chosen: Ints = chosen) -> None:
-            late = t >= lengths[chosen[which]]
-            rows = chosen[which[late]]
-            write(arrays, (rows, t - lengths[rows]), cells[late])
-
-        done = run.forward(numbers, visit)
-        if on_impossible == "error":
-            raise_if_impossible(longer, chosen, done.failed)
-        log_evidence[chosen] = done.log_evidence
+    log_evidence, failed = np.zeros(read.n), np.full(read.n, -1)
+    for part in _of_similar_length(lengths, sum(arrays[v].shape[-1] for v in numbers) + 1, steps):
+        own, first = lengths[part], int(lengths[part].min())
+        slices = np.arange(first, int(own.max()) + steps)
+        wide = {v: np.zeros((len(part), len(slices), step.width(v))) for v in numbers}
+        some = longer if len(part) == read.n else longer.some(part)
+        found = _write_all((step, step), some, Wanted([*numbers], slices, False, wide))
+        log_evidence[part], failed[part] = found
+        places = np.arange(len(part))[:, None], (own - first)[:, None] + np.arange(steps)
+        for v, table in wide.items():
+            arrays[v][part] = table[places]
+    if on_impossible == "error":
+        raise_if_impossible(longer, np.arange(read.n), failed)
     future = type(read)(np.zeros((read.n * steps, 0), np.int32), np.arange(read.n + 1) * steps)
     named = {net.variables[v]: table for v, table in arrays.items()}
     return SequencePosteriors(net, future, np.arange(steps), log_evidence, named, {})
+
+
+def _of_similar_length(lengths: Ints, cells: int, steps: int) -> Iterator[Ints]:
+    """The sequences in parts, each in ascending order, whose slices behind the shortest one's end fit into memory."""
+    # cells, steps: Of the answers of a slice, and slices behind each end
+    order = np.argsort(lengths, kind="stable")
+    by_length, at = lengths[order], 0
+    while at < len(order):
+        end = int(np.searchsorted(by_length, by_length[at] + max(steps, NEAR), side="right"))
+        span = int(by_length[end - 1] - by_length[at]) + steps
+        if span > steps:
+            end = min(end, at + max(MOST_SPAN // (span * cells), 1))
+        yield np.sort(order[at:end])
+        at = end
 
 
 def slices_of(at: At, length: int) -> Ints | None:

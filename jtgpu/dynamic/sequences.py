@@ -70,6 +70,14 @@ class Sequences:
             weights[v][at] = w
         return replace(self, codes=codes, ptr=ptr, likelihood=weights, keys={}, source=None)
 
+    def some(self, chosen: Ints) -> Sequences:
+        """Some of the sequences, without their names."""
+        lengths = self.lengths[chosen]
+        ptr = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(int(ptr[-1])) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)
+        weights = {v: w[rows] for v, w in self.likelihood.items()}
+        return replace(self, codes=self.codes[rows], ptr=ptr, likelihood=weights, keys={}, source=None, ids=None)
+
 
 def read_sequences(
     net: DynamicNetwork, given: Any, *, id: str | None = None, time: str | None = None,

@@ -45,12 +45,15 @@ def test_answers_are_those_of_slices_one_after_the_other(seed: int, monkeypatch:
     monkeypatch.setattr(propagation, "KEPT", 0 if seed % 5 == 0 else 1 << 20)  # 0: blocks of slices
     tree = dyn.compile("cpu")
     more: Any = {"joints": [(f"{dyn.variables[0]}[t]", f"{dyn.variables[1]}[t]")], "at": [None, "last", [0]][seed % 3]}
+    monkeypatch.setattr(posteriors, "NEAR", int(rng.integers(1, 9)))
     made = [tree.filter(frame, **options, **more), tree.smooth(frame, **options, **more)]
+    made.append(tree.predict(frame, steps=2, **options))
     best, drawn = tree.mpe(frame, **options), None
     if not best.impossible.any():
         drawn = tree.sample(3, frame, seed=1, **{k: x for k, x in options.items() if k != "on_impossible"})
     slice_by_slice(monkeypatch)
     expected = [tree.filter(frame, **options, **more), tree.smooth(frame, **options, **more)]
+    expected.append(tree.predict(frame, steps=2, **options))
     for a, b in zip(made, expected, strict=True):
         np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-12, atol=1e-12)
         for u in dyn:
