@@ -62,6 +62,7 @@ class SliceTable(Protocol):
     most_kept: int  # bytes of messages of a group that may be kept
     takes_others: bool  # whether `Between` may have others
     chooses: bool  # whether `SliceGroup.choose` is supported
+    counts: bool  # whether `SliceGroup.count` is
 
     def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
         """Some sequences, at most as many as there are lanes."""
@@ -126,6 +127,17 @@ class SliceGroup(Protocol):
         """The message passes some slices backward and becomes certain of the entry that is chosen before each."""
         # chosen: (n, lanes) gets the entries before slices base, base + 1 ...
         # uniforms: (n, lanes) numbers in [0, 1) that choose; empty: the best entries
+
+    def count(
+        self, passes: Any, begin: int, end: int, messages: Sequence[Messages], base: int,
+        weights: NDArray[np.float64], cells: NDArray[np.float64] | None,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Add the expected counts of some slices, the last first, to `cells` (default: new ones); see `families`."""
+        # messages: Into and out of slices base, base + 1 ...
+        # weights: (n,) of the sequences
+
+    def families(self, passes: Any, cells: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """The expected counts of every factor, with the model's axes."""
 
     def finish(self) -> NDArray[np.bool_]:
         """End the passes, and free the memory; (n,) whether a sequence is too improbable and has no answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -81,15 +81,25 @@ class _Counting(Passes):
         starts = self._ahead(group, length, size)
         self._note(group, part)
         total = self._sums.setdefault(int(part[0]), _Sum(self.plain))
+        own: dict[tuple[int, frozenset[int]], Any] = {}  # of slices with the same tables: cells, and their passes
         for begin, end, kept in self._blocks(group, starts, length, size):
             later, nothing = group.messages(end - begin), group.marginals(None, part)
             for first, last in reversed(self._segments(begin, end)):
-                group.backward(self._passes(first), first, last, kept, begin, later, nothing)
+                passes, key = self._passes(first), (min(first, self.plain.order), self.read.cut(first))
+                group.backward(passes, first, last, kept, begin, later, nothing)
+                if self.table.counts:  # from the last slice to the first: no bit depends on blocks
+                    cells = own[key][0] if key in own else None
+                    each = self._weights[part]
+                    own[key] = group.count(passes, first, last, (kept, later), begin, each, cells), passes
+            if self.table.counts:
+                continue
             kept, later = group.read(kept), group.read(later)
             for first, last in self._segments(begin, end):
                 t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
                 valid = (group.failed[lane] < 0) & (t < group.lengths[lane])
                 self._add(total, group, part, (t[valid], lane[valid]), (kept, later), begin)
+        for (kind, cut), (cells, passes) in own.items():
+            total.add(kind, group.families(passes, cells), cut)
         self.unsure[part] = group.finish()
 
     def _add(

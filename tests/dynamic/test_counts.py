@@ -63,6 +63,20 @@ def test_counts_equal_those_of_the_unrolled_network(seed: int, monkeypatch: pyte
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
 
 
+def test_bits_depend_neither_on_threads_nor_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    dyn = random_template(np.random.default_rng(3))
+    read = read_sequences(dyn, random_codes(rng, dyn, 150, 40))
+    weights = rng.random(150)
+    expected = counts.expected_counts(dyn.compile("cpu", threads=1).step, read, weights)
+    for kept in (propagation.KEPT, 0, 1 << 16):
+        monkeypatch.setattr(propagation, "KEPT", kept)
+        made = counts.expected_counts(dyn.compile("cpu", threads=2).step, read, weights)
+        assert all(np.array_equal(a, b) for a, b in zip(made.cpts, expected.cpts, strict=True))
+        for mine, theirs in zip(made.start, expected.start, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_complete_sequences_are_counted(seed: int) -> None:
     rng = np.random.default_rng([8, seed])

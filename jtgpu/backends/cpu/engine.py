@@ -127,12 +127,17 @@ class Cpu(Backend):
         """The runner that computes expected counts."""
         return Runner(family_program(self.plan), self._factors, self.runner.threads)
 
+    @property
+    def families(self) -> Runner:
+        """The runner that computes expected counts, made once."""
+        with self._lock:
+            return self._families
+
     def run_counts(
         self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
         likelihood: Likelihood | None = None,
     ) -> Counts:  # fmt: skip
-        with self._lock:
-            runner = self._families
+        runner = self.families
         table = Table(runner, states, likelihood or {}, None)
         each = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
         groups = group_rows(table)

@@ -229,6 +229,14 @@ class Counting(NamedTuple):
     weights: NDArray[np.float64]  # (B,) weights of the rows
 
 
+class LaneCounts(NamedTuple):
+    """Where expected counts of all lanes are added to."""
+
+    cells: NDArray[np.float64]  # every factor's cells, as in an arena
+    weights: NDArray[np.float64]  # (L,) weights of the sequences
+    scale: NDArray[np.float64]  # (L,) scratch memory
+
+
 class Slices(NamedTuple):
     """Consecutive slices of some sequences that run in one call, a sequence in each of L lanes; R rows in all."""
 

@@ -18,7 +18,7 @@ from ..slices import Between, Side, observed
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
-from .records import Marginals, Memory, Passing, Slices
+from .records import LaneCounts, Marginals, Memory, Passing, Slices
 from .runner import Runner, on_all_cores
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ class _Runners(Protocol):
 
     @property
     def without_evidence(self) -> Runner: ...
+
+    @property
+    def families(self) -> Runner: ...
 
 
 class _Direction(NamedTuple):
@@ -68,7 +71,7 @@ class SliceTable:
     # lengths: Slices of each sequence
     # most_kept: Bytes of messages of a group that may be kept
 
-    takes_others, chooses = False, True
+    takes_others, chooses, counts = False, True, True
 
     def __init__(
         self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
@@ -110,8 +113,9 @@ class SliceTable:
         columns = column + (0 if other is None else int(program.cardinality[other.number]))
         return _Direction(hard, soft, source, target, np.array([width, own]), ptr, column, columns)
 
-    def _get(self, runner: Runner, way: _Direction, lanes: int) -> CachedProgram:
-        return runner.model.programs.get(way.seen, way.soft, (way.target.number,), lanes=lanes)
+    def _get(self, runner: Runner, way: _Direction, lanes: int, families: bool = False) -> CachedProgram:
+        targets = None if families else (way.target.number,)
+        return runner.model.programs.get(way.seen, way.soft, targets, lanes=lanes)
 
     def _config(self, runner: Runner, way: _Direction) -> Config:
         return config_of(lambda lanes: self._get(runner, way, lanes), runner.model.numbers.factor_cells)
@@ -122,9 +126,11 @@ class SliceTable:
         # message: (K,) into slice 0
         return SliceGroup(self, first, lengths, message)
 
-    def ready(self, runner: Runner, way: _Direction) -> tuple[CachedProgram, NDArray[np.int64]]:
+    def ready(
+        self, runner: Runner, way: _Direction, families: bool = False
+    ) -> tuple[CachedProgram, NDArray[np.int64]]:
         """The program of a direction without structural zeros, and the ranks of the variables that are observed."""
-        cached = self._get(runner, way, self.lanes)
+        cached = self._get(runner, way, self.lanes, families)
         cached.leave_out_zeros(runner.model.numbers, runner.cards, self.lanes, RUNS)
         needed = way.seen.copy()
         needed[list(way.soft)] = True
@@ -222,15 +228,40 @@ class SliceGroup:
         )
         self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
 
+    def count(
+        self, passes: _Runners, begin: int, end: int, messages: Sequence[NDArray[np.float64]], base: int,
+        weights: NDArray[np.float64], cells: NDArray[np.float64] | None,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Add the expected counts of some slices, the last first, to `cells`; see `families`."""
+        # messages: Into and out of slices base, base + 1 ...
+        # weights: (n,) of the sequences
+        way, runner = self.table.choosing, passes.families
+        if cells is None:
+            cells = np.zeros(runner.model.numbers.factor_cells)
+        p = self._passing(way, messages[0], base, 1)
+        p = p._replace(later=messages[1], before=way.target.place, before_column=way.other)
+        each = np.zeros(len(self.lengths))
+        each[: self.n] = weights
+        out = LaneCounts(cells, each, np.empty(len(each)))
+        add = _loops.add_counts
+        self._run(runner, way, lambda m, code, s: add(m, code, s, p, out, runner.limit, begin, end), True)
+        return cells
+
+    def families(self, passes: _Runners, cells: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """The expected counts of every factor, with the model's axes."""
+        return passes.families.model.numbers.factor_views(cells)
+
     def _passing(self, way: _Direction, kept: NDArray[np.float64], base: int, stride: int) -> Passing:
         return Passing(
             self.message, way.source.place, way.target.place, way.numbers, self.total, self.exponent, self.log_scale,
             self.failed, kept, self.messages(0), base, stride, np.zeros((0, 0), np.int64), _NONE_2, _NONE, 0,
         )  # fmt: skip
 
-    def _run(self, runner: Runner, way: _Direction, call: Callable[..., bool | None]) -> bool | None:
+    def _run(
+        self, runner: Runner, way: _Direction, call: Callable[..., bool | None], families: bool = False
+    ) -> bool | None:
         table = self.table
-        cached, variables = table.ready(runner, way)
+        cached, variables = table.ready(runner, way, families)
         space = runner.acquire(runner.model)
         try:
             memory: Memory = memory_of(space, cached, runner.cards, way.weight_ptr, way.columns, table.lanes)

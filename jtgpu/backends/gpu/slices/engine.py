@@ -81,7 +81,7 @@ def _hashable(way: Way) -> tuple[Any, ...]:
 class GpuSliceTable:
     """`jtgpu.backends.slices.SliceTable`: evidence as compact columns, and what all groups share."""
 
-    takes_others, chooses = True, False
+    takes_others, chooses, counts = True, False, False
 
     def __init__(
         self, passes: GpuPasses, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],
