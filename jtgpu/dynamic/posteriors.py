@@ -104,8 +104,8 @@ def predictions(
         slices = np.arange(first, int(own.max()) + steps)
         wide = {v: np.zeros((len(part), len(slices), step.width(v))) for v in numbers}
         some = longer if len(part) == read.n else longer.some(part)
-        found = _write_all((step, step), some, Wanted([*numbers], slices, False, wide))
-        log_evidence[part], failed[part] = found
+        wanted = Wanted([*numbers], slices, False, wide)
+        log_evidence[part], failed[part] = _write_all((step, step), some, wanted)
         places = np.arange(len(part))[:, None], (own - first)[:, None] + np.arange(steps)
         for v, table in wide.items():
             arrays[v][part] = table[places]
