@@ -15,6 +15,7 @@ from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
 from .draft import MAX_NOTES, Draft, Family, settle, utility_table
+from .number_cursor import restore_ends
 from .numbers import accept, mixed_network
 from .slices import dynamic_network, no_decisions
 from .text import shortened
@@ -176,6 +177,8 @@ def _cycle_at(draft: Draft) -> int | None:
 
 
 def _all_attributes(draft: Draft) -> dict[str, dict[str, Any]]:
+    for kept in draft.attributes["node"].values():
+        restore_ends(kept)
     notes = [
         f"{draft.source.name}:{line}:{column}: {text}"
         for (line, column), text in ((draft.source.place(at), text) for at, text in draft._notes)

@@ -149,6 +149,10 @@ class HuginReader(BlockReader):
         draft.refused[name] = start, what
         if kind == "continuous":
             draft.numbers[name] = Number(start)
+            kept: dict[str, Any] = {}
+            self.attributes(kept, f"the {what} {name!r}", {})
+            draft.attributes["node"] |= {name: kept} if kept else {}
+            return
         self.skip()
 
     def node(self) -> None:
@@ -232,6 +236,8 @@ class HuginReader(BlockReader):
         if sorted(order) == sorted(p for p, _ in node.parents):
             at = dict(node.parents)
             node.parents = [(p, at[p]) for p in order]
+        kept.pop("jtgpu_parents", None)
+        draft.attributes["potential"] |= {name: kept} if kept else {}
 
 
 parse_draft, parse = parsers_of(lambda text, source: HuginReader(Source(text, source)).file())

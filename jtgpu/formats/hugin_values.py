@@ -173,15 +173,15 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
         about = {"name": name} | about | {"name": name}
     else:
         about.pop("name", None)
-    lines += ["net", "{", *_attribute_lines(about, "the network"), "}", ""]
+    lines += ["net", "{", *attribute_lines(about, "the network"), "}", ""]
     of_nodes = attributes.get("node", {})
     for v, labels in states.items():
         first = {k: of_nodes.get(v, {})[k] for k in ("label", "position") if k in of_nodes.get(v, {})}
         rest = {k: x for k, x in of_nodes.get(v, {}).items() if k not in first and k != "states"}
-        lines += [f"{'node' if v in tables else 'decision'} {v}", "{", *_attribute_lines(first, v)]
-        lines += [f"    states = ({' '.join(map(quote, labels))});", *_attribute_lines(rest, v), "}", ""]
+        lines += [f"{'node' if v in tables else 'decision'} {v}", "{", *attribute_lines(first, v)]
+        lines += [f"    states = ({' '.join(map(quote, labels))});", *attribute_lines(rest, v), "}", ""]
     for u in utilities:
-        lines += [f"utility {u}", "{", *_attribute_lines(of_nodes.get(u, {}), u), "}", ""]
+        lines += [f"utility {u}", "{", *attribute_lines(of_nodes.get(u, {}), u), "}", ""]
     shown_states = {v: [f"{v}={quote(label)[1:-1]}" for label in labels] for v, labels in states.items()}
     of_potentials = attributes.get("potential", {})
     for v in (*states, *utilities):
@@ -195,7 +195,7 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
             lines += _data_lines(np.atleast_1d(utilities[v]), [shown_states[p] for p in before[:-1]])
         elif v in tables:
             lines += _data_lines(tables[v], [shown_states[p] for p in before])
-        lines += [*_attribute_lines(rest, v), "}", ""]
+        lines += [*attribute_lines(rest, v), "}", ""]
     return "\n".join(lines)
 
 
@@ -227,7 +227,7 @@ def _data_lines(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str
         yield f"{line}  %  {'  '.join([labels[s] for labels, s in zip(parents, at, strict=True)])}" if parents else line
 
 
-def _attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:
+def attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:
     for key, value in attributes.items():
         if not _is_token(key, "name"):
             raise FormatError(

@@ -2,7 +2,8 @@
 
 An object ``{"format": "jtgpu mixed network", "version": 1, "name": ..., "variables": {...}}``. Each variable has
 ``parents`` (a list of names), and either ``states`` and ``cpt``, or ``mean``, ``coefficients`` and ``sd``; arrays are
-nested lists whose axes are the discrete parents in order, of a CPT also the states of the variable.
+nested lists whose axes are the discrete parents in order, of a CPT also the states of the variable. ``attributes``,
+which may be absent, has what other files keep: labels, positions, ends of intervals.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def sniff(text: str) -> bool:
 def parse(text: str, source: str = "<text>", **_: Any) -> MixedNetwork:
     """The network of a text; raises `ParseError`."""
     try:
-        return _network(json.loads(text, parse_constant=_no_number, parse_int=float), source)
+        return _network(json.loads(text, parse_constant=_no_number, parse_int=_whole), source)
     except json.JSONDecodeError as error:
         raise ParseError(f"invalid JSON: {error.msg}", source, error.lineno, error.colno) from None
     except RecursionError:
@@ -71,8 +72,23 @@ def _network(given: Any, source: str) -> MixedNetwork:
         else:
             states[v] = float
             parameters[v] = Gaussian(about["mean"], about["coefficients"], about["sd"])
-    name = given.get("name", "")
-    return MixedNetwork(states, parents, parameters, name=name if isinstance(name, str) else "")
+    name, attributes = given.get("name", ""), _tuples(given.get("attributes", {}))
+    if not isinstance(attributes, dict) or not all(isinstance(x, dict) for x in attributes.values()):
+        raise fail(f'"attributes" must be an object of objects, got {shown(attributes)}')
+    named = name if isinstance(name, str) else ""
+    return MixedNetwork(states, parents, parameters, name=named, attributes=attributes)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of attributes as tuples."""
+    if isinstance(value, dict):
+        return {key: _tuples(x) for key, x in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _whole(text: str) -> float:
+    """A whole number, which attributes may have; a float where it is large."""
+    return int(text) if len(text) < 16 else float(text)
 
 
 def dumps(net: MixedNetwork) -> str:
@@ -89,7 +105,9 @@ def dumps(net: MixedNetwork) -> str:
         variables[v] = about
     head = _text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
     lines = [f"  {_text(v)}: {_text(about)}" for v, about in variables.items()]
-    return f'{head}, "variables": {{\n' + ",\n".join(lines) + "\n}}\n"
+    kept = {kind: dict(x) for kind, x in net.attributes.items() if x and kind in ("net", "node", "potential")}
+    more = f',\n"attributes": {_text(kept)}' if kept else ""
+    return f'{head}, "variables": {{\n' + ",\n".join(lines) + f"\n}}{more}}}\n"
 
 
 def _text(value: Any) -> str:

@@ -8,13 +8,13 @@ from ..errors import FormatError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from . import mixed_json
-from .hugin_values import check_name
+from .hugin_values import attribute_lines, check_name
 from .hugin_values import dumps as hugin_text
 from .linear import linear_text
-from .number_cursor import identifiers
+from .number_cursor import identifiers, with_decisions
 from .text import number
+from .xdsl_writer import XdslWriter, ids_of
 from .xdsl_writer import dumps as xdsl_text
-from .xdsl_writer import ids_of
 
 WRITTEN = "Hugin net, XDSL and JSON (.mixed.json)"
 
@@ -37,7 +37,7 @@ def _hugin(net: MixedNetwork) -> str:
         check_name(v)
         if any(v.lower() == "normal" or v[0].isdigit() for v in (v, *net.numeric_parents(v))):
             raise FormatError(f"{v!r} or a parent of it cannot be in an expression of a Hugin .net file: rename it")
-        lines += [f"continuous node {v}", "{", "}", ""]
+        lines += [f"continuous node {v}", "{", *attribute_lines(net.attributes.get("node", {}).get(v, {}), v), "}", ""]
     for v in net.numbers:
         density = net.gaussian(v)
         variance = np.square(density.sd)
@@ -51,7 +51,8 @@ def _hugin(net: MixedNetwork) -> str:
         )
         lines += [f"potential ({v} | {' '.join(before)})" if before else f"potential ({v})", "{"]
         lines += [f'    jtgpu_parents = "{" ".join(net.parents(v))}";'] if before != net.parents(v) else []
-        lines += [f"    data = ( {data} );", "}", ""]
+        lines += [f"    data = ( {data} );"]
+        lines += [*attribute_lines(net.attributes.get("potential", {}).get(v, {}), v), "}", ""]
     if net.variables != (*net.discrete.variables, *net.numbers):
         lines[0] = lines[0].replace("net\n{\n", f'net\n{{\n    jtgpu_order = "{" ".join(net.variables)}";\n', 1)
     return "\n".join(lines)
@@ -78,8 +79,12 @@ def _xdsl(net: MixedNetwork) -> str:
             equations += [f"\t\t\t<parents>{' '.join(net.parents(v))}</parents>"]
         equations += [f"\t\t\t<definition>{v}={terms} + Normal(0, {number(sd)})</definition>", "\t\t</equation>"]
     order = " ".join(ids.get(v, v) for v in net.variables)
+    writer = XdslWriter(with_decisions(net.discrete, "an XDSL file"))
+    writer.ids |= {v: v for v in net.numbers}
+    looks = [line for v in net.numbers if v in net.attributes.get("node", {}) for line in writer.looks(v)]
     return (
         xdsl_text(net.discrete)
+        .replace("\t\t</genie>", "\n".join([*looks, "\t\t</genie>"]), 1)
         .replace("\t</nodes>", "\n".join([*equations, "\t</nodes>"]), 1)
         .replace("\t</extensions>", f'\t\t<jtgpu_numbers order="{order}" />\n\t</extensions>')
     )

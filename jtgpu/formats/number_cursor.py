@@ -228,12 +228,37 @@ def with_decisions(net: DiscreteModel, what: str) -> Parts:
     return parts_of(net)
 
 
+ENDS = "jtgpu_ends"  # the property with the ends of the outer intervals of a variable's states
+
+
 def strings(attributes: Mapping[str, Any], *keys: str | None) -> list[str]:
     """The attribute ``property`` of what `keys` lead to, as other formats keep it."""
     for key in keys:
         attributes = attributes if key is None else attributes.get(key, {})
-    values = attributes.get("property", ())
-    return [str(x) for x in ((values,) if isinstance(values, str) else values)]
+    values, ends = attributes.get("property", ()), attributes.get("ends")
+    texts = [str(x) for x in ((values,) if isinstance(values, str) else values)]
+    if isinstance(ends, tuple) and len(ends) == 2 and all(isinstance(x, float) for x in ends):
+        texts.append(f"{ENDS} = {ends[0]!r} {ends[1]!r}")  # where the outer intervals of the states end
+    return texts
+
+
+def restore_ends(kept: dict[str, Any]) -> None:
+    """Move the ends of intervals from the properties of a variable to their attribute."""
+    for text in kept.get("property", ()):
+        key, _, value = str(text).partition(" = ")
+        ends = tuple(map(as_float, value.split()))
+        if key == ENDS and len(ends) == 2:
+            left = tuple(x for x in kept.pop("property") if x != text)
+            kept |= {"ends": ends} | ({"property": left} if left else {})
+            return
+
+
+def as_float(text: str) -> float:
+    """A number, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def inexact(net: BayesianNetwork | Parts) -> frozenset[str]:

@@ -175,7 +175,7 @@ class XdslReader:
     def looks(self, element: Element) -> None:
         """A node of the diagram; it may be a remnant of a deleted node."""
         child = element.attributes.get("id", "")
-        if child not in self.draft.states and child not in self.draft.utilities:
+        if child not in {**self.draft.states, **self.draft.utilities, **self.draft.numbers}:
             return
         kept: dict[str, Any] = {}
         if (name := element.one("name")) and name.text != child:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import NetworkError
 from ..util import late_imports
@@ -41,6 +41,8 @@ class MixedNetwork:
     cpts : mapping of str to array_like, mapping or Gaussian
         A CPT for each variable with states, as for `BayesianNetwork`; a `Gaussian` for each number.
     name : str, optional
+    attributes : mapping, optional
+        Labels, positions and more of the variables, as files keep them; see `BayesianNetwork`.
 
     Attributes
     ----------
@@ -75,6 +77,7 @@ class MixedNetwork:
         cpts: Mapping[str, CptLike | Gaussian],
         *,
         name: str = "",
+        attributes: Mapping[str, Mapping[str, Any]] | None = None,
     ):
         numbers = [v for v, s in states.items() if s is float]
         for v, s in states.items():
@@ -105,6 +108,7 @@ class MixedNetwork:
             {v: self.graph.parents(v) for v in with_states},
             {v: cpts[v] for v in with_states},  # type: ignore[misc]
             name=name,
+            attributes=attributes,
         )
         self._gaussians: dict[str, Gaussian] = {}
         for v in numbers:
@@ -123,6 +127,11 @@ class MixedNetwork:
     def variables(self) -> tuple[str, ...]:
         """Names of all variables, in order."""
         return self.graph.variables
+
+    @property
+    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Contents of a file beyond the model, of variables of both kinds; see `BayesianNetwork`."""
+        return self.discrete.attributes
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -196,6 +205,7 @@ class MixedNetwork:
             {v: self.parents(v) for v in self},
             {v: changed.get(v, self._parameters(v)) for v in self},
             name=self.name if name is None else name,
+            attributes=self.attributes,
         )
 
     def _parameters(self, v: str) -> Cpt | Gaussian:

@@ -194,3 +194,28 @@ def test_more_parents_than_axes() -> None:
 def test_states_alone_of_a_file_with_numbers() -> None:
     text = NODES + "potential (E) { data = normal(0, 1); }"
     assert hugin.parse(text, decisions="chance").variables == ("A",)
+
+
+@pytest.mark.parametrize("name", ["a.net", "a.xdsl", "a.mixed.json"])
+def test_labels_positions_and_ends(name: str, tmp_path: Path) -> None:
+    looks = {"s": {"position": (10, 20), "ends": (0.0, 7.5)}, "x": {"label": "Size", "position": (100, -20)}}
+    net = jtgpu.MixedNetwork(
+        {"s": ["[0, 1)", "[1, inf)"], "x": float, "y": float}, {"y": ["x"]},
+        {"s": [0.5, 0.5], "x": jtgpu.Gaussian(0), "y": jtgpu.Gaussian(1, {"x": 2})},
+        attributes={"net": {"label": "Sizes"}, "node": looks},
+    )  # fmt: skip
+    jtgpu.write(net.replace({"s": [0.25, 0.75]}), tmp_path / name)
+    again = jtgpu.read(tmp_path / name, kind=jtgpu.MixedNetwork)
+    assert (again.attributes["node"], again.attributes["net"]) == (looks, {"label": "Sizes"})
+    post = again.compile("reference").posterior("s")
+    assert post.mean == pytest.approx(0.25 * 0.5 + 0.75 * 4.25)
+
+
+@pytest.mark.parametrize("suffix", [".net", ".bif", ".xml", ".xdsl", ".dsl"])
+def test_files_keep_the_ends_of_intervals(suffix: str, tmp_path: Path) -> None:
+    about = {"node": {"s": {"ends": (0.1, 7.5), "property": ("unit = cm", "jtgpu_ends = many")}}}
+    net = jtgpu.BayesianNetwork({"s": ["(-inf, 1)", "[1, inf)"]}, {}, {"s": [0.5, 0.5]}, attributes=about)
+    jtgpu.write(net, tmp_path / f"a{suffix}")
+    kept = jtgpu.read(tmp_path / f"a{suffix}").attributes["node"]["s"]
+    assert kept["ends"] == (0.1, 7.5)
+    assert kept["property"] == ("unit = cm", "jtgpu_ends = many")
