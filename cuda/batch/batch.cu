@@ -3,7 +3,7 @@
 //   batch_transpose  evidence given as rows, into case-minor order
 //   batch_scatter    evidence given as columns of small integers, to the rows that the other kernels read
 //   batch_clear      zeros, once: entries that are structurally zero are never written
-//   batch_enter      evidence factors of every case: observed states, and weights if there are any
+//   batch_enter      evidence factors of every case: observed states, and weights if there are any; a warp 32 entries
 //   batch_level      a warp computes one tile of outputs for 32 cases: all lanes and cases read the same record, loads
 //                    are 256 contiguous bytes, and factors without evidence are read from one copy that all cases
 //                    share; a tile sums the configurations in which any of its products is structurally non-zero
@@ -14,10 +14,11 @@
 //
 // Wins from some hundred cases on. The warps of a block compute the same tile for neighbouring groups and so share its
 // record; neighbouring blocks compute neighbouring tiles of the same groups, so that what tiles have in common is still
-// in L2. Loses on long sums, since no other warp helps with them (jtgpu/backends/gpu/batch/records.py splits them).
+// in L2. Bound by latency where tiles sum little: what a tile reads is requested at once as far as registers allow. Loses
+// on long sums, since no other warp helps with them (jtgpu/backends/gpu/batch/records.py splits them), and to products.cu
+// where many outputs sum the same configurations.
 #include "batch/batch.cuh"
 
-#define SINGLE (sizeof(real) == 4)
 #define DIFFERENCE (1.0 / 1024)  // float: relative difference of two sums of P(e) from which on neither is reliable
 
 extern "C" __global__ void __launch_bounds__(256) batch_transpose(Rows r) {
@@ -49,52 +50,59 @@ extern "C" __global__ void __launch_bounds__(256) batch_clear(u64* words, u32 n,
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) words[i] = 0;
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) batch_enter(Batch b) {
+// A warp enters evidence into up to 32 entries of a factor: those that are not used stay zero.
+extern "C" __global__ void __launch_bounds__(256) batch_enter(Batch b) {
     const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31, groups = b.n_cases / 32;
     if (warp >= b.n_factors * groups) return;
     const Factor f = b.factors[warp / groups];
     const Group g = group_of(b, warp % groups, lane);
     const u32 at = warp % groups * 32 + lane;
     real top = 0;
-    for (u32 e = 0; e < f.n; e++) {
-        double value = b.shared[f.cell + e];
+    for (u32 first = 0; first < 32; first += 8) {
+        const u32 used = f.used >> first & 255u;
+        if (!used) continue;
+        double value[8];
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) value[i] = used >> i & 1 ? (double)b.shared[f.cell + first + i] : 0.0;
         for (u32 v = 0; v < f.n_axes; v++) {
             const Axis axis = b.axes[f.axes + v];
-            const u32 row = b.weight_row[axis.variable], digit = e / axis.inner % axis.card;
+            const u32 row = b.weight_row[axis.variable], e = f.from + first;
             const int state = b.state[(u64)axis.variable * b.n_cases + at];
-            if (state != -1 && state != (int)digit) value = 0.0;
-            if (row != NONE) value *= b.weight[(u64)(row + digit) * b.n_cases + at];
+            u32 rest = e % axis.inner, digit = e / axis.inner % axis.card;
+#pragma unroll
+            for (u32 i = 0; i < 8; i++) {
+                if (state != -1 && state != (int)digit) value[i] = 0.0;
+                if (row != NONE && used >> i & 1) value[i] *= b.weight[(u64)(row + digit) * b.n_cases + at];
+                if (++rest == axis.inner) rest = 0, digit = digit + 1 == axis.card ? 0 : digit + 1;
+            }
         }
-        const real stored = (real)value;
-        g.cells[(u64)(f.to + e) * 32] = stored;
-        top = stored > top ? stored : top;
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) {
+            if (!(used >> i & 1)) continue;
+            const real stored = (real)value[i];
+            g.cells[(u64)(f.to + first + i) * 32] = stored;
+            top = stored > top ? stored : top;
+        }
     }
-    g.slots[f.table * 32].top = word_of(top);
+    publish_case(g.slots + f.table * 32, word_of(top), 0);
     g.slots[f.table * 32].exponent = b.shared_slots[f.table].exponent;
 }
 
-// Publish the largest entry of a case's table. Of doubles to within 2^64, so that later tiles need not write.
-__device__ __forceinline__ void publish_case(Slot* slot, real top) {
-    const int word = word_of(top);
-    if (word <= 0) return;
-    const int coarse = SINGLE ? word : word | 0x03ffffff;
-    if (coarse > *(volatile int*)&slot->top) atomicMax(&slot->top, coarse);
-}
-
 // Doubles are scaled after the sum: the largest entry of a table is within 2^+-400 whatever inputs it was computed from.
-// Floats are scaled before they are multiplied.
-template <int TM, int TN>
+// Floats are scaled before they are multiplied. DIAGONAL: output i from A's i and B's i.
+template <int TM, int TN, bool DIAGONAL = false>
 __device__ __forceinline__ void run_tile(const Batch& b, const Tile& t, const Group& g) {
-    constexpr int WIDE = TN ? TN : 1;
-    constexpr bool BEFORE = SINGLE;
+    constexpr int WIDE = TN && !DIAGONAL ? TN : 1;
     const bool shared_a = t.kind & A_SHARED, shared_b = t.kind & B_SHARED;
     const Slot slot_a = shared_a ? b.shared_slots[t.slot_a] : g.slots[t.slot_a * 32];
     const Slot slot_b = shared_b ? b.shared_slots[t.slot_b] : g.slots[t.slot_b * 32];
+    Slot* const slot = g.slots + t.slot_out * 32;
+    const int before = *(volatile int*)&slot->top;
     const int shift_a = shift_of(slot_a.top), shift_b = shift_of(slot_b.top);
     const real scale_a = power_of_two(-shift_a), scale_b = power_of_two(-shift_b);
     const real *from_a = shared_a ? b.shared : g.cells, *from_b = shared_b ? b.shared : g.cells;
     const u32 log_a = shared_a ? 0 : 5, log_b = shared_b ? 0 : 5, n_steps = t.n_steps;
-    const real *a[TM], *c[WIDE];
+    const real *a[TM], *c[TN ? TN : 1];
 #pragma unroll
     for (int i = 0; i < TM; i++) a[i] = from_a + ((u64)t.at[i] << log_a);
 #pragma unroll
@@ -103,37 +111,42 @@ __device__ __forceinline__ void run_tile(const Batch& b, const Tile& t, const Gr
 #pragma unroll
     for (int e = 0; e < TM * WIDE; e++) sum[e] = 0;
     const uint2* const steps = b.steps + t.steps;
-#pragma unroll 2
-    for (u32 k = 0; k < n_steps; k++) {
+    struct Operands { real x[TM], y[TN ? TN : 1]; };
+    auto read = [&](Operands& o, u32 k) {
         const uint2 step = steps[k];
         const u32 in_a = step.x << log_a, in_b = step.y << log_b;
-        real x[TM], y[WIDE];
 #pragma unroll
-        for (int i = 0; i < TM; i++) x[i] = BEFORE ? a[i][in_a] * scale_a : a[i][in_a];
-        y[0] = BEFORE ? scale_b : real(1);
+        for (int i = 0; i < TM; i++) o.x[i] = a[i][in_a];
 #pragma unroll
-        for (int j = 0; j < TN; j++) y[j] = BEFORE ? c[j][in_b] * scale_b : c[j][in_b];
+        for (int j = 0; j < TN; j++) o.y[j] = c[j][in_b];
+    };
+    auto add = [&](const Operands& o) {
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
-            for (int j = 0; j < WIDE; j++) sum[i * WIDE + j] += TN || BEFORE ? x[i] * y[j] : x[i];
+            for (int j = 0; j < WIDE; j++) {
+                const real x = SINGLE ? o.x[i] * scale_a : o.x[i], y = TN ? o.y[DIAGONAL ? i : j] : real(1);
+                sum[i * WIDE + j] += SINGLE ? x * (y * scale_b) : TN ? x * y : x;
+            }
+    };
+    u32 k = 0;
+    Operands p, q, r;
+    for (; k + 3 <= n_steps; k += 3) {  // three steps at once, and the last two: one wait each
+        read(p, k), read(q, k + 1), read(r, k + 2);
+        add(p), add(q), add(r);
     }
-    real top = 0;
-#pragma unroll
-    for (int i = 0; i < TM; i++)
-#pragma unroll
-        for (int j = 0; j < WIDE; j++) {
-            if (!(t.mask >> (i * WIDE + j) & 1)) continue;
-            const real value = BEFORE ? sum[i * WIDE + j] : sum[i * WIDE + j] * scale_a * scale_b;
-            g.cells[(u64)(t.at[TM + TN + i] + t.at[TM + TN + TM + j]) * 32] = value;
-            top = value > top ? value : top;
-        }
-    Slot* const slot = g.slots + t.slot_out * 32;
-    publish_case(slot, top);
+    if (k < n_steps) {
+        read(p, k), read(q, n_steps - 1);
+        add(p);
+        if (k + 1 < n_steps) add(q);
+    }
+    const u32* const out = t.at + TM + TN;
+    const int top = store_sums<TM, WIDE>(g.cells, t.mask, out, out + TM, sum, shift_a, shift_b);
+    publish_case(slot, top, before);
     if (t.kind & FIRST) slot->exponent = slot_a.exponent + shift_a + slot_b.exponent + shift_b;
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4) batch_level(Batch b, u32 first, u32 n_tiles) {
+extern "C" __global__ void __launch_bounds__(128, 5) batch_level(Batch b, u32 first, u32 n_tiles) {
     const u32 warps = blockDim.x >> 5, group = blockIdx.x / n_tiles * warps + (threadIdx.x >> 5);
     if (group >= b.n_cases / 32) return;
     const Tile& t = b.tiles[first + blockIdx.x % n_tiles];
@@ -148,6 +161,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) batch_level(Batch b, u32 fi
         case 6: run_tile<1, 1>(b, t, g); break;
         case 7: run_tile<4, 0>(b, t, g); break;
         case 8: run_tile<1, 0>(b, t, g); break;
+        case 9: run_tile<4, 4, true>(b, t, g); break;
         default: __trap();
     }
 }

@@ -1,8 +1,15 @@
 // Structs of tables of cases by records, for batch.cu and counts.cu; jtgpu/backends/gpu/batch repeats the layouts.
 #include "common/types.cuh"
 
+#define SINGLE (sizeof(real) == 4)
+
 struct Axis { u32 variable, inner, card, weight; };
-struct Factor { u32 cell, n, table, axes, n_axes, to; };   // `to`: its first cell in a case's arena
+struct Factor {  // up to 32 entries of an evidence factor, the first of which is its entry `from`
+    u32 cell, from, table, axes, n_axes;
+    u32 to;              // cell of the first one in a case's arena
+    u32 used;            // bit i: entry i is stored; the others stay zero
+    u32 pad;
+};
 struct Answer { u32 cell, card, at; };
 
 #define A_SHARED 16u  // bits of a tile's kind, above its shape: all cases share A, or B; first tile of a contraction
@@ -69,6 +76,38 @@ struct Group {
 __device__ __forceinline__ Group group_of(const Batch& b, u32 group, u32 lane) {
     Group g = {b.arena + (u64)group * b.n_cells * 32 + lane, b.slots + (u64)group * b.n_tables * 32 + lane};
     return g;
+}
+
+// Publish the largest entry of a case's table, by its `word_of`. Of doubles to within 2^64, so that later tiles need not
+// write. `before`: what was there, or an earlier value.
+__device__ __forceinline__ void publish_case(Slot* slot, int word, int before) {
+    const int coarse = SINGLE ? word : word | 0x03ffffff;
+    if (word > 0 && coarse > before) atomicMax(&slot->top, coarse);
+}
+
+// Store the sums of `mask`, in doubles times 2^-(a + b); the largest of these, by its `word_of`.
+template <int HIGH, int WIDE>
+__device__ __forceinline__ int store_sums(
+    real* cells, u32 mask, const u32* out_m, const u32* out_n, real* sum, int a, int b) {
+    u32 m[HIGH], n[WIDE];  // all of them before the first store, after which the compiler would read them again
+#pragma unroll
+    for (int i = 0; i < HIGH; i++) m[i] = out_m[i];
+#pragma unroll
+    for (int j = 0; j < WIDE; j++) n[j] = out_n[j];
+    if (!SINGLE && (a || b)) {
+        const real by_a = power_of_two(-a), by_b = power_of_two(-b);
+#pragma unroll
+        for (int e = 0; e < HIGH * WIDE; e++) sum[e] = sum[e] * by_a * by_b;
+    }
+    int top = 0;
+#pragma unroll
+    for (int e = 0; e < HIGH * WIDE; e++) {
+        if (!(mask >> e & 1)) continue;
+        cells[(u64)(m[e / WIDE] + n[e % WIDE]) * 32] = sum[e];
+        const int word = word_of(sum[e]);
+        top = word > top ? word : top;
+    }
+    return top;
 }
 
 // Transposes a tile of 32 x 32 of a matrix; the odd row length puts its columns into different banks.

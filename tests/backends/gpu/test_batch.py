@@ -18,6 +18,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu.batch import codegen, generated
 from jtgpu.backends.gpu.batch import engine as batch
+from jtgpu.backends.gpu.batch import levels as batch_levels
 from jtgpu.backends.gpu.batch import parts as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_sums
 from jtgpu.backends.gpu.batch import records as batch_tables
@@ -49,9 +50,7 @@ def tables(model: DiscreteModel) -> list[np.ndarray]:
     return [f.table for f in compiler.model_factors(model)]
 
 
-def cases(
-    model: DiscreteModel, rng: np.random.Generator, n: int
-) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+def cases(model: DiscreteModel, rng: np.random.Generator, n: int) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """States, observed here and there, and weights of some variables: zeros, ones, very small and very large."""
     card = model.cardinality
     states = np.where(rng.random((n, len(model))) < 0.3, rng.integers(0, card, (n, len(model))), -1)
@@ -114,6 +113,39 @@ def test_records_agree_with_the_reference(emulated_gpu: Device, data: st.DataObj
         patch.setattr(batch_sums, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
         posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft)
     hold_rows(model, plan, states, soft, posterior, log_evidence)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("real", "share", "kind"), [
+    ("float64", 1.0, 10), ("float64", 0.3, 10), ("float32", 0.3, 10), ("float64", 1.0, 11), ("float32", 1.0, 11)
+])  # fmt: skip
+def test_products_agree_with_the_reference(
+    emulated_gpu: Device, real: str, share: float, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wide contractions by blocks of warps, several groups of cases one after another, the last one alone."""
+    rng = np.random.default_rng(3)
+    card = dict(zip("abcd", (19, 19, 19, 19) if kind == 10 else (37, 6, 7, 6), strict=True))
+    factors = []
+    for scope in ("ab", "bc", "cd", "da"):
+        shape = tuple(card[v] for v in scope)
+        factors.append((list(scope), rng.random(shape) * (rng.random(shape) < share)))
+    model = jtgpu.MarkovNetwork({v: [str(k) for k in range(n)] for v, n in card.items()}, factors)
+    plan = model.plan(order=[1, 3, 0, 2]).plan
+    for name, value in (("PRODUCT_WORK", 0.0), ("STEP_WORK", 0.0)):
+        monkeypatch.setattr(batch_tiles, name, value)
+    monkeypatch.setattr(batch_levels, "MANY", 1)
+    kinds = batch_tables.batch_layout(plan, tables(model)).products[:, 2] & 15
+    assert set(kinds.tolist()) == {kind}
+    states, soft = cases(model, rng, 32 * 5)
+    if real == "float32":
+        soft = {}
+    posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft, real)
+    if real == "float64":
+        hold_rows(model, plan, states, soft, posterior, log_evidence)
+    else:
+        exact, log_exact = run_records(emulated_gpu, plan, tables(model), states, soft)
+        np.testing.assert_allclose(posterior, exact, atol=2e-5)
+        np.testing.assert_allclose(log_evidence, log_exact, atol=2e-4)
 
 
 @examples(15, **ON_GPU)
@@ -402,9 +434,19 @@ def test_structural_zeros_are_found() -> None:
     assert tile_products(without.tiles) < 0.65 * plan.cost().flops  # two operations each
 
 
+def is_stored(tiles: batch_tiles.Tiles, t: int, i: int, j: int) -> bool:
+    """Whether output i, j of a tile is stored."""
+    wide = tiles.out_n.shape[1]
+    if tiles.shape not in batch_tiles.PRODUCTS:
+        return bool(tiles.mask[t] >> (i * wide + j) & 1)
+    high, side = batch_tiles.WARP
+    return bool(tiles.mask[t, i // high * (wide // side) + j // side] >> (i % high * side + j % side) & 1)
+
+
 def tile_products(tiles: np.ndarray) -> int:
     """Multiply-adds of a case, including padding."""
     sizes = np.array([tm * max(tn, 1) for tm, tn in batch_tiles.SHAPES])
+    sizes[batch_tiles.DIAGONAL] = 4
     return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum())
 
 
@@ -428,18 +470,24 @@ def test_tiles_cover_a_contraction(data: st.DataObject) -> None:
     live = None if share == 1.0 else [rng.random(n) < share for n in at[: 2 if alone else 3]]
     if live is not None and alone:
         live.append(np.zeros(0, np.bool_))
-    tiles = batch_tiles.TileMaker().tiles(tuple(loops), alone, live)
+    more = data.draw(st.sampled_from([(), (batch_tiles.DIAGONAL,), (batch_tiles.DIAGONAL, *batch_tiles.PRODUCTS)]))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PRODUCT_WORK", "STEP_WORK"):
+            patch.setattr(batch_tiles, name, 0.0)
+        tiles = batch_tiles.TileMaker().tiles(tuple(loops), alone, live, more)
     tm, tn = batch_tiles.SHAPES[tiles.shape]
+    wide = tiles.out_n.shape[1]
     assert bool(tn) != alone
+    assert tiles.shape < 9 or tiles.shape in more
     assert np.unpackbits(tiles.mask.view(np.uint8)).sum() == (at[0] if live is None else live[0].sum())
     got: list[tuple[int, int, int]] = []
     for t in range(len(tiles.a)):
         steps = tiles.steps[tiles.first[t] : tiles.first[t] + tiles.count[t]].tolist()
         for i in range(tm):
-            for j in range(max(tn, 1)):
-                if tiles.mask[t] >> (i * max(tn, 1) + j) & 1:
+            for j in range(wide):
+                if is_stored(tiles, t, i, j):
                     out = int(tiles.out_m[t, i] + tiles.out_n[t, j])
-                    b = int(tiles.b[t, j]) if tn else 0
+                    b = int(tiles.b[t, i if tiles.shape == batch_tiles.DIAGONAL else j]) if tn else 0
                     got += [(out, int(tiles.a[t, i]) + x, b + y) for x, y in steps]
     if tiles.swapped:
         got = [(out, b, a) for out, a, b in got]

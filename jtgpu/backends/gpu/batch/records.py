@@ -15,9 +15,10 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....plans.plan import Plan
 from ..program.layout import Places, load_factors, make_places
-from ..program.records import ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of, loops_of
+from ..program.records import ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of
 from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, Sparsity, TileMaker, Tiles, find_sparsity
+from .levels import Level, LevelKernels, level_tiles, most_cases
+from .tiling import Sparsity, find_sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,10 +63,8 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
     return Binary(tuple(steps), tuple(scopes), levels_of(plan, steps))
 
 
-LEVEL_WARPS = 4  # of a block of the levels' kernel
+ENTRIES = 32  # of an evidence factor, that a warp enters
 CLEAR_BLOCKS = 1024
-MOST_CASES = 1 << 14  # of a chunk
-MOST_BLOCKS = 2**31 - 1
 CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
 LOOK = 40_000_000  # most multiply-adds of a propagation for which structural zeros are searched
 
@@ -80,8 +79,9 @@ class BatchLayout:
     table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
     roots: NDArray[np.uint32]  # (components, 3) cell, table, whether shared
     tiles: NDArray[np.uint32]  # (n, WORDS) struct Tile
+    products: NDArray[np.uint32]  # (n, PRODUCT_WORDS) struct Product
     steps: NDArray[np.uint32]  # (K, 2)
-    levels: tuple[tuple[int, int], ...]  # first tile, tiles
+    levels: tuple[Level, ...]
     checks: NDArray[Any]  # (V,) CASE_CHECK
 
 
@@ -98,89 +98,31 @@ def batch_layout(
     for t in own:
         where[t] = at
         at += int(s.table_size[t])
-    holders = case_factors(s, where)
+    holders = case_factors(s, where, sparsity)
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    tiles, steps, levels = level_tiles(plan, program, sparsity, s, where)
+    tiles, products, steps, levels = level_tiles(plan, program, sparsity, s, where)
     checks = np.zeros(plan.n_variables, CASE_CHECK)
     checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
     checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
     rooted = np.array(roots, np.uint32).reshape(-1, 3)
-    return BatchLayout(s, at, holders, where, rooted, tiles, steps, levels, checks)
+    return BatchLayout(s, at, holders, where, rooted, tiles, products, steps, levels, checks)
 
 
-def case_factors(s: Places, where: NDArray[np.int64]) -> NDArray[Any]:
-    """Records of the evidence factors, of which every case has its own."""
-    first = s.chunks[s.chunks["from"] == 0]
-    holders = np.zeros(len(first), CASE_FACTOR)
-    for name in ("cell", "table", "known", "n_known"):
-        holders[name] = first[name]
-    holders["n"], holders["to"] = s.table_size[first["table"]], where[first["table"]]
-    return holders
-
-
-def level_tiles(
-    plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
-    """Records, steps and levels; contractions with long sums come first in a level."""
-    maker, first_step = TileMaker(), dict[int, int]()
-    made: dict[int, list[tuple[float, NDArray[np.uint32]]]] = {}
-    steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
-    n_steps = 1
-    for i, x in enumerate(program.steps):
-        alone = len(x.ins) == 1
-        loops = sparsity.loops[i] if sparsity is not None else loops_of(plan, program.scopes, x)
-        tiles = maker.tiles(loops, alone, _used_cells(sparsity, i))
-        if id(tiles) not in first_step:
-            first_step[id(tiles)] = n_steps
-            steps.append(tiles.steps)
-            n_steps += len(tiles.steps)
-        ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
-        records = _records(tiles, ins, x.out, s, where)
-        records[:, 0] += first_step[id(tiles)]
-        made.setdefault(program.level[i], []).append((-float(tiles.count.max(initial=0)), records))
-    levels, parts, at = [], [np.zeros((0, WORDS), np.uint32)], 0
-    for level in sorted(made):
-        here = [records for _, records in sorted(made[level], key=lambda m: m[0])]
-        parts += here
-        n = sum(map(len, here))
-        levels.append((at, n))
-        at += n
-    return np.concatenate(parts), np.concatenate(steps), tuple(x for x in levels if x[1])
-
-
-def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]] | None:
-    """Used cells of the output and structurally non-zero ones of the inputs, for `TileMaker.tiles`."""
-    if sparsity is None:
-        return None
-    s = sparsity.program.steps[step]
-    second = sparsity.nonzero[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
-    cells = [sparsity.used(s.out), sparsity.nonzero[s.ins[0]], second]
-    return None if all(x.all() for x in cells) else cells
-
-
-def _records(
-    tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]
-) -> NDArray[np.uint32]:
-    """struct Tile of one contraction, steps counted from 0."""
-    a, b = ins[::-1] if tiles.swapped else ins
-    tm, tn = SHAPES[tiles.shape]
-    wide = max(tn, 1)
-    made = np.zeros((len(tiles.a), WORDS), np.uint32)
-    made[:, 0], made[:, 1], made[:, 2] = tiles.first, tiles.count, tiles.mask
-    made[:, 3] = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
-    made[:1, 3] |= FIRST
-    made[:, 4:7] = a, b, out
-
-    def first(t: int) -> int:
-        return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
-
-    at = 8
-    for base, cells, n in (
-        (first(a), tiles.a, tm), (first(b), tiles.b, tn), (first(out), tiles.out_m, tm), (0, tiles.out_n, wide)
-    ):  # fmt: skip
-        made[:, at : at + n] = cells + np.uint32(base)
-        at += n
-    return made
+def case_factors(s: Places, where: NDArray[np.int64], sparsity: Sparsity | None) -> NDArray[Any]:
+    """Records of the evidence factors, of which every case has its own: `ENTRIES` entries each, all or those used."""
+    made = [np.zeros(0, CASE_FACTOR)]
+    for factor in s.chunks[s.chunks["from"] == 0]:
+        t, n = int(factor["table"]), int(s.table_size[factor["table"]])
+        bits = np.zeros(-(-n // ENTRIES) * ENTRIES, np.bool_)
+        bits[:n] = True if sparsity is None else sparsity.used(t)
+        records = np.zeros(len(bits) // ENTRIES, CASE_FACTOR)
+        for name in ("table", "known", "n_known"):
+            records[name] = factor[name]
+        records["from"] = np.arange(0, n, ENTRIES)
+        records["cell"], records["to"] = factor["cell"] + records["from"], where[t] + records["from"]
+        records["used"] = np.packbits(bits, bitorder="little").view("<u4")
+        made.append(records[(records["used"] != 0) | (records["from"] == 0)])
+    return np.concatenate(made)
 
 
 def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
@@ -212,11 +154,12 @@ class RecordProgram:
         s = self.layout.places
         pristine, slots = load_factors(plan, s, factors)
         tables = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
-        more = (layout.factors, s.known, layout.roots, layout.checks)
+        more = (layout.factors, s.known, layout.roots, layout.checks, layout.products)
         self._records = [memory.put(x, stream) for x in (*tables, *more)]
         self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
         names = ("batch_clear", "batch_enter", "batch_level", "batch_finish", "batch_check")
         self._kernels = Kernels(device, "batch/batch", (*TRANSPOSING, *names), real=real)
+        self._levels = LevelKernels(device, self._kernels, self._records[-1], layout.levels, real)
 
     @property
     def case_bytes(self) -> int:
@@ -224,8 +167,7 @@ class RecordProgram:
 
     @property
     def most_cases(self) -> int:
-        most_tiles = max((n for _, n in self.layout.levels), default=1)
-        return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
+        return most_cases(self.layout.levels, len(self.layout.factors))
 
     @property
     def wave(self) -> int:
@@ -251,7 +193,7 @@ class RecordProgram:
     ) -> Bound:
         layout = self.layout
         answers, n_out = answers_of(self.plan, layout, targets)
-        pristine, shared, tiles, steps, factors, known, roots, _ = self._records
+        pristine, shared, tiles, steps, factors, known, roots, *_ = self._records
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
         words += [chunk.state, chunk.weight, chunk.weight_row, memory.put(answers, stream), roots]
         words += [chunk.posterior, chunk.log_evidence]
@@ -270,18 +212,15 @@ class RecordProgram:
         bound.evidence.queue(self._kernels, stream)
         if len(self.layout.factors):
             call("batch_enter", len(self.layout.factors))
-        warps = min(LEVEL_WARPS, groups)
-        for first, n_tiles in self.layout.levels:
-            arguments = Arguments(bound.struct, first, n_tiles)
-            blocks = n_tiles * -(-groups // warps)
-            self._kernels.launch("batch_level", blocks, warps * GROUP, stream, arguments)
+        self._levels.queue(bound.struct, groups, stream)
         call("batch_finish", bound.n_answers + 1)
         if self._checked:
             n = len(self.layout.checks)
-            arguments = Arguments(bound.struct, np.array([self._records[-1]], np.uint64), n)
+            arguments = Arguments(bound.struct, np.array([self._records[-2]], np.uint64), n)
             self._kernels.launch("batch_check", -(-n * groups * GROUP // THREADS), THREADS, stream, arguments)
         if bound.rows is not None:
             bound.rows.queue(self._kernels, stream)
 
     def close(self) -> None:
+        self._levels.close()
         self._kernels.close()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # and evidence only adds zeros, so an entry that is not used is not used by any case: of its multiply-adds Water keeps
 # 1 %, Munin4 a quarter, Barley all.
 
+
 @dataclass(frozen=True)
 class Terms:
     """The multiply-adds of one contraction that matter, by ascending cell of the output."""
@@ -134,11 +135,16 @@ def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
     return at
 
 
-# TM x TN, numbered as in the kernel; TN = 0: there is no B
-SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0))
+# TM x TN, numbered as in the kernel; TN = 0: there is no B. The last one is a diagonal: output i from A's i and B's i,
+# for contractions without axes that only one of A and B has.
+SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0), (4, 4), (16, 16), (32, 8))
+DIAGONAL = 9
+PRODUCTS = (10, 11)  # of a block of warps (cuda/batch/products.cu), each of which computes 8 x 4
+WARP = (8, 4)
 WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice
 A_SHARED, B_SHARED, FIRST = 16, 32, 64  # bits of a record's `kind`, behind the shape
 TILE_WORK, OUT_WORK, ADD_WORK = 10.0, 0.5, 0.12  # cost of a tile, an output and a product, in numbers read
+PRODUCT_WORK, STEP_WORK = 200.0, 70.0  # of a block of warps, and of each of its steps
 
 
 @dataclass(frozen=True)
@@ -150,8 +156,8 @@ class Tiles:
     a: NDArray[np.uint32]  # (n, TM)
     b: NDArray[np.uint32]  # (n, TN)
     out_m: NDArray[np.uint32]  # (n, TM)
-    out_n: NDArray[np.uint32]  # (n, max(TN, 1))
-    mask: NDArray[np.uint32]  # (n,) bit i * max(TN, 1) + j: this output is stored
+    out_n: NDArray[np.uint32]  # (n, max(TN, 1)); (n, 1) of a diagonal
+    mask: NDArray[np.uint32]  # (n,) bit i * width of `out_n` + j: this output is stored; (n, 8) of a product, by warps
     first: NDArray[np.int64]  # (n,) where its steps begin
     count: NDArray[np.int64]  # (n,)
     steps: NDArray[np.uint32]  # (K, 2) what is added to the places in A and B
@@ -159,9 +165,16 @@ class Tiles:
     @property
     def work(self) -> float:
         """Estimated cost of a case, in numbers read."""
-        tm, tn = SHAPES[self.shape]
-        each = self.count * (tm + tn + ADD_WORK * tm * max(tn, 1))
-        return float(each.sum() + TILE_WORK * len(each) + OUT_WORK * tm * max(tn, 1) * len(each))
+        return _work(self.shape, len(self.count), int(self.count.sum()))
+
+
+def _work(shape: int, n_tiles: int, n_steps: int) -> float:
+    """Estimated cost of a case: `n_steps` of all tiles together."""
+    tm, tn = SHAPES[shape]
+    if shape in PRODUCTS:
+        return n_tiles * PRODUCT_WORK + n_steps * STEP_WORK
+    outputs = tm if shape == DIAGONAL else tm * max(tn, 1)
+    return n_tiles * (TILE_WORK + OUT_WORK * outputs) + n_steps * (tm + tn + ADD_WORK * outputs)
 
 
 class TileMaker:
@@ -171,21 +184,24 @@ class TileMaker:
         self._made: dict[tuple[object, ...], Tiles] = {}
 
     def tiles(
-        self, loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None
+        self, loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None, more: tuple[int, ...] = ()
     ) -> Tiles:
         """The cheapest tiles of a contraction."""
         # loops: tuple of (extent, strides): Its joint axes
         # alone: Whether there is no B
+        # more: Shapes that may be used besides the first nine
         # used: three arrays of bool: Cells of the output that are used, and those of A and B that are structurally
         #     non-zero. Default: all.
-        key = (loops, alone, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
+        key = (loops, alone, more, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = _cheapest(loops, alone, used)
+            made = self._made[key] = _cheapest(loops, alone, used, more)
         return made
 
 
-def _cheapest(loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None) -> Tiles:
+def _cheapest(
+    loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None, more: tuple[int, ...]
+) -> Tiles:
     only_a = int(np.prod([n for n, s in loops if s[OUT] and s[A] and not s[B]], initial=1))
     only_b = int(np.prod([n for n, s in loops if s[OUT] and s[B] and not s[A]], initial=1))
     swapped = not alone and only_b > only_a
@@ -193,11 +209,16 @@ def _cheapest(loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bo
         loops = tuple((n, (s[OUT], s[B], s[A])) for n, s in loops)
         used = None if used is None else (used[OUT], used[B], used[A])
     m, n = max(only_a, only_b), min(only_a, only_b)
+    axes = _Axes(loops, used)
+    if m == 1 and DIAGONAL in more and not alone:
+        return min((axes.diagonal_tiles(), axes.tiles(6, swapped)), key=lambda t: t.work)
     if alone:
         fits = [7, 8] if m > 1 else [8]
     else:
         fits = [i for i, (tm, tn) in enumerate(SHAPES[:7]) if tm <= m + (m > 1) and tn <= n + (n > 1)]
-    axes = _Axes(loops, used)
+        fits += [i for i in PRODUCTS if i in more and m >= SHAPES[i][0] // 2 and n > SHAPES[i][1] // 2]
+    if used is None:  # tiles are alike: their cost is known without them
+        fits = [min(fits, key=axes.dense_work)]
     return min((axes.tiles(i, swapped) for i in fits), key=lambda t: t.work)
 
 
@@ -230,6 +251,12 @@ class _Axes:
         cells: NDArray[np.int64] = summed[0]
         return cells
 
+    def dense_work(self, shape: int) -> float:
+        """Estimated cost of a case if no cell is structurally zero."""
+        (s, m, n), k, (tm, tn) = self.out.shape, len(self.steps), SHAPES[shape]
+        n_tiles = s * -(-m // tm) * -(-n // max(tn, 1))
+        return _work(shape, n_tiles, n_tiles * k)
+
     def tiles(self, shape: int, swapped: bool) -> Tiles:
         """The tiles of one shape, places with the same zeros together."""
         tm, tn = SHAPES[shape]
@@ -245,8 +272,17 @@ class _Axes:
         at_s, at_m, at_n = np.nonzero(wanted.any(axis=(3, 4)))
         needed = any_a[at_s, at_m] & any_b[at_s, at_n]  # (n, K)
         first, count, which = _shared_lists(needed, self.dense)
-        bits = np.uint32(1) << np.arange(tm * wide, dtype=np.uint32)
-        mask = (wanted[at_s, at_m, at_n].reshape(-1, tm * wide) * bits).sum(axis=1, dtype=np.uint32)
+        bits = np.uint32(1) << np.arange(min(tm * wide, 32), dtype=np.uint32)
+        stored = wanted[at_s, at_m, at_n]
+        if shape in PRODUCTS:
+            high, side = WARP
+            bits = bits[: high * side]
+            stored = stored.reshape(len(stored), tm // high, high, wide // side, side).transpose(0, 1, 3, 2, 4)
+            mask = (stored.reshape(len(stored), tm * wide // (high * side), high * side) * bits).sum(
+                axis=2, dtype=np.uint32
+            )
+        else:
+            mask = (stored.reshape(len(stored), tm * wide) * bits).sum(axis=1, dtype=np.uint32)
         m, n = order_m[at_s, at_m], order_n[at_s, at_n]
 
         def cells(table: int, what: str, places: NDArray[np.int64], base: bool) -> NDArray[np.uint32]:
@@ -257,6 +293,20 @@ class _Axes:
             shape, swapped, cells(A, "m", m, True), cells(B, "n", n, True)[:, :tn], cells(OUT, "m", m, True),
             cells(OUT, "n", n, False), mask, first, count, self.steps[which],
         )  # fmt: skip
+
+    def diagonal_tiles(self) -> Tiles:
+        """Tiles of outputs that share nothing but their steps."""
+        tm, _ = SHAPES[DIAGONAL]
+        stored = np.flatnonzero(self.out[:, 0, 0])
+        both = (self.a & self.b)[stored, 0]
+        order, there = (x[0] for x in _grouped(both[None], tm))
+        rows = np.argsort(order[:, 0], kind="stable")
+        first, count, which = _shared_lists(both[order[rows]].any(axis=1), self.dense)
+        mask = (there[rows] * (1 << np.arange(tm))).sum(axis=1, dtype=np.uint32)
+        out, a, b = (self.at["s", t][stored[order[rows]]].astype(np.uint32) for t in (OUT, A, B))
+        return Tiles(
+            DIAGONAL, False, a, b, out, np.zeros((len(a), 1), np.uint32), mask, first, count, self.steps[which]
+        )
 
 
 def _grouped(used: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -13,7 +13,8 @@ from ....device.driver import Arguments, Kernels
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
-from ..batch.records import CLEAR_BLOCKS, LEVEL_WARPS, LOOK, MOST_BLOCKS, case_factors, level_tiles
+from ..batch.levels import Level, LevelKernels, level_tiles, most_cases
+from ..batch.records import CLEAR_BLOCKS, LOOK, case_factors
 from ..batch.tiling import find_sparsity
 from ..program.layout import SECTOR, Places, evidence_chunks, load_factors, word_of
 from ..program.records import ANSWER, CHECK, SLOT
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 # Scratch memory that the chunks of all tables use one after another.
 
+
 class Scratch:
     """Scratch memory for chunks of at most `size` cases. Used inside ``device.active()``."""
+
     # numbers: (int, int, int): Variables, weights of states a case, and sums of all blocks
     # is_full: Whether more cases would not have fitted
 
@@ -58,7 +61,6 @@ CELL_RECORD = np.dtype(
     + [(n, np.uint32, (CELLS,)) for n in ("t", "d", "out")]
     + [("more", np.uint32, (2,))]
 )
-MOST_CASES = 1 << 14  # of a chunk
 KERNELS = ("batch_clear", "batch_enter", "batch_level", "batch_finish")
 
 
@@ -71,8 +73,9 @@ class RecordLayout:
     factors: NDArray[Any]  # CASE_FACTOR
     roots: NDArray[np.uint32]  # (components, 3) cell, table, whether shared
     tiles: NDArray[np.uint32]
+    products: NDArray[np.uint32]
     steps: NDArray[np.uint32]
-    levels: tuple[tuple[int, int], ...]  # first tile, tiles
+    levels: tuple[Level, ...]
     cells: NDArray[Any]  # CELL_RECORD
 
 
@@ -89,11 +92,11 @@ def record_layout(plan: Plan, factors: Sequence[NDArray[np.float64]], families: 
     for t in sorted(own):
         where[t] = at
         at += int(s.table_size[t])
-    tiles, steps, levels = level_tiles(plan, program.messages, sparsity, s, where)
+    tiles, products, steps, levels = level_tiles(plan, program.messages, sparsity, s, where)
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in program.roots]
     return RecordLayout(
-        s, at, case_factors(s, where), np.array(roots, np.uint32).reshape(-1, 3), tiles, steps, levels,
-        _cells(plan, program, families, s, where),
+        s, at, case_factors(s, where, sparsity), np.array(roots, np.uint32).reshape(-1, 3),
+        tiles, products, steps, levels, _cells(plan, program, families, s, where),
     )  # fmt: skip
 
 
@@ -166,8 +169,9 @@ class RecordCounts:
         self._n_out = len(families.place)
         numbers = self._numbers(factors)
         records = (layout.tiles, layout.steps, layout.factors, layout.places.known, layout.roots, layout.cells)
-        self._records = [memory.put(x, stream) for x in (*numbers, *records)]
+        self._records = [memory.put(x, stream) for x in (*numbers, *records, layout.products)]
         self._kernels = Kernels(device, "batch/batch", KERNELS)
+        self._levels = LevelKernels(device, self._kernels, self._records[-1], layout.levels)
         self._summing = Kernels(device, "batch/counts", (*CODES_KERNELS, "count_families"))
 
     def _numbers(self, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -187,8 +191,7 @@ class RecordCounts:
 
     @property
     def most_cases(self) -> int:
-        most_tiles = max((n for _, n in self.layout.levels), default=1)
-        return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
+        return most_cases(self.layout.levels, len(self.layout.factors))
 
     def takes(self, smallest: float) -> bool:
         """See `CountKernels.takes`: tables are scaled."""
@@ -208,7 +211,7 @@ class RecordCounts:
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         layout, groups = self.layout, chunk.size // GROUP
-        pristine, shared, tiles, steps, factors, known, roots, cells = self._records
+        pristine, shared, tiles, steps, factors, known, roots, cells, _ = self._records
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
         words += [chunk.state, chunk.weight, chunk.weight_row, 0, roots, 0, chunk.log_evidence]
         counts = [chunk.size, len(layout.factors), 0, len(layout.roots), layout.n_cells, layout.places.n_tables]
@@ -222,10 +225,7 @@ class RecordCounts:
         enter_codes(self._summing, chunk, self.plan.n_variables, stream)
         if len(layout.factors):
             call("batch_enter", len(layout.factors))
-        warps = min(LEVEL_WARPS, groups)
-        for first, n_tiles in layout.levels:
-            blocks = n_tiles * -(-groups // warps)
-            self._kernels.launch("batch_level", blocks, warps * GROUP, stream, Arguments(struct, first, n_tiles))
+        self._levels.queue(struct, groups, stream)
         call("batch_finish", 1)
         if len(layout.cells):
             threads = len(layout.cells) * chunk.n_blocks * GROUP
@@ -233,5 +233,6 @@ class RecordCounts:
         fold(self._summing, chunk, counting, self._n_out, stream)
 
     def close(self) -> None:
+        self._levels.close()
         self._kernels.close()
         self._summing.close()

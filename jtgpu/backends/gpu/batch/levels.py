@@ -1,0 +1,167 @@
+"""The contractions of tables of cases level by level: records of their tiles, and the kernels that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....device.context import Device
+from ....device.driver import Arguments, Kernels
+from ....plans.plan import Plan
+from ..program.layout import Places
+from ..program.records import Binary, loops_of
+from .buffers import GROUP, THREADS
+from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, PRODUCTS, WORDS, Sparsity, TileMaker, Tiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEVEL_WARPS = 4  # of a block of the tiles' kernel
+GROUPS, MANY = 4, 2000  # that a block of the products' kernel computes one after another if there are many blocks
+PRODUCT_WORDS = 96  # of struct Product
+MOST_CASES = 1 << 14  # of a chunk
+MOST_BLOCKS, MOST_THREADS = 2**31 - 1, 2**32 - THREADS
+
+
+class Level(NamedTuple):
+    """Contractions that are independent of each other."""
+
+    first: int  # of its tiles
+    n_tiles: int
+    products: int  # the first
+    n_products: int
+
+
+def most_cases(levels: Sequence[Level], n_entered: int) -> int:
+    """Of a chunk: blocks of a level are numbered in 31 bits, threads that enter evidence in 32."""
+    n_blocks = max((max(x.n_tiles, x.n_products) for x in levels), default=1)
+    return min(MOST_CASES, MOST_BLOCKS // n_blocks // GROUP * GROUP, MOST_THREADS // max(n_entered, 1) // GROUP * GROUP)
+
+
+SHARED_CELLS = 1024  # least cells of a table whose readers run side by side
+Part = tuple[int, set[int], Any]  # a contraction: longest sum, large tables that it reads, records
+
+
+def level_tiles(
+    plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32], tuple[Level, ...]]:
+    """Tiles, products, steps and levels; contractions with long sums come first in a level."""
+    maker, first_step = TileMaker(), dict[int, int]()
+    made: dict[int, tuple[list[Part], list[Part]]] = {}
+    steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
+    n_steps = 1
+    for i, x in enumerate(program.steps):
+        alone = len(x.ins) == 1
+        loops = sparsity.loops[i] if sparsity is not None else loops_of(plan, program.scopes, x)
+        more = (DIAGONAL, *PRODUCTS) if all(where[t] >= 0 for t in x.ins) else (DIAGONAL,)
+        tiles = maker.tiles(loops, alone, _used_cells(sparsity, i), more)
+        if id(tiles) not in first_step:
+            first_step[id(tiles)] = n_steps
+            steps.append(tiles.steps)
+            n_steps += len(tiles.steps)
+        ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
+        records = _records(tiles, ins, x.out, s, where)
+        records[:, 0] += first_step[id(tiles)]
+        large = {t for t in x.ins if where[t] >= 0 and s.table_size[t] >= SHARED_CELLS}
+        both = made.setdefault(program.level[i], ([], []))
+        both[tiles.shape in PRODUCTS].append((int(tiles.count.max(initial=0)), large, records))
+    levels, tiled, blocks = [], [np.zeros((0, WORDS), np.uint32)], [np.zeros((0, PRODUCT_WORDS), np.uint32)]
+    first, products = 0, 0
+    for level in sorted(made):
+        here = [_in_order(x) for x in made[level]]
+        tiled += here[0]
+        blocks += here[1]
+        levels.append(Level(first, sum(map(len, here[0])), products, sum(map(len, here[1]))))
+        first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
+    used = tuple(x for x in levels if x.n_tiles or x.n_products)
+    return np.concatenate(tiled), np.concatenate(blocks), np.concatenate(steps), used
+
+
+def _in_order(parts: Sequence[Part]) -> list[NDArray[np.uint32]]:
+    """The tiles of a level: contractions with long sums first, those that read the same large table side by side, since
+    its cells are then still in the cache."""
+    joined: list[tuple[int, set[int], list[NDArray[np.uint32]]]] = []
+    for longest, large, records in parts:
+        same = [x for x in joined if x[1] & large]
+        others = [x for x in joined if not x[1] & large]
+        joined = [
+            *others,
+            (
+                max([longest, *(x[0] for x in same)]),
+                large.union(*(x[1] for x in same)),
+                [*(r for x in same for r in x[2]), records],
+            ),
+        ]
+    made = []
+    for _, _, each in sorted(joined, key=lambda x: -x[0]):
+        at = np.concatenate([(np.arange(len(r)) + 0.5) / len(r) for r in each])
+        made.append(np.concatenate(each)[np.argsort(at, kind="stable")])
+    return made
+
+
+def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]] | None:
+    """Used cells of the output and structurally non-zero ones of the inputs, for `TileMaker.tiles`."""
+    if sparsity is None:
+        return None
+    s = sparsity.program.steps[step]
+    second = sparsity.nonzero[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
+    cells = [sparsity.used(s.out), sparsity.nonzero[s.ins[0]], second]
+    return None if all(x.all() for x in cells) else cells
+
+
+def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """struct Tile of one contraction, steps counted from 0."""
+    a, b = ins[::-1] if tiles.swapped else ins
+    kind = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
+    if tiles.shape in PRODUCTS:
+        made = np.zeros((len(tiles.a), PRODUCT_WORDS), np.uint32)
+        made[:, 2], made[:, 3:6], made[:, 8:16] = kind, (a, b, out), tiles.mask
+        made[:1, 2] |= FIRST
+        at = 16
+    else:
+        made = np.zeros((len(tiles.a), WORDS), np.uint32)
+        made[:, 2], made[:, 3], made[:, 4:7] = tiles.mask, kind, (a, b, out)
+        made[:1, 3] |= FIRST
+        at = 8
+    made[:, 0], made[:, 1] = tiles.first, tiles.count
+
+    def first(t: int) -> int:
+        return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
+
+    for base, cells in ((first(a), tiles.a), (first(b), tiles.b), (first(out), tiles.out_m), (0, tiles.out_n)):
+        made[:, at : at + cells.shape[1]] = cells + np.uint32(base)
+        at += cells.shape[1]
+    return made
+
+
+class LevelKernels:
+    """The kernels of all levels."""
+
+    def __init__(self, device: Device, kernels: Kernels, products: int, levels: Sequence[Level], real: str = "float64"):
+        self._kernels, self._records, self._levels = kernels, products, levels
+        self._products: Kernels | None = None
+        if any(x.n_products for x in levels):
+            self._products = Kernels(device, "batch/products", ("batch_products",), real=real)
+
+    def queue(self, struct: NDArray[np.uint64], groups: int, stream: Any) -> None:
+        """Queue them for groups of cases."""
+        warps = min(LEVEL_WARPS, groups)
+        for x in self._levels:
+            if x.n_tiles:
+                blocks = x.n_tiles * -(-groups // warps)
+                arguments = Arguments(struct, x.first, x.n_tiles)
+                self._kernels.launch("batch_level", blocks, warps * GROUP, stream, arguments)
+            if x.n_products and self._products is not None:
+                at = np.array([self._records + 4 * PRODUCT_WORDS * x.products], np.uint64)
+                high = max(min(groups * x.n_products // MANY, GROUPS), 1)
+                arguments = Arguments(struct, at, x.n_products, high)
+                blocks = x.n_products * -(-groups // high)
+                self._products.launch("batch_products", blocks, THREADS, stream, arguments)
+
+    def close(self) -> None:
+        if self._products is not None:
+            self._products.close()
+
+
