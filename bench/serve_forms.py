@@ -3,7 +3,7 @@
     python bench/serve_forms.py [munin ...] [--servers "cpu 1 thread" gpu ...] [--forms json ...] [--clients 8]
                                 [--rounds 3] [--seconds 4] [--smoke]
 
-Rows of bench/results/serve.jsonl. One server at a time, whose answers are compared with those of the CPU first; rounds
+Rows of bench/results/serve.jsonl. One server at a time, whose answers are compared with the reference's first; rounds
 of the forms take turns, and the quickest counts. Every client asks for all posteriors (or those of three targets) given
 four findings, of which each request replaces one. `cpu_ms` is the smallest of all rounds, of the server and its
 workers. `since` asks with three significant digits, as the form `digits` does, only for what has changed, and
@@ -78,13 +78,13 @@ class Client(Connection):
         return self.received
 
 
-def bodies_of(net: Any, tree: Any, seed: int, n: int, **more: Any) -> list[bytes]:
-    """Bodies of requests, each of which replaces one finding of the one before it."""
-    rng, case = random.Random(seed), tree.sample(1, seed=seed)
+def bodies_of(net: Any, rows: Any, seed: int, n: int, **more: Any) -> list[bytes]:
+    """Bodies of requests about a row, each of which replaces one finding of the one before it."""
+    rng = random.Random(seed)
     names = rng.sample(net.variables, FINDINGS)
     bodies = []
     for i in range(n):
-        bodies.append(json.dumps({"evidence": {v: str(case[v][0]) for v in names}, **more}).encode())
+        bodies.append(json.dumps({"evidence": {v: str(rows[v][seed]) for v in names}, **more}).encode())
         names[i % FINDINGS] = rng.choice([v for v in net.variables if v not in names])
     return bodies
 
@@ -127,7 +127,7 @@ def share(port: int, path: str, form: tuple[str, str], bodies: list[list[bytes]]
 
 
 def check(url: str, bodies: list[bytes], expected: list[Any]) -> None:
-    """Compare the server's answers with the CPU's in this process."""
+    """Compare the server's answers with the reference's."""
     for body, posteriors in zip(bodies, expected, strict=True):
         request = urllib.request.Request(url, body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -145,9 +145,10 @@ def cpu_with_workers(process: int) -> float:
 def measure(name: str, engine: str, given: argparse.Namespace, pool: Executor) -> Iterator[dict[str, Any]]:
     """The rows of a network and a server."""
     net = jtgpu.load(name)
-    with net.compile("cpu") as tree:
-        bodies = [bodies_of(net, tree, seed, 40) for seed in range(CONNECTIONS)]
-        few = [bodies_of(net, tree, seed, 40, targets=net.variables[seed : seed + 3]) for seed in range(CONNECTIONS)]
+    with net.compile("reference") as tree:
+        rows, names = tree.sample(CONNECTIONS, seed=1), net.variables
+        bodies = [bodies_of(net, rows, i, 40) for i in range(CONNECTIONS)]
+        few = [bodies_of(net, rows, i, 40, targets=random.Random(i).sample(names, 3)) for i in range(CONNECTIONS)]
         expected = [tree.posteriors(**json.loads(client[0])) for client in bodies[:5]]
     path, seconds = f"/v1/networks/{name}/posteriors", given.seconds
     with server("-m", "jtgpu", "serve", name, "--port", "0", "--json", *SERVERS[engine]) as (port, process, about):
