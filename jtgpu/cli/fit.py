@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as encoder
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,7 +173,11 @@ def fit(  # noqa: PLR0913 (a Typer command)
     from ..learn.parameters.fit import fit as fit_parameters
 
     begun = time.perf_counter()
-    with terminable(), status("reading the cases", run.progress) as step:
+    with (
+        terminable(), status("reading the cases", run.progress) as step,
+        warnings.catch_warnings(record=True) as caught,
+    ):  # fmt: skip
+        warnings.simplefilter("always", UserWarning)
         options: dict[str, Any] = {
             "weights": data.weights, "missing": data.missing, "bins": data.bins, **model.keywords(net.variables),
             "start": em.start, "restarts": em.restarts, "seed": em.seed, "iterations": em.iterations,
@@ -187,6 +192,8 @@ def fit(  # noqa: PLR0913 (a Typer command)
             structure: Any = {v: net.parents(v) for v in net} if from_data else net
             fitted = fit_parameters(structure, [*cases], checkpoint=checkpoint, **options)
     seconds = time.perf_counter() - begun
+    for text in dict.fromkeys(str(w.message) for w in caught):
+        warn(text)
     if isinstance(fitted, MixedFit):
         save_text(dumps_mixed(fitted.network, wanted.name), output)
         summary = report_of(fitted, em.errors) | {"output": output, "seconds": seconds}

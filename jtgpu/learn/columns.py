@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,6 +123,21 @@ def sorted_values(column: Column) -> list[Any]:
         return sorted(distinct)
     except TypeError:
         return sorted(distinct, key=lambda v: (type(v).__name__, str(v)))
+
+
+def warn_of_whole_numbers(counts: Mapping[str, int], stacklevel: int) -> None:
+    """A warning about columns of many whole numbers of which each becomes a state without a word of the user."""
+    # counts: distinct values by column
+    many = {v: n for v, n in counts.items() if n > MANY_NUMBERS}
+    if many:
+        v = next(iter(many))
+        shown = ", ".join(f"{v!r} ({n})" for v, n in [*many.items()][:5]) + (", ..." if len(many) > 5 else "")
+        warnings.warn(
+            f"each of many whole numbers is a state: {shown}; make intervals (bins=, jtgpu.learn.discretise), take "
+            f"them as numbers (numbers=[{v!r}] with score='bic-cg', numbers={{{v!r}: 'gaussian'}} in fit), or declare "
+            "the states (states=) if each value is meant to be one",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def warn_of_many(name: str, n_states: int) -> None:

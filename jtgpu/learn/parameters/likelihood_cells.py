@@ -26,6 +26,7 @@ from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ...util.text_table import interval_labels, intervals_of
+from ..columns import warn_of_whole_numbers
 from ..cut_points import quantile_cuts
 from ..discretisation import Discretiser
 
@@ -236,13 +237,14 @@ def states_given(
 
 
 def labels_of(
-    name: str, counts: Mapping[Any, int], *, ordered: bool = False, bins: int | None = None
+    name: str, counts: Mapping[Any, int], *, ordered: bool = False, bins: int | None = None, chosen: bool = False
 ) -> tuple[str, ...]:
     """Names of states for the distinct values of a column: numbers and intervals ascending, else texts by alphabet."""
     # name: The column's, for messages
     # counts: Distinct values, and how often each occurs; none is missing
     # ordered: Whether the values are in order already, as the categories of a data frame are
     # bins: Intervals of a column of more different numbers, with about equal numbers of cells. Default: none are made.
+    # chosen: The user said that the values are states: there is no warning about many whole numbers
     # raises DataError: If there is no value, or there are more different numbers than states should be.
     observed = [v for v in counts if not is_likelihood(v)]
     if not observed:
@@ -267,6 +269,8 @@ def labels_of(
             "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, take them as numbers "
             f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
         )
+    if is_numeric and not ordered and not chosen and bins is None:
+        warn_of_whole_numbers({name: len(distinct)}, 6)
     intervals = intervals_of(observed) if all(isinstance(v, str) for v in observed) else None
     if intervals is not None and not ordered:
         observed = [observed[i] for i in intervals.order]

@@ -99,7 +99,7 @@ def _fit_table(  # noqa: PLR0913
             codes, values = column_values(v, columns[v], table.row_name)
             counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
             at_most = (bins or DEFAULT_BINS) if v in cut else None
-            labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most)
+            labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most, chosen=True)
     strength = Strength(*_prior(prior))
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:

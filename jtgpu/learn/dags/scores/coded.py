@@ -26,7 +26,7 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.missing import MissingReport, is_na_word, na_words
-from ...columns import MANY_NUMBERS, state_labels
+from ...columns import MANY_NUMBERS, state_labels, warn_of_whole_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -168,6 +168,13 @@ def code_table(
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
     _warn_of_copies(table, stacklevel + 1)
+    chosen = {name for name, c in zip(names, columns, strict=True) if name in declared or c.has_order}
+    whole = {
+        name: len(labels) for name, c, labels in zip(names, columns, table.states, strict=True)
+        if name not in chosen and all(isinstance(v, (int, float, np.number, str)) for v in c.values)
+        and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.values)
+    }  # fmt: skip
+    warn_of_whole_numbers(whole, stacklevel + 1)
     return table
 
 
