@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..util.elementary.loops.functions import as_bits, high_product
+from ..util.elementary.loops.functions import as_bits, as_float, high_product
 from ..util.jit import compiled
 
 __all__ = ["decimals", "merge", "write"]
@@ -89,19 +89,17 @@ def decimals(values, digits, powers, out):  # type: ignore[no-untyped-def]
         out[i, 0], out[i, 1] = s, e
 
 
-@compiled(
-    "const(f8[:]), f8[:], f8, const(i8[:]), const(i8[:]), i8[:], i8[:]",
-    "const(i8[:]), i8[:], f8, const(i8[:]), const(i8[:]), i8[:], i8[:]",
-)
+@compiled("const(i8[:]), i8[:], f8, const(i8[:]), const(i8[:]), i8[:], i8[:]")
 def merge(now, merged, tolerance, variables, ptr, others, cells):  # type: ignore[no-untyped-def]
     """Put variables that differ by more than a tolerance into `merged`, and list them; how many they and cells are."""
-    # now, merged: Of the variables, one after another
+    # now, merged: Of the variables, one after another; with a tolerance above 0 bits of doubles
     first = n = n_cells = 0
     for j in range(len(variables)):
         v = variables[j]
         last, differs = first + ptr[v + 1] - ptr[v], False
         for i in range(first, last):
-            differs |= abs(now[i] - merged[i]) > tolerance
+            if now[i] != merged[i]:
+                differs |= tolerance == 0.0 or abs(as_float(now[i]) - as_float(merged[i])) > tolerance
         if differs:
             others[n] = v
             n += 1

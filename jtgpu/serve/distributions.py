@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..util.arrays import Floats
+
+    Integers = NDArray[np.int64]
 
 _loops = loops("jtgpu.serve.answer_loops")
 NUMBER = 26  # bytes of a number, at most
@@ -44,10 +46,10 @@ def decimals(values: Floats, digits: int | None) -> NDArray[np.int64]:
 
 
 def changed(
-    now: NDArray[Any], before: NDArray[Any], tolerance: float, variables: NDArray[np.int64], ptr: NDArray[np.int64]
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    now: Integers, before: Integers, tolerance: float, variables: Integers, ptr: Integers
+) -> tuple[Integers, Integers, Integers]:
     """`before` with the numbers of variables that differ by more than the tolerance; these variables; their cells."""
-    # now, before: Of the variables, one after another, float64 or int64
+    # now, before: Of the variables, one after another; with a tolerance above 0 bits of doubles
     # ptr: (V+1,) first cell of every variable of the model
     merged, others, cells = before.copy(), np.empty_like(variables), np.empty(len(now), np.int64)
     n, n_cells = _loops.merge(now, merged, tolerance, variables, ptr, others, cells)

@@ -104,7 +104,7 @@ class _Kept(NamedTuple):
     """An answer as a client has it, to compare later ones with."""
 
     asked: tuple[Any, ...]  # variables and form
-    numbers: NDArray[Any]  # posteriors; without a tolerance integers, each of which is equal where the text is
+    numbers: NDArray[np.int64]  # bits of posteriors, or integers that are equal where the text is
 
 
 class PosteriorReplies:
@@ -150,9 +150,9 @@ class PosteriorReplies:
         asked = variables.tobytes(), form._replace(since=""), is_binary
         rounds = form.digits is not None and form.digits <= TEXT_DIGITS and not form.tolerance
         numbers = _numbers(flat, form, is_binary) if rounds else flat.view(np.int64)[:, None]
-        now: NDArray[Any] = flat if form.tolerance else numbers[:, 0]
+        now = numbers[:, 0]
         if rounds and not is_binary:
-            now = (now << 10) - numbers[:, 1]  # an integer a decimal
+            now = (now << 10) - numbers[:, 1]  # an integer for each decimal
         kept = self._kept.get(form.since or "")
         if kept is not None and kept.asked == asked:
             reply["since"] = form.since

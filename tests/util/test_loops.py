@@ -187,3 +187,10 @@ def test_an_extension_that_was_cut_off_is_not_loaded(damage: str, tmp_path: Path
     assert done.returncode == 0, done
     assert done.stdout.startswith("None _loops_cut")
     assert "is incomplete or damaged" in done.stdout
+
+
+def test_declared_functions_have_one_signature() -> None:
+    """The extension module has one C function for each of them."""
+    from jtgpu.util import jit, machine_code
+
+    assert {name for name in machine_code.entries() if len(jit.declared[name][1]) > 1} == set()
