@@ -23,6 +23,7 @@ from ..learn.number_validation import NumberValidation
 from ..learn.parameters.fit import fit
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
+from ..util import late_imports
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
@@ -103,8 +104,6 @@ def explore(  # noqa: PLR0913 (a Typer command)
     if output is not None:
         (numeric_writer_of if numbers else writer_of)(output)
         check_output(output, force)
-    if numbers and serve:
-        raise typer.BadParameter("the page needs a network of states: leave out --numbers", param_hint="--serve")
     if draw is not None:
         check_picture(draw, force, "--draw")
     with status("reading", progress) as step, warnings.catch_warnings(record=True) as caught:
@@ -149,8 +148,8 @@ def explore(  # noqa: PLR0913 (a Typer command)
         result.print()
         for note in notes:
             warn(note)
-    if on_terminal() and not json and not numbers if serve is None else serve:
-        with network.compile() as tree, tree.serve() as server:
+    if on_terminal() and not json if serve is None else serve:
+        with network.compile() as tree, late_imports.serving().serve(tree) as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)
             with suppress(KeyboardInterrupt):
                 server.wait()

@@ -121,13 +121,34 @@ def test_explore_does_all_in_one_command(patients: Path, tmp_path: Path) -> None
     of_states = run("explore", patients, "--numbers", "-t", "pain", "--time", "0", "--no-serve")
     assert "Accuracy for pain: " in of_states.stdout
     for args, message in (
-        (("--serve",), "the page needs a network of states"),
         (("--draw", "a.pdf"), "ends in neither .svg nor .html"),
         (("--draw", tmp_path / "b.svg", "--time", "0"), "--draw needs probabilities of arcs"),
     ):
         wrong = run("explore", patients, "--numbers", *args)
         assert wrong.exit_code != 0
         assert message in " ".join(wrong.stderr.replace("│", " ").split())
+
+
+def test_explore_serves_the_page_of_numbers(patients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Any] = []
+
+    class Closed:
+        url = "http://page"
+
+        def __init__(self, tree: Any):
+            served.append(tree.network)
+
+        def __enter__(self) -> Closed:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def wait(self) -> None: ...
+
+    monkeypatch.setattr("jtgpu.serve.serve", Closed)
+    done = run("explore", patients, "--numbers", "-t", "pressure", "--time", "0", "--serve")
+    assert "http://page" in done.stdout
+    assert served[0].numbers == ("age", "pressure", "dose")
 
 
 @pytest.mark.parametrize(

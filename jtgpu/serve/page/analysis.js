@@ -1,4 +1,4 @@
-// Panels about the evidence: its probability, what it changed, explanations, importance, value of information, sensitivity, joint tables.
+// Panels about the evidence: probability, changes, explanations, importance, value of information, sensitivity.
 
 import { button, el, setText } from "./dom.js";
 import { DecisionPanel } from "./decisions.js";

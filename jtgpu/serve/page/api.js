@@ -1,4 +1,4 @@
-// Questions to the server. `httpApi` uses fetch; a notebook has `messageApi` in widget.js with the same methods.
+// Questions to the server by fetch; `messageApi` of widget.js has the same methods.
 
 /** An answer that says what is wrong (RFC 9457). */
 export class Problem extends Error {
@@ -29,7 +29,7 @@ async function problemOf(response) {
   }
 }
 
-/** The states of a job as the server sends them; EventSource cannot send a token. */
+/** The states of a job; EventSource cannot send a token. */
 async function* eventsOf(answer) {
   const reader = (await answer).body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -1,4 +1,4 @@
-// The selected variable: its states with bars, its parents and children, and what can be done with it.
+// The selected variable: states with bars, parents, children, and actions.
 
 import { button, el, fill, setAttribute, setText } from "./dom.js";
 import { KIND_TEXT, toggleOneOf, toggleState, withFinding } from "./findings.js";

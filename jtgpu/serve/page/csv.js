@@ -1,6 +1,6 @@
 // CSV text. Pure.
 
-/** Rows of cells as CSV. Texts that a spreadsheet takes for a formula get an apostrophe. */
+/** Rows as CSV. Texts that a spreadsheet takes for a formula get an apostrophe. */
 export function writeCsv(rows) {
   const cell = (value) => {
     let text = String(value);

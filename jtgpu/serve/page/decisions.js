@@ -1,4 +1,4 @@
-// The panel of decisions: the expected utility of each option, the best policy, and what would be worth knowing.
+// The panel of decisions: utilities of options, the best policy, and what is worth knowing.
 
 import { button, el } from "./dom.js";
 import { bodyOf, toggleState } from "./findings.js";
@@ -21,7 +21,7 @@ export class DecisionPanel extends Panel {
     });
   }
 
-  /** The decision whose options are shown: the one selected last, or the first that is not made. */
+  /** The decision selected last, or the first that is not made. */
   decision() {
     const { network, findings } = this.store;
     const all = [...network.decisions];
@@ -89,7 +89,7 @@ export class DecisionPanel extends Panel {
     return table;
   }
 
-  /** The rows of the policy, if the decision knows something; none where the best policy never leads. */
+  /** The rows of the policy, if the decision knows something, that the best policy leads to. */
   choices(d, rows) {
     const known = rows.filter(({ known: row, option }) => option !== null && Object.keys(row).length);
     if (!known.length) return [];

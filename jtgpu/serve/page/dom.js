@@ -2,7 +2,7 @@
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
-/** Create an HTML element. Attributes: strings; booleans (present or not); `on...`: event listeners. */
+/** An HTML element. Attributes: strings, booleans, `on...`: event listeners. */
 export function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }

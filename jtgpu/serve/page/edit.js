@@ -1,4 +1,4 @@
-// The dialog that edits the network: variables, states, arcs and CPTs. The server checks it and answers as a new network.
+// The dialog that edits variables, states, arcs and CPTs; the server checks it.
 
 import { button, el, setText } from "./dom.js";
 import { count, significant } from "./format.js";

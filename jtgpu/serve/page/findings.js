@@ -2,6 +2,8 @@
 //
 // A finding is {kind: "observed" | "one of" | "do", states: [i, ...]} or {kind: "likelihood" | "soft", weights: [...]}.
 
+import { clean } from "./format.js";
+
 export const KINDS = ["observed", "one of", "likelihood", "soft", "do"];
 export const KIND_TEXT = {
   observed: "observed",
@@ -25,7 +27,7 @@ export function toggleState(findings, v, state) {
   return withFinding(findings, v, { kind: old && old.kind === "do" ? "do" : "observed", states: [state] });
 }
 
-/** Add a state to those that are possible, or take it out; all states together are no evidence. */
+/** Add or remove a possible state; all states together are no evidence. */
 export function toggleOneOf(findings, v, state, n) {
   const old = findings[v];
   const before = old && old.states && old.kind !== "do" ? old.states : [];
@@ -55,11 +57,10 @@ export function bodyOf(network, findings) {
     else if (kind === "do") body.do[name] = network.keys[v][states[0]];
     else body[kind][name] = weights;
   }
-  Object.assign(body.evidence, network.values); // questions that do not take numbers refuse them
+  Object.assign(body.evidence, findings.values ?? network.values); // questions that do not take numbers refuse them
   return Object.fromEntries(Object.entries(body).filter(([, part]) => Object.keys(part).length));
 }
 
-/** The findings of a body, such as a notebook sets; what the network does not have is left out. */
 export function findingsOf(network, { evidence = {}, likelihood = {}, soft = {}, do: interventions = {} }) {
   const findings = {};
   const states = (part, make) => {
@@ -78,12 +79,29 @@ export function findingsOf(network, { evidence = {}, likelihood = {}, soft = {},
       if (v !== undefined && Array.isArray(weights) && weights.length === network.states[v].length) findings[v] = { kind, weights };
     }
   }
-  return findings;
+  const known = new Set(network.numbers.map(({ name }) => name));
+  return valued(findings, Object.fromEntries(Object.entries(evidence || {}).filter(([name]) => known.has(name))));
 }
+
+/** Findings with `values` of numbers, which `Object.entries` leaves out. */
+export const valued = (findings, value = {}) => Object.defineProperty({ ...findings }, "values", { value });
+
+/** A value, [low, high] of a text such as 30..40, null: none, undefined: no number. */
+export function valueOf(text) {
+  if (!text.trim()) return null;
+  const ends = text.split("..").map((part) => (part.trim() ? Number(part) : null));
+  if (ends.length > 2 || ends.some((x) => x !== null && !Number.isFinite(x)) || ends.every((x) => x === null)) return undefined;
+  return ends.length === 1 ? ends[0] : ends;
+}
+
+/** The text that `valueOf` reads. */
+export const valueText = (value) => [value].flat().map((x) => x ?? "").join("..");
+
+export const valueTexts = (values = {}) => Object.entries(values).map(([name, value]) => `${clean(name)} = ${valueText(value)}`);
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 
-/** A name within a line; one that is written from right to left does not reorder the line. */
+/** A name that, written from right to left, does not reorder its line. */
 const isolated = (text) => (RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text);
 
 /** A finding as a line of text. */

@@ -4,7 +4,7 @@ export const MOST_WHOLE = 60; // variables of a network that is shown as a whole
 const [FEWEST, MOST] = [8, 26]; // boxes around the selected variable: more are hard to read
 const BRANCHES = 6; // parents or children of a variable that come before those of others
 
-/** Evidence, targets and the selected variable, their Markov blankets, then wider rings, ascending. */
+/** Evidence, targets and selected variable, their blankets, then wider rings, ascending. */
 export function focusNodes(network, { findings, targets, picked }, most = MOST) {
   const limit = Math.min(Math.max(most, FEWEST), MOST);
   const start = [...(picked === null ? [] : [picked]), ...targets, ...Object.keys(findings).map(Number)];
@@ -12,7 +12,7 @@ export function focusNodes(network, { findings, targets, picked }, most = MOST) 
   const add = (list) => {
     for (const w of list) if (nodes.size < Math.max(limit, start.length)) nodes.add(w);
   };
-  // some of each first, so that a variable with a hundred children does not fill the map with them
+  // some of each first: a variable may have a hundred children
   for (const branches of [BRANCHES, Infinity]) {
     let ring = [...nodes];
     for (let step = 0; ring.length && step < 4 && nodes.size < limit; step += 1) {

@@ -1,4 +1,4 @@
-// A form: questions in groups, and what their answers mean for the targets. For people who need not see the network.
+// A form: questions in groups, and what their answers mean for the targets.
 
 import { httpApi, Lost, Problem } from "./api.js";
 import { button, el, setAttribute, setText } from "./dom.js";
@@ -10,7 +10,7 @@ import { savedToken, saveToken, takeToken } from "./token.js";
 const MOST_BUTTONS = 5; // states; more are a menu
 const LONGEST_WAIT = 8; // seconds between tries
 
-/** The texts of a form for states of the network; a state may be called "constructor". */
+/** Texts of a form for states; one may be called "constructor". */
 const textOf = (states, name) => (Object.hasOwn(states, name) ? states[name] : "");
 
 /** A question: one of the states of a variable, or none. */

@@ -40,7 +40,7 @@ export function logText(log, digits) {
   return significant(Math.abs(log) < 1e-12 ? 0 : log, digits);
 }
 
-/** P(e) from ln P(e), also where it is smaller than a number of 64 bits can be. */
+/** P(e) from ln P(e), also where it is below all 64-bit numbers. */
 export function probabilityOf(log) {
   if (Math.abs(log) < 1e-12) return "1";
   if (log > -600) return significant(Math.exp(log), 4);

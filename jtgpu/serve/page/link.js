@@ -1,8 +1,8 @@
-// The state of the page as the fragment of its address, such as #n=asia&e=xray:yes&t=lung&v=lung. Pure.
+// The state of the page as a fragment such as #n=asia&e=xray:yes&t=lung&v=lung. Pure.
 //
-// Names and states are percent-encoded, so ":" and "," separate. A state is its name, or "#" and its number.
+// Names are percent-encoded, so ":" and "," separate. A state is its name, or "#" and its number; x: a number.
 
-import { findingList } from "./findings.js";
+import { findingList, valued, valueOf, valueText } from "./findings.js";
 
 const LETTER = { observed: "e", "one of": "e", likelihood: "l", soft: "s", do: "d" };
 const coded = (text) => encodeURIComponent(text).replaceAll("'", "%27");
@@ -13,10 +13,11 @@ function stateCode(network, v, state) {
 }
 
 function pairs(network, findings) {
+  const values = Object.entries(findings.values ?? {}).map(([name, value]) => `x=${coded(name)}:${valueText(value)}`);
   return findingList(findings).map(([v, { kind, states, weights }]) => {
-    const values = states ? states.map((s) => stateCode(network, v, s)) : weights.map((w) => Number(w.toPrecision(6)));
-    return `${LETTER[kind]}=${coded(network.names[v])}:${values.join(",")}`;
-  });
+    const parts = states ? states.map((s) => stateCode(network, v, s)) : weights.map((w) => Number(w.toPrecision(6)));
+    return `${LETTER[kind]}=${coded(network.names[v])}:${parts.join(",")}`;
+  }).concat(values);
 }
 
 export function encodeLink(network, { findings, targets, picked, scenarios, history, slice, length }) {
@@ -45,15 +46,15 @@ function decoded(text) {
   }
 }
 
-/** Read a fragment; what the network does not have is left out and listed in `unknown`. */
+/** Read a fragment; `unknown` lists what the network does not have. */
 export function decodeLink(network, fragment) {
-  const state = { findings: {}, bySlice: {}, slice: 0, length: 0, targets: [], picked: null, scenarios: [], unknown: [] };
+  const state = { findings: valued({}), bySlice: {}, slice: 0, length: 0, targets: [], picked: null, scenarios: [], unknown: [] };
   let findings = state.findings;
   for (const part of fragment.replace(/^#/, "").split("&")) {
     const at = part.indexOf("=");
     const [letter, text] = [part.slice(0, at), part.slice(at + 1)];
     if (letter === "c") {
-      findings = {};
+      findings = valued({});
       state.scenarios.push({ title: decoded(text), findings });
     } else if (network.slices && (letter === "i" || letter === "k")) {
       const [t, length] = text.split(",").map((word) => (/^\d{1,5}$/.test(word) ? Number(word) : 0));
@@ -64,6 +65,11 @@ export function decodeLink(network, fragment) {
       if (v === undefined) state.unknown.push(decoded(text));
       else if (letter === "t") state.targets.push(v);
       else state.picked = v;
+    } else if (letter === "x") {
+      const [, name, value] = /^(.*):(.*)$/.exec(text)?.map(decoded) ?? [];
+      const number = valueOf(value ?? "") ?? null;
+      if (number !== null && network.numbers.some((other) => other.name === name)) findings.values[name] = number;
+      else state.unknown.push(decoded(text));
     } else if ("elsd".includes(letter) && letter) {
       const [v, finding] = decodeFinding(network, letter, text);
       if (finding) findings[v] = finding;

@@ -1,4 +1,4 @@
-// The list of all variables: searched, sorted, and as long as it likes, since only visible rows exist.
+// The list of all variables, searched and sorted; only visible rows exist.
 
 import { el, setAttribute, setText } from "./dom.js";
 import { KIND_TEXT, toggleState, withFinding } from "./findings.js";
@@ -63,7 +63,7 @@ export class ListView {
     this.resort();
   }
 
-  /** Sort by the latest numbers. While the mouse is above the list, rows stay where they are. */
+  /** Sort by the latest numbers, unless the mouse is above the list. */
   resort(isAutomatic = false) {
     const { store } = this;
     if (!store.network) return;

@@ -50,7 +50,7 @@ class Page {
     await this.app.setNetwork(network, state);
   }
 
-  /** Show a network that the server has just taken, with the present evidence as far as it fits. */
+  /** Show a new network, with the present evidence as far as it fits. */
   async showEdited(id) {
     const { store } = this.app;
     const fragment = encodeLink(store.network, store).replace(/^n=[^&]*/, `n=${encodeURIComponent(id)}`);

@@ -113,7 +113,7 @@ export class MapView {
     const isChosen = store.picked !== null || store.targets.length || Object.keys(store.findings).length;
     this.say(!nodes ? "" : isChosen ? `${of}: those near the evidence, the targets and the selected variable` : `${of}, around ${network.texts[hubOf(network)]}: select another to see its neighbourhood`);
     if (fit || this.isFocus) this.fit();
-    // a whole network whose names would be too small begins at its hub; the button that fits the map shows all
+    // where names would be too small, the map begins at the hub; a button shows all
     if (fit && this.view.scale < SMALL_TITLES) this.view.scale = LEGIBLE;
     this.centre(store.picked ?? (nodes ? layout.nodes[0] : hubOf(network)), fit);
     this.actions.onMapDrawn?.(layout.nodes);
@@ -239,7 +239,7 @@ export class MapView {
     return row;
   }
 
-  /** Numbers of the states in a box: all, or those of evidence and the most probable ones. */
+  /** States in a box: all, or those of evidence and the most probable ones. */
   rowStates(v, n) {
     const p = this.store.answer.posteriors[v];
     const all = p.map((_, i) => i);
@@ -338,7 +338,7 @@ export class MapView {
     this.applyView();
   }
 
-  /** Where buttons and keys enlarge the map: at the selected variable if it is visible, else in the middle. */
+  /** Where keys enlarge the map: at the selected variable if it is visible, else in the middle. */
   middle() {
     const i = this.layout ? this.layout.nodes.indexOf(this.store.picked) : -1;
     const { x: left, y: top, scale } = this.view;
@@ -459,7 +459,7 @@ export class MapView {
     for (const [w, box] of this.boxes) setAttribute(box.node, "tabindex", w === stop ? 0 : -1);
   }
 
-  /** Pick a box of the map: the part of a large network that is shown stays the same. */
+  /** Pick a box of the map, whose part of a large network stays. */
   pickHere(v) {
     this.holds = true;
     this.store.pick(v);
@@ -497,7 +497,7 @@ export class MapView {
     event.stopPropagation();
   }
 
-  /** The box that an arrow key leads to: up to a parent, down to a child, left and right within the layer. */
+  /** The box of an arrow key: a parent, a child, or a neighbour within the layer. */
   neighbour(v, key) {
     const { network } = this.store;
     const along = { ArrowUp: network.parents[v], ArrowDown: network.children[v] }[key];

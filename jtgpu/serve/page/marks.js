@@ -1,4 +1,4 @@
-// The shape of each kind of evidence, the same as in pictures of jtgpu.draw: kinds differ in shape, not only in colour.
+// The shape of each kind of evidence, as in jtgpu.draw: not only colours differ.
 
 import { svgEl } from "./dom.js";
 import { KIND_TEXT } from "./findings.js";

@@ -49,7 +49,7 @@ export function renameVariable(model, name, to) {
   return changed;
 }
 
-/** Add and remove arcs: rows repeat over a new parent, and are averaged over one that is gone. */
+/** Other arcs: rows repeat over a new parent, and are averaged over one that is gone. */
 export function setParents(model, name, parents) {
   const changed = copy(model);
   const v = find(changed, name);
@@ -78,7 +78,7 @@ export function setParents(model, name, parents) {
   return changed;
 }
 
-/** Rename, add and remove states. As many as before: they are renamed; otherwise those with the same name are kept. */
+/** Other states: as many as before are renamed; otherwise those of the same name are kept. */
 export function setStates(model, name, states) {
   const changed = copy(model);
   const v = find(changed, name);

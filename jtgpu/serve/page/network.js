@@ -2,7 +2,7 @@
 
 import { clean } from "./format.js";
 
-/** A variable's states as the API takes them: names where they are distinct, otherwise numbers. */
+/** States as the API takes them: names where they are distinct, else numbers. */
 function stateKeys(states) {
   const unique = new Set(states).size === states.length && states.every((s) => s !== "");
   return states.map((s, i) => (unique ? s : i));

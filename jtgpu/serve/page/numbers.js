@@ -1,13 +1,14 @@
-// Numbers of a network that has some: a curve of the density, the prior as a thin curve, and a field for a value.
+// Numbers: a curve of the density, the prior as a thin curve, and a field for a value.
 
 import { el, setAttribute, setText, svgEl } from "./dom.js";
+import { valueOf, valueText } from "./findings.js";
 import { clean, significant } from "./format.js";
 import { Panel } from "./panels.js";
 import { fitted } from "./text.js";
 
 const [WIDE, HIGH] = [90, 36]; // of a curve in the panel
 
-/** Path data of densities in a frame of this size, each as high as the frame; of an observed number a line. */
+/** Path data of densities, each as high as the frame; of an observed number a line. */
 export function curvePaths(shown, width, height) {
   const ends = shown.flatMap(({ mean, density }) => (density ? [density.x[0], density.x.at(-1)] : [mean]));
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
@@ -19,7 +20,7 @@ export function curvePaths(shown, width, height) {
   });
 }
 
-export const numberText = ({ mean, sd, density }) => (density ? `${significant(mean, 4)} \u00b1 ${significant(sd, 3)}` : `= ${significant(mean, 6)}`);
+export const numberText = ({ mean, sd }) => (sd ? `${significant(mean, 4)} \u00b1 ${significant(sd, 3)}` : `= ${significant(mean, 6)}`);
 
 /** The box of a number on the map, and a function that shows a posterior in it. */
 export function numberBox(name, prior, [x, y, width, height], onclick) {
@@ -42,14 +43,6 @@ function showCurves(node, curve, thin, text, name, both, width, height) {
   setAttribute(thin, "d", before);
   setText(text, numberText(both[0]));
   setAttribute(node, "aria-label", `${clean(name)}: ${numberText(both[0])}`);
-}
-
-/** A value, or [low, high] of a text such as 30..40; null: none; undefined: the text is no number. */
-function valueOf(text) {
-  if (!text.trim()) return null;
-  const ends = text.split("..").map((part) => (part.trim() ? Number(part) : null));
-  if (ends.length > 2 || ends.some((x) => x !== null && !Number.isFinite(x)) || ends.every((x) => x === null)) return undefined;
-  return ends.length === 1 ? ends[0] : ends;
 }
 
 export class NumberPanel extends Panel {
@@ -95,7 +88,7 @@ export class NumberPanel extends Panel {
       const { input, show } = this.rows.get(name);
       show(answer.numbers?.[name] ?? prior);
       const value = network.values[name];
-      if (document.activeElement !== input) input.value = value === undefined ? "" : Array.isArray(value) ? value.map((x) => x ?? "").join("..") : value;
+      if (document.activeElement !== input) input.value = valueText(value);
     }
   }
 }

@@ -1,4 +1,4 @@
-// The whole of a large network as dots, below the map: where the map is, and what the evidence changed.
+// A large network as dots below the map: where the map is, and what changed.
 
 import { el, setAttribute, svgEl } from "./dom.js";
 import { MOST_WHOLE } from "./focus.js";

@@ -1,9 +1,9 @@
-// The panels of the analysis: each asks its own question, after the bars, one after the other, and only while it is open.
+// Panels of the analysis: each asks its question after the bars, in turn, while it is open.
 
 import { Lost, Problem } from "./api.js";
 import { el, setText } from "./dom.js";
 
-/** A panel with a heading that opens and closes it. `question` is asked anew when `key()` changes. */
+/** A panel that opens and closes; it asks again when `key()` changes. */
 export class Panel {
   constructor(store, title, { isOpen = false, name } = {}) {
     this.store = store;

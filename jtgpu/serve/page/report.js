@@ -1,4 +1,4 @@
-// A report: one HTML file with the evidence, the map, posteriors, what changed, what to observe next, and scenarios.
+// A report as one HTML file: evidence, map, posteriors, changes, what to observe next, scenarios.
 
 import { bodyOf, describeFinding, findingList } from "./findings.js";
 import { logText, percent, points, probabilityOf, significant } from "./format.js";
@@ -14,7 +14,7 @@ const text = (value) => `<td>${escaped(value)}</td>`;
 const figure = (value) => `<td class="n">${escaped(value)}</td>`;
 const bar = (p) => `<td><i style="width:${Math.round(160 * p)}px"></i></td>`;
 
-/** The report as text; asks the server for the value of information and the scenarios. */
+/** The report as text, with answers of the server. */
 export async function reportHtml(store, map, address) {
   const { api, network, answer, targets, picked, scenarios, findings } = store;
   const list = findingList(answer.findings).map(([v, finding]) => describeFinding(network, v, finding));

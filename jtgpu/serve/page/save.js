@@ -14,7 +14,7 @@ export function saveFile(blob, name) {
 
 const COPIED = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 
-/** The map as an SVG text of its own: styles become attributes, and what is invisible is left out. */
+/** The map as SVG: styles become attributes, what is invisible is left out. */
 export function mapSvg(map, title) {
   const { width, height } = map.layout;
   const margin = 16;

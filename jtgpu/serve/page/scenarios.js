@@ -1,9 +1,10 @@
 // Up to four named sets of evidence, side by side, with differences to the first.
 
 import { button, el } from "./dom.js";
-import { bodyOf, describeFinding, findingList, findingsOf } from "./findings.js";
-import { cut, logText, percent, points } from "./format.js";
+import { bodyOf, describeFinding, findingList, findingsOf, valueTexts } from "./findings.js";
+import { clean, cut, logText, percent, points } from "./format.js";
 import { totalVariation } from "./measures.js";
+import { numberText } from "./numbers.js";
 import { Panel, panelTable } from "./panels.js";
 import { saveFile } from "./save.js";
 
@@ -18,13 +19,13 @@ export class ScenarioPanel extends Panel {
 
   key() {
     const { scenarios, targets, picked } = this.store;
-    return JSON.stringify([scenarios, targets, picked, this.store.findings]);
+    return JSON.stringify([scenarios.map(({ title, findings }) => [title, findings, findings.values]), targets, picked, this.store.asked]);
   }
 
   async ask(signal) {
     const { api, network, scenarios } = this.store;
     if (!scenarios.length) return { results: [] };
-    return api.ask(network.id, "posteriors", { cases: scenarios.map(({ findings }) => bodyOf(network, findings)) }, signal);
+    return api.ask(network.id, network.numbers.length ? "numbers" : "posteriors", { cases: scenarios.map(({ findings }) => bodyOf(network, findings)) }, signal);
   }
 
   show({ results }) {
@@ -35,7 +36,7 @@ export class ScenarioPanel extends Panel {
     const input = el("input", { type: "file", accept: ".json", class: "visually-hidden", tabindex: -1, "aria-label": "Scenario file", onchange: () => input.files.length && this.read(input.files[0]) });
     const parts = [el("div", { class: "card-tools" }, save, button("To a file", () => this.write(), { disabled: !scenarios.length, title: "Save all scenarios as a file" }), button("From a file", () => input.click()), input)];
     if (!scenarios.length) parts.push(el("p", { class: "muted" }, "Save the present evidence, change it and save it again: both appear side by side."));
-    else parts.push(el("div", { class: "scroll scenarios" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors)])));
+    else parts.push(el("div", { class: "scroll scenarios" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors, results)])));
     this.body.replaceChildren(...parts);
   }
 
@@ -81,6 +82,7 @@ export class ScenarioPanel extends Panel {
     const { network, scenarios } = this.store;
     const cells = scenarios.map(({ findings }) => {
       const texts = findingList(findings).map(([v, finding]) => describeFinding(network, v, finding));
+      texts.push(...valueTexts(findings.values));
       return el("td", { class: "text small", title: texts.join("\n") }, texts.length ? texts.slice(0, 5).map((text) => el("div", {}, cut(text, 34))) : "none", texts.length > 5 ? `and ${texts.length - 5} more` : null);
     });
     return el("tr", {}, el("th", { scope: "row" }, "evidence"), ...cells);
@@ -91,9 +93,9 @@ export class ScenarioPanel extends Panel {
     return el("tr", {}, el("th", { scope: "row" }, "ln P(e)"), ...cells);
   }
 
-  rows(posteriors) {
+  rows(posteriors, results) {
     const { network } = this.store;
-    const rows = [];
+    const rows = network.numbers.map(({ name }) => el("tr", {}, el("th", { scope: "row" }, clean(name)), ...results.map(({ numbers }) => el("td", { class: "figure" }, numbers ? numberText(numbers[name]) : ""))));
     for (const v of this.variables(posteriors)) {
       rows.push(el("tr", { class: "scenario-variable" }, el("th", { colspan: posteriors.length + 1, scope: "rowgroup" }, button(network.texts[v], () => this.actions.open(v), { class: "link" }))));
       network.stateTexts[v].slice(0, 12).forEach((text, state) => {
@@ -111,7 +113,7 @@ export class ScenarioPanel extends Panel {
     return rows;
   }
 
-  /** The targets and the selected variable; without them, those that differ most between scenarios. */
+  /** Targets and the selected variable, or those that differ most between scenarios. */
   variables(posteriors) {
     const { network, targets, picked } = this.store;
     const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];

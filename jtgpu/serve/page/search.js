@@ -24,7 +24,7 @@ function rank({ name, label, states }, query) {
   return isSubsequence(query, name) ? 5 : -1;
 }
 
-/** The numbers of the variables in `order` that match, the best matches first. */
+/** Variables in `order` that match, the best first. */
 export function searchVariables(index, query, order) {
   const wanted = query.trim().toLowerCase();
   if (!wanted) return order;

@@ -1,7 +1,7 @@
 // The state of the page, and the one request that keeps its bars true to the evidence.
 
 import { Lost, Problem } from "./api.js";
-import { bodyOf, decided, describeFinding, findingList, isSameEvidence, withFinding } from "./findings.js";
+import { bodyOf, decided, describeFinding, findingList, isSameEvidence, valued, withFinding } from "./findings.js";
 import { drop, newHistory, record, redo, undo } from "./history.js";
 import { differingSlice, findingsAt, lastSlice, sequenceOf, withSlice } from "./slices.js";
 
@@ -73,7 +73,6 @@ export class Store {
     return [this.history.value, this.slice, this.length, this.question, this.network?.values];
   }
 
-  /** The variable that rankings are about: the first target, or the picked one. */
   get target() {
     return this.targets.length ? this.targets[0] : this.picked;
   }
@@ -83,7 +82,7 @@ export class Store {
     return this.answer !== null && isSameEvidence(this.answer.asked, this.asked);
   }
 
-  /** Whether the findings of a link contradict each other: the bars are those without them. */
+  /** Whether the findings of a link contradict each other. */
   get isImpossible() {
     return Boolean(this.problem?.isKept);
   }
@@ -91,8 +90,8 @@ export class Store {
   setNetwork(network, { findings = {}, bySlice = {}, slice = 0, length = 0, targets = [], picked = null, scenarios = [] } = {}) {
     this.reset();
     this.network = network;
-    this.accepted = network.values; // of numbers, the last ones that were answered
-    this.history = newHistory(network.slices ? bySlice : decided(network, findings));
+    network.values = findings.values ?? {};
+    this.history = newHistory(network.slices ? bySlice : valued(decided(network, findings), network.values));
     this.length = length || Math.max(this.length, lastSlice(bySlice) + 1);
     this.slice = Math.min(slice, this.length - 1);
     this.targets = targets;
@@ -105,13 +104,13 @@ export class Store {
 
   setFindings(findings) {
     const set = decided(this.network, findings);
-    if (isSameEvidence(set, this.findings)) return Promise.resolve();
-    return this.setEvidence(this.network.slices ? withSlice(this.network, this.history.value, this.slice, set) : set);
+    if (!findings.values && isSameEvidence(set, this.findings)) return Promise.resolve();
+    return this.setEvidence(this.network.slices ? withSlice(this.network, this.history.value, this.slice, set) : set, findings.values);
   }
 
-  setEvidence(value) {
-    if (isSameEvidence(value, this.history.value)) return Promise.resolve();
-    return this.changeHistory(record(this.history, value));
+  setEvidence(value, values = this.network.values) {
+    if (isSameEvidence([value, values], [this.history.value, this.network.values])) return Promise.resolve();
+    return this.changeHistory(record(this.history, valued(value, values)));
   }
 
   setSlice(slice, length = this.length, question = this.question) {
@@ -136,7 +135,7 @@ export class Store {
       this.slice = Number(differingSlice(history.value, this.history.value) ?? this.slice);
       this.length = Math.max(this.length, lastSlice(history.value) + 1);
     }
-    this.history = history;
+    this.setHistory(history);
     this.problem = null;
     if (!Object.keys(history.value).length) {
       this.emit("findings");
@@ -145,6 +144,11 @@ export class Store {
     const asked = this.refresh(); // first, so that the server computes while the page shows the findings
     this.emit("findings");
     return asked;
+  }
+
+  setHistory(history) {
+    this.history = history;
+    this.network.values = history.value.values ?? {};
   }
 
   pick(v) {
@@ -174,7 +178,7 @@ export class Store {
     this.emit("status");
   }
 
-  /** Ask for all bars; a newer call cancels this one. A lost server is asked again until it answers. */
+  /** Ask for all bars; a newer call cancels this one. A lost server is asked again. */
   async refresh() {
     this.controller?.abort();
     this.controller = new AbortController();
@@ -226,33 +230,27 @@ export class Store {
     return { findings, posteriors: barsOf(found), logEvidence: found.log_evidence, ms: found.ms };
   }
 
-  /** Observe a number: a value, [low, high], or null. A value that is refused is taken back. */
+  /** Observe a number: a value, [low, high], or null. */
   setValue(name, value) {
     const { [name]: _, ...others } = this.network.values;
-    this.network.values = value === null ? others : { ...others, [name]: value };
-    this.problem = null;
-    const asked = this.refresh();
-    this.emit("findings");
-    return asked;
+    return this.setEvidence(this.history.value, value === null ? others : { ...others, [name]: value });
   }
 
   clearAll() {
-    const hadValues = Object.keys(this.network.values).length;
-    this.network.values = {};
-    return this.listed.length || !hadValues ? this.setEvidence({}) : this.setValue("", null);
+    return this.setEvidence({}, {});
   }
 
   settle(answer) {
-    this.accepted = this.network.values;
     this.answer = { ...answer, asked: this.asked };
     this.setStatus("ready");
     this.emit("answer");
   }
 
-  /** Keep the last change out and say why. Changes before it that had no answer yet are asked again. */
+  /** Take the last change back and say why; earlier ones without an answer are asked again. */
   refuse(error, findings) {
-    if (this.network.values !== this.accepted) {
-      this.network.values = this.accepted;
+    const earlier = this.history.past.length ? drop(this.history) : newHistory({});
+    if (!isSameEvidence(this.network.values, earlier.value.values ?? {})) {
+      this.setHistory(earlier);
       this.problem = { title: "Not answered", detail: error.message, changed: [], others: [], tried: {} };
       this.emit("findings");
       this.emit("problem");
@@ -266,7 +264,7 @@ export class Store {
     const isImpossible = error.kind === "impossible-evidence";
     // of a link or a scenario: the user decides which finding goes
     const isKept = isImpossible && (!this.history.past.length || changed.length > 1);
-    if (!isKept) this.history = this.history.past.length ? drop(this.history) : newHistory({});
+    if (!isKept) this.history = earlier;
     const others = (error.data.findings || network.names).filter((name) => {
       const v = network.number.get(name);
       return v !== undefined && findings[v] && !changed.includes(v);

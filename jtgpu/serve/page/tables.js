@@ -1,4 +1,4 @@
-// Tables of cases: a file is dropped or chosen, its first rows are answered, and the whole comes back as CSV or Parquet.
+// Tables of cases: the first rows of a file are answered, and all of it as CSV or Parquet.
 
 import { Lost } from "./api.js";
 import { button, el, setText } from "./dom.js";
@@ -147,7 +147,7 @@ export class TablePanel extends Panel {
     return `${count(report.cases ?? 0, "case")} answered${report.flagged ? `, ${report.flagged.toLocaleString("en")} of them flagged` : ""}`;
   }
 
-  /** The states of a job until it is finished: from the server's events, and by asking again if their stream ends. */
+  /** The states of a job until it ends: from events, and by asking again if their stream ends. */
   async* states(url) {
     const { api } = this.store;
     try {

@@ -2,7 +2,7 @@
 
 const TOKEN_KEY = "jtgpu-token";
 
-/** The token of the address goes to the storage of this tab; it stays in no link and no history. */
+/** The token of the address goes to the storage of this tab, out of links and history. */
 export function takeToken() {
   const found = /(?:^#|&)token=([^&]*)/.exec(window.location.hash);
   if (!found) return;

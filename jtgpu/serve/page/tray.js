@@ -1,8 +1,8 @@
 // All findings in a line, and what is wrong with them.
 
 import { button, el, isTouch } from "./dom.js";
-import { describeFinding } from "./findings.js";
-import { clean, cut } from "./format.js";
+import { describeFinding, valueTexts } from "./findings.js";
+import { cut } from "./format.js";
 import { markIcon } from "./marks.js";
 
 export class Tray {
@@ -31,8 +31,8 @@ export class Tray {
         button("\u00d7", () => store.clear(t, v), { class: "chip-clear", "aria-label": `Clear ${text}` }),
       );
     });
-    for (const [name, value] of Object.entries(network.values)) {
-      const text = `${clean(name)} = ${[value].flat().map((x) => x ?? "").join("..")}`;
+    for (const name of Object.keys(network.values)) {
+      const [text] = valueTexts({ [name]: network.values[name] });
       chips.push(el("span", { class: "chip" }, button(cut(text, 60), () => this.actions.openNumber(name), { class: "chip-text" }), button("\u00d7", () => store.setValue(name, null), { class: "chip-clear", "aria-label": `Clear ${text}` })));
     }
     if (!chips.length) {

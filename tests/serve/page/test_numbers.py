@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from jtgpu.model.discrete_part import DiscretePart
 from jtgpu.serve.map_layout import map_layout
+from jtgpu.serve.page_module import FOLDER
 from tests.mixed.test_lauritzen import incinerator
 from tests.serve.page.conftest import Site, Visit
 from tests.serve.test_numbers import heights
@@ -37,6 +41,15 @@ def test_numbers_have_boxes_and_arcs() -> None:
             assert x + w <= left or left + width <= x or y + h <= top or top + height <= y
     assert len(layout["boxes"]) == n
     assert map_layout(DiscretePart(heights()))["boxes"] == []
+
+
+def test_links_undo_and_scenarios_have_values() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    check = Path(__file__).with_name("numbers_check.mjs")
+    done = subprocess.run([node, str(check), str(FOLDER)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
