@@ -8,6 +8,7 @@
 //                    are 256 contiguous bytes, and factors without evidence are read from one copy that all cases
 //                    share; a tile sums the configurations in which any of its products is structurally non-zero
 //                    (jtgpu/backends/gpu/batch/tiling.py)
+//   batch_slim       the same with fewer registers, and so more warps, for tiles of few outputs
 //   batch_finish     posteriors and ln P(e), column by column; resets the slots for the next chunk
 //   batch_check      float32: sets ln P(e) to NaN if a posterior does not sum to P(e); the case is computed again
 //   batch_rows       posteriors transposed, if the caller wants rows
@@ -146,24 +147,33 @@ __device__ __forceinline__ void run_tile(const Batch& b, const Tile& t, const Gr
     if (t.kind & FIRST) slot->exponent = slot_a.exponent + shift_a + slot_b.exponent + shift_b;
 }
 
-extern "C" __global__ void __launch_bounds__(128, 5) batch_level(Batch b, u32 first, u32 n_tiles) {
+// The tiles of a level. SLIM: without those of many outputs, so that more warps fit.
+template <bool SLIM>
+__device__ __forceinline__ void run_level(const Batch& b, u32 first, u32 n_tiles) {
     const u32 warps = blockDim.x >> 5, group = blockIdx.x / n_tiles * warps + (threadIdx.x >> 5);
     if (group >= b.n_cases / 32) return;
     const Tile& t = b.tiles[first + blockIdx.x % n_tiles];
     const Group g = group_of(b, group, threadIdx.x & 31);
-    switch (t.kind & 15) {
-        case 0: run_tile<4, 4>(b, t, g); break;
-        case 1: run_tile<6, 3>(b, t, g); break;
-        case 2: run_tile<3, 3>(b, t, g); break;
-        case 3: run_tile<4, 2>(b, t, g); break;
-        case 4: run_tile<2, 2>(b, t, g); break;
-        case 5: run_tile<4, 1>(b, t, g); break;
-        case 6: run_tile<1, 1>(b, t, g); break;
-        case 7: run_tile<4, 0>(b, t, g); break;
-        case 8: run_tile<1, 0>(b, t, g); break;
-        case 9: run_tile<4, 4, true>(b, t, g); break;
-        default: __trap();
-    }
+    const u32 shape = t.kind & 15;
+    if (!SLIM && shape == 0) run_tile<4, 4>(b, t, g);
+    else if (!SLIM && shape == 1) run_tile<6, 3>(b, t, g);
+    else if (!SLIM && shape == 2) run_tile<3, 3>(b, t, g);
+    else if (!SLIM && shape == 9) run_tile<4, 4, true>(b, t, g);
+    else if (shape == 3) run_tile<4, 2>(b, t, g);
+    else if (shape == 4) run_tile<2, 2>(b, t, g);
+    else if (shape == 5) run_tile<4, 1>(b, t, g);
+    else if (shape == 6) run_tile<1, 1>(b, t, g);
+    else if (shape == 7) run_tile<4, 0>(b, t, g);
+    else if (shape == 8) run_tile<1, 0>(b, t, g);
+    else __trap();
+}
+
+extern "C" __global__ void __launch_bounds__(128, 5) batch_level(Batch b, u32 first, u32 n_tiles) {
+    run_level<false>(b, first, n_tiles);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 8) batch_slim(Batch b, u32 first, u32 n_tiles) {
+    run_level<true>(b, first, n_tiles);
 }
 
 extern "C" __global__ void __launch_bounds__(256) batch_finish(Batch b) {

@@ -111,6 +111,7 @@ def test_records_agree_with_the_reference(emulated_gpu: Device, data: st.DataObj
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 35)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_sums, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
+        patch.setattr(batch_levels, "SLIM_WARPS", data.draw(st.sampled_from([1, 1 << 20])))
         posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft)
     hold_rows(model, plan, states, soft, posterior, log_evidence)
 

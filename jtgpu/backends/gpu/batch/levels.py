@@ -13,13 +13,14 @@ from ....plans.plan import Plan
 from ..program.layout import Places
 from ..program.records import Binary, loops_of
 from .buffers import GROUP, THREADS
-from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, PRODUCTS, WORDS, Sparsity, TileMaker, Tiles
+from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, PRODUCTS, SLIM, WORDS, Sparsity, TileMaker, Tiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEVEL_WARPS = 4  # of a block of the tiles' kernel
-GROUPS, MANY = 4, 2000  # that a block of the products' kernel computes one after another if there are many blocks
+GROUPS, STEPS, MANY = 8, 160, 2000  # a block of products computes so many groups if sums are short and blocks many
+SLIM_WARPS = 20_000  # least warps of tiles of few outputs for which a launch of their own pays
 PRODUCT_WORDS = 96  # of struct Product
 MOST_CASES = 1 << 14  # of a chunk
 MOST_BLOCKS, MOST_THREADS = 2**31 - 1, 2**32 - THREADS
@@ -30,8 +31,10 @@ class Level(NamedTuple):
 
     first: int  # of its tiles
     n_tiles: int
+    n_slim: int  # the last of them
     products: int  # the first
     n_products: int
+    sum: int  # steps of a product, on average
 
 
 def most_cases(levels: Sequence[Level], n_entered: int) -> int:
@@ -49,7 +52,7 @@ def level_tiles(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32], tuple[Level, ...]]:
     """Tiles, products, steps and levels; contractions with long sums come first in a level."""
     maker, first_step = TileMaker(), dict[int, int]()
-    made: dict[int, tuple[list[Part], list[Part]]] = {}
+    made: dict[int, tuple[list[Part], list[Part], list[Part]]] = {}
     steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
     n_steps = 1
     for i, x in enumerate(program.steps):
@@ -65,15 +68,18 @@ def level_tiles(
         records = _records(tiles, ins, x.out, s, where)
         records[:, 0] += first_step[id(tiles)]
         large = {t for t in x.ins if where[t] >= 0 and s.table_size[t] >= SHARED_CELLS}
-        both = made.setdefault(program.level[i], ([], []))
-        both[tiles.shape in PRODUCTS].append((int(tiles.count.max(initial=0)), large, records))
+        kinds = made.setdefault(program.level[i], ([], [], []))
+        kind = 2 if tiles.shape in PRODUCTS else int(tiles.shape in SLIM)
+        kinds[kind].append((int(tiles.count.max(initial=0)), large, records))
     levels, tiled, blocks = [], [np.zeros((0, WORDS), np.uint32)], [np.zeros((0, PRODUCT_WORDS), np.uint32)]
     first, products = 0, 0
     for level in sorted(made):
         here = [_in_order(x) for x in made[level]]
-        tiled += here[0]
-        blocks += here[1]
-        levels.append(Level(first, sum(map(len, here[0])), products, sum(map(len, here[1]))))
+        tiled += [*here[0], *here[1]]
+        blocks += here[2]
+        full, slim, n_products = (sum(map(len, x)) for x in here)
+        mean = sum(int(x[:, 1].sum()) for x in here[2]) // max(n_products, 1)
+        levels.append(Level(first, full + slim, slim, products, n_products, mean))
         first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
     used = tuple(x for x in levels if x.n_tiles or x.n_products)
     return np.concatenate(tiled), np.concatenate(blocks), np.concatenate(steps), used
@@ -82,22 +88,20 @@ def level_tiles(
 def _in_order(parts: Sequence[Part]) -> list[NDArray[np.uint32]]:
     """The tiles of a level: contractions with long sums first, those that read the same large table side by side, since
     its cells are then still in the cache."""
-    joined: list[tuple[int, set[int], list[NDArray[np.uint32]]]] = []
-    for longest, large, records in parts:
-        same = [x for x in joined if x[1] & large]
-        others = [x for x in joined if not x[1] & large]
-        joined = [
-            *others,
-            (
-                max([longest, *(x[0] for x in same)]),
-                large.union(*(x[1] for x in same)),
-                [*(r for x in same for r in x[2]), records],
-            ),
-        ]
+    groups: list[list[Part]] = []
+    home: dict[int, list[Part]] = {}  # of a large table: the group of its readers
+    for part in parts:
+        groups.append(group := [part])
+        for t in sorted(part[1]):
+            if (other := home.get(t, group)) is not group:
+                group += other
+                home |= dict.fromkeys((u for p in other for u in p[1]), group)
+                other.clear()
+            home[t] = group
     made = []
-    for _, _, each in sorted(joined, key=lambda x: -x[0]):
-        at = np.concatenate([(np.arange(len(r)) + 0.5) / len(r) for r in each])
-        made.append(np.concatenate(each)[np.argsort(at, kind="stable")])
+    for group in sorted(filter(None, groups), key=lambda g: -max(p[0] for p in g)):
+        at = np.concatenate([(np.arange(len(p[2])) + 0.5) / len(p[2]) for p in group])
+        made.append(np.concatenate([p[2] for p in group])[np.argsort(at, kind="stable")])
     return made
 
 
@@ -149,14 +153,15 @@ class LevelKernels:
         """Queue them for groups of cases."""
         warps = min(LEVEL_WARPS, groups)
         for x in self._levels:
-            if x.n_tiles:
-                blocks = x.n_tiles * -(-groups // warps)
-                arguments = Arguments(struct, x.first, x.n_tiles)
-                self._kernels.launch("batch_level", blocks, warps * GROUP, stream, arguments)
+            slim = x.n_slim if x.n_slim * groups >= SLIM_WARPS else 0
+            for name, at, n in (("level", x.first, x.n_tiles - slim), ("slim", x.first + x.n_tiles - slim, slim)):
+                if n:
+                    arguments = Arguments(struct, at, n)
+                    self._kernels.launch(f"batch_{name}", n * -(-groups // warps), warps * GROUP, stream, arguments)
             if x.n_products and self._products is not None:
-                at = np.array([self._records + 4 * PRODUCT_WORDS * x.products], np.uint64)
-                high = max(min(groups * x.n_products // MANY, GROUPS), 1)
-                arguments = Arguments(struct, at, x.n_products, high)
+                records = np.array([self._records + 4 * PRODUCT_WORDS * x.products], np.uint64)
+                high = max(min(groups * x.n_products // MANY, STEPS // max(x.sum, 1), GROUPS), 1)
+                arguments = Arguments(struct, records, x.n_products, high)
                 blocks = x.n_products * -(-groups // high)
                 self._products.launch("batch_products", blocks, THREADS, stream, arguments)
 

@@ -157,7 +157,7 @@ class RecordProgram:
         more = (layout.factors, s.known, layout.roots, layout.checks, layout.products)
         self._records = [memory.put(x, stream) for x in (*tables, *more)]
         self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
-        names = ("batch_clear", "batch_enter", "batch_level", "batch_finish", "batch_check")
+        names = ("batch_clear", "batch_enter", "batch_level", "batch_slim", "batch_finish", "batch_check")
         self._kernels = Kernels(device, "batch/batch", (*TRANSPOSING, *names), real=real)
         self._levels = LevelKernels(device, self._kernels, self._records[-1], layout.levels, real)
 

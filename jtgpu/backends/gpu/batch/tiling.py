@@ -138,7 +138,7 @@ def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
 # TM x TN, numbered as in the kernel; TN = 0: there is no B. The last one is a diagonal: output i from A's i and B's i,
 # for contractions without axes that only one of A and B has.
 SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0), (4, 4), (16, 16), (32, 8))
-DIAGONAL = 9
+DIAGONAL, SLIM = 9, range(3, 9)  # SLIM: shapes of few outputs
 PRODUCTS = (10, 11)  # of a block of warps (cuda/batch/products.cu), each of which computes 8 x 4
 WARP = (8, 4)
 WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice

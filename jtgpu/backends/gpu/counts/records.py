@@ -61,7 +61,7 @@ CELL_RECORD = np.dtype(
     + [(n, np.uint32, (CELLS,)) for n in ("t", "d", "out")]
     + [("more", np.uint32, (2,))]
 )
-KERNELS = ("batch_clear", "batch_enter", "batch_level", "batch_finish")
+KERNELS = ("batch_clear", "batch_enter", "batch_level", "batch_slim", "batch_finish")
 
 
 @dataclass(frozen=True)
