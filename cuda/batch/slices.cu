@@ -12,16 +12,15 @@
 #include "common/types.cuh"
 
 struct Contraction { u32 tiles, n_tiles, steps, n_steps, shape, sync; };  // shape: and CONST_A, CONST_B
-struct Load {       // a factor whose numbers differ from sequence to sequence
-    u32 values, offsets, n;     // first number; its cells: offsets in the pool
-    u32 to;                     // in the arena
+struct Item {       // a cell of a factor whose numbers differ from sequence to sequence
+    u32 value, to;              // its number; in the arena
     u32 axes, n_fixed, n_axes;  // variables that are always observed, then those whose evidence multiplies it
-    u32 message;                // 0: none, 1: the message, 2: of the kept ones
-    u32 places;                 // cells of the message, or entries of the kept one, in the pool
+    u32 message, place;         // 0: none, 1: a cell of the message, 2: an entry of the kept one
+    u32 cell;
 };
 struct Observed { u32 column, weight, inner, card, stride; };  // NONE: no column, no weights
 struct Target { u32 from, is_const, n, column; };              // cells of an answer; first column
-struct Part { u32 loads, n_loads, ops, n_ops, targets, n_targets; };
+struct Part { u32 items, n_items, ops, n_ops, targets, n_targets; };
 
 #define CONST_A 16u
 #define CONST_B 32u
@@ -30,7 +29,7 @@ struct SliceProgram {
     const Contraction* ops;
     const uint4* tiles;          // 5 a tile: mask, cells of A, of B, of the output by A, and what B adds
     const uint2* steps;          // what is added to cells of A and B
-    const Load* loads;
+    const Item* items;
     const Observed* observed;
     const Target* targets;
     const u32* pool;
@@ -44,7 +43,7 @@ struct SliceProgram {
     u32 n_consts, n_cells;       // of the arena
     u32 n_entries, lanes;        // K, L
     u32 n_others, others;        // roots of other components: targets
-    u32 n_pairs, pairs;          // states of variables between slices: their entries in the pool, n and column first
+    u32 n_pairs, pairs, n_parts, pad;  // states of variables between slices: their entries in the pool, n and column first
 };
 
 struct Sequences {
@@ -68,9 +67,9 @@ struct Sequences {
 };
 
 #ifdef __CUDACC__
-extern __shared__ double slice_memory[];
+extern __shared__ __align__(16) double slice_memory[];
 #else
-static double slice_memory[1 << 15];
+static double slice_memory[1 << 15] __attribute__((aligned(16)));
 #endif
 
 struct Here {        // a thread's place
@@ -94,43 +93,62 @@ __device__ __forceinline__ double lane_sum(Here& h, double x) {
     return x;
 }
 
+__device__ __forceinline__ double2 twice(double x) { return make_double2(x, x); }
+
+// A thread computes two sequences. It reads its first record before it waits for the inputs.
 template <int TM, int TN>
 __device__ __forceinline__ void run_tiles(const SliceProgram& p, const Contraction& c, const Here& h) {
-    constexpr int WIDE = TN ? TN : 1;
-    const u32 lane_a = c.shape & CONST_A ? 0 : h.lane, lane_b = c.shape & CONST_B ? 0 : h.lane;
+    constexpr int WIDE = TN ? TN : 1, WORDS = (2 * TM + TN + WIDE + 4) / 4;
+    const u32 pairs = h.lanes / 2, lane = threadIdx.x % pairs * 2, units = blockDim.x / pairs;
+    const bool const_a = c.shape & CONST_A, const_b = c.shape & CONST_B;
+    const u32 lane_a = const_a ? 0 : lane, lane_b = const_b ? 0 : lane;
     const uint2* const steps = p.steps + c.steps;
-    for (u32 i = h.unit; i < c.n_tiles; i += h.units) {
-        u32 at[20];
+    bool waits = c.sync;
+    for (u32 i = threadIdx.x / pairs; i < c.n_tiles || waits; i += units) {
+        u32 at[4 * WORDS];
+        const uint4* const record = p.tiles + 5 * (c.tiles + (i < c.n_tiles ? i : 0));
 #pragma unroll
-        for (int w = 0; w < (2 * TM + TN + WIDE + 4) / 4; w++) {
-            const uint4 word = p.tiles[5 * (c.tiles + i) + w];
+        for (int w = 0; w < WORDS; w++) {
+            const uint4 word = record[w];
             at[4 * w] = word.x;
             at[4 * w + 1] = word.y;
             at[4 * w + 2] = word.z;
             at[4 * w + 3] = word.w;
         }
-        double sum[TM * WIDE];
+        if (waits) __syncthreads();
+        waits = false;
+        if (i >= c.n_tiles) break;
+        double2 sum[TM * WIDE];
 #pragma unroll
-        for (int e = 0; e < TM * WIDE; e++) sum[e] = 0.0;
+        for (int e = 0; e < TM * WIDE; e++) sum[e] = twice(0.0);
         for (u32 k = 0; k < c.n_steps; k++) {
             const uint2 step = steps[k];
-            double x[TM], y[WIDE];
+            double2 x[TM], y[WIDE];
 #pragma unroll
-            for (int m = 0; m < TM; m++) x[m] = h.arena[at[1 + m] + step.x + lane_a];
+            for (int m = 0; m < TM; m++) {
+                const double* const from = h.arena + (at[1 + m] + step.x + lane_a);
+                x[m] = const_a ? twice(*from) : *(const double2*)from;
+            }
 #pragma unroll
-            for (int n = 0; n < TN; n++) y[n] = h.arena[at[1 + TM + n] + step.y + lane_b];
+            for (int n = 0; n < TN; n++) {
+                const double* const from = h.arena + (at[1 + TM + n] + step.y + lane_b);
+                y[n] = const_b ? twice(*from) : *(const double2*)from;
+            }
 #pragma unroll
             for (int m = 0; m < TM; m++)
 #pragma unroll
-                for (int n = 0; n < WIDE; n++)
-                    sum[m * WIDE + n] = TN ? fma(x[m], y[n], sum[m * WIDE + n]) : sum[m * WIDE + n] + x[m];
+                for (int n = 0; n < WIDE; n++) {
+                    double2& s = sum[m * WIDE + n];
+                    s.x = TN ? fma(x[m].x, y[n].x, s.x) : s.x + x[m].x;
+                    s.y = TN ? fma(x[m].y, y[n].y, s.y) : s.y + x[m].y;
+                }
         }
 #pragma unroll
         for (int m = 0; m < TM; m++)
 #pragma unroll
             for (int n = 0; n < WIDE; n++)
                 if (at[0] >> (m * WIDE + n) & 1)
-                    h.arena[at[1 + TM + TN + m] + at[1 + TM + TN + TM + n] + h.lane] = sum[m * WIDE + n];
+                    *(double2*)(h.arena + (at[1 + TM + TN + m] + at[1 + TM + TN + TM + n] + lane)) = sum[m * WIDE + n];
     }
 }
 
@@ -142,30 +160,27 @@ __device__ __forceinline__ int code_of(const Sequences& s, u32 row, u32 column) 
 // The tables of a program whose numbers differ between sequences, then its contractions; the answers may be read.
 __device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, const Part& part, Here& h,
                                             const double* kept) {
-    for (u32 i = 0; i < part.n_loads; i++) {
-        const Load q = p.loads[part.loads + i];
-        const double* values = p.values + q.values;
+    for (u32 i = h.unit; i < part.n_items; i += h.units) {
+        const Item q = p.items[part.items + i];
+        u32 value = q.value;
         for (u32 a = 0; a < q.n_fixed; a++) {
             const Observed o = p.observed[q.axes + a];
-            values += (u64)o.stride * (u32)code_of(s, h.row, o.column);
+            value += o.stride * (u32)code_of(s, h.row, o.column);
         }
-        for (u32 e = h.unit; e < q.n; e += h.units) {
-            double x = values[p.pool[q.offsets + e]];
-            for (u32 a = q.n_fixed; a < q.n_axes; a++) {
-                const Observed o = p.observed[q.axes + a];
-                const u32 digit = e / o.inner % o.card;
-                const int state = o.column == NONE ? -1 : code_of(s, h.row, o.column);
-                if (state >= 0 && state != (int)digit) x = 0.0;
-                if (o.weight != NONE) x *= s.weights[(u64)h.row * s.n_weights + o.weight + digit];
-            }
-            if (q.message == 1) x *= h.arena[p.message + p.pool[q.places + e] * h.lanes + h.lane];
-            if (q.message == 2) x *= kept[(u64)p.pool[q.places + e] * s.n + h.seq];
-            h.arena[q.to + e * h.lanes + h.lane] = x;
+        double x = p.values[value];
+        for (u32 a = q.n_fixed; a < q.n_axes; a++) {
+            const Observed o = p.observed[q.axes + a];
+            const u32 digit = q.cell / o.inner % o.card;
+            const int state = o.column == NONE ? -1 : code_of(s, h.row, o.column);
+            if (state >= 0 && state != (int)digit) x = 0.0;
+            if (o.weight != NONE) x *= s.weights[(u64)h.row * s.n_weights + o.weight + digit];
         }
+        if (q.message == 1) x *= h.arena[p.message + q.place * h.lanes + h.lane];
+        if (q.message == 2) x *= kept[(u64)q.place * s.n + h.seq];
+        h.arena[q.to + h.lane] = x;
     }
     for (u32 i = 0; i < part.n_ops; i++) {
         const Contraction c = p.ops[part.ops + i];
-        if (c.sync) __syncthreads();
         switch (c.shape & 15) {
             case 0: run_tiles<4, 4>(p, c, h); break;
             case 1: run_tiles<6, 3>(p, c, h); break;
@@ -212,11 +227,20 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
     total = lane_sum(h, total);
     __syncthreads();
     const double inverse = total > 0.0 ? 1.0 / total : 0.0;
-    for (u32 i = h.unit; i < p.n_pairs; i += h.units) {
-        const u32* const pair = p.pool + p.pairs + 3 * i;  // first entry in the pool, entries, column
+    const u32 parts = p.work + p.n_entries * h.lanes + h.lane;
+    for (u32 i = h.unit; i < p.n_pairs * p.n_parts; i += h.units) {  // several units share a sum
+        const u32* const pair = p.pool + p.pairs + i / p.n_parts * 3;  // first entry in the pool, entries, column
         double sum = 0.0;
-        for (u32 k = 0; k < pair[1]; k++) sum += h.arena[p.work + p.pool[pair[0] + k] * h.lanes + h.lane];
-        if (row) row[pair[2]] = sum * inverse;
+#pragma unroll 4
+        for (u32 k = i % p.n_parts; k < pair[1]; k += p.n_parts)
+            sum += h.arena[p.work + p.pool[pair[0] + k] * h.lanes + h.lane];
+        h.arena[parts + i * h.lanes] = sum;
+    }
+    __syncthreads();
+    for (u32 i = h.unit; i < p.n_pairs; i += h.units) {
+        double sum = 0.0;
+        for (u32 k = 0; k < p.n_parts; k++) sum += h.arena[parts + (i * p.n_parts + k) * h.lanes];
+        if (row) row[p.pool[p.pairs + 3 * i + 2]] = sum * inverse;
     }
     __syncthreads();
     return total;
@@ -327,10 +351,10 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
 }
 
 #define PASS(name, ahead)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256) name##_shared(SliceProgram p, Sequences s) {                \
+    extern "C" __global__ void __launch_bounds__(128, 3) name##_shared(SliceProgram p, Sequences s) {                \
         pass_slices<ahead>(p, s, slice_memory, slice_memory + p.n_cells);                                         \
     }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) name##_global(SliceProgram p, Sequences s) {                \
+    extern "C" __global__ void __launch_bounds__(128, 3) name##_global(SliceProgram p, Sequences s) {                \
         pass_slices<ahead>(p, s, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory);                           \
     }
 

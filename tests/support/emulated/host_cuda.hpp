@@ -26,6 +26,8 @@
 #define __launch_bounds__(...)
 
 struct uint2 { unsigned x, y; };
+struct double2 { double x, y; };
+static double2 make_double2(double x, double y) { return {x, y}; }
 struct uint4 { unsigned x, y, z, w; };
 struct char4 { signed char x, y, z, w; };
 struct short4 { short x, y, z, w; };

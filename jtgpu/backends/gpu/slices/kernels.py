@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 KERNELS = ("slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global")
 MOST_LANES = 32
-MOST_THREADS = 256
-SM_BYTES, SM_THREADS = 232_448, 1024  # shared memory of an SM; threads that keep it busy
+MOST_THREADS = 128
+SM_BYTES, SM_THREADS = 232_448, 512  # shared memory of an SM; threads that keep it busy
 GLOBAL_LANES = 8
-BLOCKS_PER_SM = 2  # that share an SM's memory, where at least so many lanes fit:
+BLOCKS_PER_SM = 3  # that share an SM's memory, where at least so many lanes fit:
 ENOUGH_LANES = 4
 
 
 def best_arrays(maker: SliceMaker, way: Way, pairs: Sequence[Any], most: int) -> SliceArrays:
     """The program with as many lanes as pay."""
     lanes, share = MOST_LANES, most // BLOCKS_PER_SM - 1024
-    while lanes:
+    while lanes >= 2:
         made = slice_arrays(maker, way, pairs, lanes)
         if shared_bytes(made) <= (share if lanes > ENOUGH_LANES else most):
             return made
@@ -36,11 +36,11 @@ def best_arrays(maker: SliceMaker, way: Way, pairs: Sequence[Any], most: int) ->
 
 
 def threads_of(made: SliceArrays) -> int:
-    """Threads of a block: as many units as keep an SM busy with the sequences that its memory holds."""
-    units, sequences = 1, SM_BYTES * made.lanes // (8 * made.n_cells)
-    while units < made.most_tiles and 2 * units * sequences <= SM_THREADS:
-        units *= 2
-    return max(min(units * made.lanes, MOST_THREADS), 32)
+    """Threads of a block: as many as keep an SM busy with the sequences that its memory holds."""
+    threads, blocks = 32, max(SM_BYTES // (8 * made.n_cells), 1)
+    while threads < MOST_THREADS and 2 * threads < made.most_tiles * made.lanes and 2 * threads * blocks <= SM_THREADS:
+        threads *= 2
+    return threads
 
 
 def shared_bytes(made: SliceArrays) -> int:
@@ -63,7 +63,7 @@ class GpuProgram:
             self.kernels: Kernels = loaded_kernels(device, "batch/slices", KERNELS)
             self._memory = Memory(device)
             stream = device.stream()
-            arrays = (made.ops, _padded(made.tiles), made.steps, made.loads, made.observed, made.targets, made.pool)
+            arrays = (made.ops, _padded(made.tiles), made.steps, made.items, made.observed, made.targets, made.pool)
             try:
                 words = [self._memory.put(x, stream) for x in (*arrays, made.consts, made.values)]
             except BaseException:

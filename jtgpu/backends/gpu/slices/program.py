@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...slices import Side
 
 CONST_A, CONST_B = 16, 32  # bits of a contraction's shape
+UNITS = 64  # of threads that may share the sums of distributions between slices
 TILE_WORDS = 20  # of a tile: mask, then its cells
 
 
@@ -39,7 +40,7 @@ class SliceArrays:
     ops: NDArray[np.uint32]  # (n, 6) struct Contraction
     tiles: NDArray[np.uint32]  # (n, TILE_WORDS)
     steps: NDArray[np.uint32]  # (n, 2)
-    loads: NDArray[np.uint32]  # (n, 9) struct Load
+    items: NDArray[np.uint32]  # (n, 8) struct Item
     observed: NDArray[np.uint32]  # (n, 5) struct Observed
     targets: NDArray[np.uint32]  # (n, 4) struct Target: other answers, then roots of other components
     pool: NDArray[np.uint32]
@@ -81,11 +82,11 @@ class _Writer:
         for t, x in consts.items():
             self.const_cell[t] = at
             at += len(x)
-        self.consts = np.concatenate([np.zeros(0), *consts.values()])
-        self.n_consts = at
+        self.consts = np.concatenate([*consts.values(), np.zeros(at % 2)])
+        self.n_consts = at + at % 2  # pairs of sequences are aligned
         self.n = len(way.source.place)
         self.tile_maker = TileMaker()
-        self.parts: dict[str, list[Any]] = {k: [] for k in ("ops", "tiles", "steps", "loads", "observed", "targets")}
+        self.parts: dict[str, list[Any]] = {k: [] for k in ("ops", "tiles", "steps", "items", "observed", "targets")}
         self.length = dict.fromkeys(self.parts, 0)
         self._pool: list[NDArray[np.int64]] = []
         self._pooled = 0
@@ -126,15 +127,19 @@ class _Writer:
         answer = self._target(main, main.answers[0], 0)
         listed = [(self.pool(entries), len(entries), column) for entries, column in pairs]
         first_pair = self.pool(np.array(listed, np.int64).ravel())
-        size = max(main.size, second.size, 2 * self.n)
+        most = max((len(entries) for entries, _ in pairs), default=0)
+        parts = 1
+        while 2 * parts * len(pairs) <= UNITS and 16 * parts <= most:
+            parts *= 2
+        size = max(main.size, second.size, 2 * self.n + parts * len(pairs))
         n_cells = self.n_consts + size * self.lanes
         words = [
             *mine[0], 0, 0, *mine[1], first_target, len(targets), *answer, *places, self.n_consts,
             self.n_consts + self.n * self.lanes, self.n_consts, n_cells, self.n, self.lanes,
-            len(roots), first_target + len(targets), len(pairs), first_pair,
+            len(roots), first_target + len(targets), len(pairs), first_pair, parts, 0,
         ]  # fmt: skip
         made = {k: np.concatenate([np.zeros((0, w), np.int64), *rows]).astype(np.uint32)
-                for (k, rows), w in zip(self.parts.items(), (6, TILE_WORDS, 2, 9, 5, 4), strict=True)}
+                for (k, rows), w in zip(self.parts.items(), (6, TILE_WORDS, 2, 8, 5, 4), strict=True)}
         return SliceArrays(
             **made, pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
             values=np.concatenate([np.zeros(0), *self._values]), least=maker.least, words=tuple(words),
@@ -146,14 +151,14 @@ class _Writer:
 
     def _part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first and the number of each."""
-        loads = [self._load(part, x) for x in part.loads]
+        items = [item for x in part.loads for item in self._items(part, x)]
         ops, before = [], -1
         for s, phase in zip(part.steps, part.phase, strict=True):
             ops.append(self._op(part, s, int(phase != before)))
             before = phase
-        return self.add("loads", loads), len(loads), self.add("ops", ops), len(ops)
+        return self.add("items", items), len(items), self.add("ops", ops), len(ops)
 
-    def _load(self, part: Part, x: Load) -> tuple[int, ...]:
+    def _items(self, part: Part, x: Load) -> list[tuple[int, ...]]:
         maker, pattern, plan = self.maker, self.maker.pattern, self.maker.plan
         if x.factor not in self._value_cell:
             self._value_cell[x.factor] = sum(map(len, self._values))
@@ -164,18 +169,13 @@ class _Writer:
             inner = reduce(lambda n, u: n * int(maker.cards[u]), scope[scope.index(v) + 1 :], 1)
             column, weight = (NONE if k < 0 else k for k in (pattern.column[v], pattern.weight[v]))
             rows.append((column, weight, inner, int(plan.cardinality[v]), strides[v]))
-        places = 0
-        if x.message == RUNNING:
-            places = self.pool(np.arange(self.n))
-        elif x.message == KEPT:
-            entry = np.empty(self.n, np.int64)
-            entry[self.way.target.place] = np.arange(self.n)
-            places = self.pool(entry)
-        cells = maker.cells(x.factor)
-        return (
-            self._value_cell[x.factor], self.pool(cells), len(cells), self.cell(part, x.factor),
-            self.add("observed", rows), len(x.fixed), len(rows), x.message, places,
-        )  # fmt: skip
+        cells = maker.cells(x.factor).tolist()
+        places = [*range(len(cells))]
+        if x.message == KEPT:
+            places = np.argsort(self.way.target.place).tolist()
+        value, to, axes = self._value_cell[x.factor], self.cell(part, x.factor), self.add("observed", rows)
+        more = (axes, len(x.fixed), len(rows), x.message)
+        return [(value + c, to + i * self.lanes, *more, places[i], i) for i, c in enumerate(cells)]
 
     def _op(self, part: Part, step: Step, sync: int) -> tuple[int, ...]:
         tiles = self.tile_maker.tiles(self.maker.loops(step), len(step.ins) == 1, None)
