@@ -72,6 +72,23 @@ extern __shared__ __align__(16) double slice_memory[];
 static double slice_memory[1 << 15] __attribute__((aligned(16)));
 #endif
 
+// A number that no kernel writes: the compiler may read it ahead of stores.
+__device__ __forceinline__ u32 fixed(const u32* x) {
+#ifdef __CUDACC__
+    return __ldg(x);
+#else
+    return *x;
+#endif
+}
+
+__device__ __forceinline__ double read_once(const double* x) {
+#ifdef __CUDACC__
+    return __ldg(x);
+#else
+    return *x;
+#endif
+}
+
 struct Here {        // a thread's place
     double* arena;   // constants first
     double* sums;    // 2 x warps x L numbers
@@ -152,14 +169,71 @@ __device__ __forceinline__ void run_tiles(const SliceProgram& p, const Contracti
     }
 }
 
+__device__ __forceinline__ void run_record(const SliceProgram& p, const Contraction& c, const Here& h) {
+    switch (c.shape & 15) {
+        case 0: run_tiles<4, 4>(p, c, h); break;
+        case 1: run_tiles<6, 3>(p, c, h); break;
+        case 2: run_tiles<3, 3>(p, c, h); break;
+        case 3: run_tiles<4, 2>(p, c, h); break;
+        case 4: run_tiles<2, 2>(p, c, h); break;
+        case 5: run_tiles<4, 1>(p, c, h); break;
+        case 6: run_tiles<1, 1>(p, c, h); break;
+        case 7: run_tiles<4, 0>(p, c, h); break;
+        case 8: run_tiles<1, 0>(p, c, h); break;
+        default: __trap();
+    }
+}
+
+#ifdef FIXED_MAIN
+template <bool CONST>
+__device__ __forceinline__ double2 loaded(const double* from) { return CONST ? twice(*from) : *(const double2*)from; }
+
+// A contraction whose cells are constants of the code (jtgpu/backends/gpu/slices/generated.py).
+template <class O>
+__device__ __forceinline__ void run_fixed(const Here& h) {
+    constexpr u32 PAIRS = FIXED_LANES / 2;
+    const u32 lane = threadIdx.x % PAIRS * 2;
+    if (O::SYNC_) __syncthreads();
+    for (u32 i = threadIdx.x / PAIRS; i < O::N_; i += blockDim.x / PAIRS) {
+        const double* const a = h.arena + O::a(i) + (O::CONST_A_ ? 0 : lane);
+        const double* const b = h.arena + O::b(i) + (O::CONST_B_ ? 0 : lane);
+        double* const out = h.arena + O::o(i) + lane;
+        double2 sum[O::TM_ * O::TN_];
+#pragma unroll
+        for (u32 e = 0; e < O::TM_ * O::TN_; e++) sum[e] = twice(0.0);
+#pragma unroll
+        for (u32 k = 0; k < O::K_; k++) {
+            double2 x[O::TM_], y[O::TN_];
+#pragma unroll
+            for (u32 m = 0; m < O::TM_; m++) x[m] = loaded<O::CONST_A_>(a + m * O::MA_ + O::ka(k));
+#pragma unroll
+            for (u32 n = 0; n < O::TN_; n++) y[n] = O::ALONE_ ? twice(1.0) : loaded<O::CONST_B_>(b + n * O::NB_ + O::kb(k));
+#pragma unroll
+            for (u32 m = 0; m < O::TM_; m++)
+#pragma unroll
+                for (u32 n = 0; n < O::TN_; n++) {
+                    double2& s = sum[m * O::TN_ + n];
+                    s.x = O::ALONE_ ? s.x + x[m].x : fma(x[m].x, y[n].x, s.x);
+                    s.y = O::ALONE_ ? s.y + x[m].y : fma(x[m].y, y[n].y, s.y);
+                }
+        }
+#pragma unroll
+        for (u32 m = 0; m < O::TM_; m++)
+#pragma unroll
+            for (u32 n = 0; n < O::TN_; n++) *(double2*)(out + m * O::MO_ + n * O::NO_) = sum[m * O::TN_ + n];
+    }
+}
+#endif
+
 __device__ __forceinline__ int code_of(const Sequences& s, u32 row, u32 column) {
     const u64 at = (u64)row * s.n_columns + column;
     return s.width == 1 ? ((const signed char*)s.codes)[at] : ((const int*)s.codes)[at];
 }
 
 // The tables of a program whose numbers differ between sequences, then its contractions; the answers may be read.
-__device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, const Part& part, Here& h,
-                                            const double* kept) {
+template <bool SECOND>
+__device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, Here& h, const double* kept) {
+    const Part& part = SECOND ? p.second : p.main;
     for (u32 i = h.unit; i < part.n_items; i += h.units) {
         const Item q = p.items[part.items + i];
         u32 value = q.value;
@@ -179,21 +253,15 @@ __device__ __forceinline__ void run_program(const SliceProgram& p, const Sequenc
         if (q.message == 2) x *= kept[(u64)q.place * s.n + h.seq];
         h.arena[q.to + h.lane] = x;
     }
-    for (u32 i = 0; i < part.n_ops; i++) {
-        const Contraction c = p.ops[part.ops + i];
-        switch (c.shape & 15) {
-            case 0: run_tiles<4, 4>(p, c, h); break;
-            case 1: run_tiles<6, 3>(p, c, h); break;
-            case 2: run_tiles<3, 3>(p, c, h); break;
-            case 3: run_tiles<4, 2>(p, c, h); break;
-            case 4: run_tiles<2, 2>(p, c, h); break;
-            case 5: run_tiles<4, 1>(p, c, h); break;
-            case 6: run_tiles<1, 1>(p, c, h); break;
-            case 7: run_tiles<4, 0>(p, c, h); break;
-            case 8: run_tiles<1, 0>(p, c, h); break;
-            default: __trap();
-        }
+#ifdef FIXED_MAIN
+    if (SECOND) {
+        FIXED_SECOND
+    } else {
+        FIXED_MAIN
     }
+#else
+    for (u32 i = 0; i < part.n_ops; i++) run_record(p, p.ops[part.ops + i], h);
+#endif
     __syncthreads();
 }
 
@@ -218,9 +286,10 @@ __device__ __forceinline__ void write_targets(const SliceProgram& p, const Seque
 __device__ __forceinline__ double write_between(const SliceProgram& p, const Sequences& s, Here& h, const double* with,
                                                 double* row) {
     double total = 0.0;
+#pragma unroll 4
     for (u32 e = h.unit; e < p.n_entries; e += h.units) {
-        double x = h.arena[p.message + p.pool[p.source + e] * h.lanes + h.lane];
-        if (with) x *= with[(u64)e * s.n + h.seq];
+        double x = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
+        if (with) x *= read_once(with + (u64)e * s.n + h.seq);
         h.arena[p.work + e * h.lanes + h.lane] = x;
         total += x;
     }
@@ -233,7 +302,7 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
         double sum = 0.0;
 #pragma unroll 4
         for (u32 k = i % p.n_parts; k < pair[1]; k += p.n_parts)
-            sum += h.arena[p.work + p.pool[pair[0] + k] * h.lanes + h.lane];
+            sum += h.arena[p.work + fixed(p.pool + pair[0] + k) * h.lanes + h.lane];
         h.arena[parts + i * h.lanes] = sum;
     }
     __syncthreads();
@@ -249,25 +318,29 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
 // The answer of the program becomes the message, normalised if it is large enough; the sum.
 __device__ __forceinline__ double take_answer(const SliceProgram& p, Here& h, bool& good) {
     double sum = 0.0;
-    for (u32 e = h.unit; e < p.n_entries; e += h.units) sum += answered(p.answer, h, p.pool[p.target + e]);
+#pragma unroll 4
+    for (u32 e = h.unit; e < p.n_entries; e += h.units) sum += answered(p.answer, h, fixed(p.pool + p.target + e));
     sum = lane_sum(h, sum);
     good = sum >= p.least;
     const double inverse = good ? 1.0 / sum : 0.0;
+#pragma unroll 4
     for (u32 e = h.unit; e < p.n_entries; e += h.units) {
-        const double x = answered(p.answer, h, p.pool[p.target + e]) * inverse;
-        h.arena[p.message + p.pool[p.source + e] * h.lanes + h.lane] = x;
+        const double x = answered(p.answer, h, fixed(p.pool + p.target + e)) * inverse;
+        h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane] = x;
     }
     return sum;
 }
 
 __device__ __forceinline__ void copy_message(const SliceProgram& p, const Sequences& s, const Here& h, double* to) {
+#pragma unroll 4
     for (u32 e = h.unit; e < p.n_entries; e += h.units)
-        to[(u64)e * s.n + h.seq] = h.arena[p.message + p.pool[p.source + e] * h.lanes + h.lane];
+        to[(u64)e * s.n + h.seq] = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
 }
 
 __device__ __forceinline__ void read_message(const SliceProgram& p, const Sequences& s, const Here& h) {
+#pragma unroll 4
     for (u32 e = h.unit; e < p.n_entries; e += h.units)
-        h.arena[p.message + p.pool[p.source + e] * h.lanes + h.lane] = s.message[(u64)e * s.n + h.seq];
+        h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane] = s.message[(u64)e * s.n + h.seq];
 }
 
 // Where a thread's distributions of a slice go; null: they are not wanted of its sequence.
@@ -300,14 +373,14 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             } else {
                 if ((int)t + 1 >= length)
                     for (u32 e = h.unit; e < p.n_entries; e += h.units)
-                        arena[p.message + p.pool[p.source + e] * h.lanes + h.lane] = 1.0;
+                        arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane] = 1.0;
                 __syncthreads();
                 if (s.n_later) copy_message(p, s, h, s.later + (t - s.base) * size);
             }
             const bool wanted = s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
             const double* const before = AHEAD ? nullptr : s.kept + (t - s.base) * size;
             if (wanted && p.second.n_targets) {
-                run_program(p, s, p.second, h, before);
+                run_program<true>(p, s, h, before);
                 write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
             }
             if (!AHEAD && wanted && p.n_pairs) {
@@ -316,7 +389,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             }
             if (AHEAD || t > 0) {
                 bool good;
-                run_program(p, s, p.main, h, nullptr);
+                run_program<false>(p, s, h, nullptr);
                 double sum = take_answer(p, h, good);
                 if (AHEAD && (int)t < length && failed < 0) {
                     for (u32 r = 0; r < p.n_others; r++) {
@@ -350,13 +423,18 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
     }
 }
 
-#define PASS(name, ahead)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(128, 3) name##_shared(SliceProgram p, Sequences s) {                \
-        pass_slices<ahead>(p, s, slice_memory, slice_memory + p.n_cells);                                         \
-    }                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(128, 3) name##_global(SliceProgram p, Sequences s) {                \
-        pass_slices<ahead>(p, s, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory);                           \
+#ifndef BOUNDS
+#define BOUNDS 256
+#endif
+#define KERNEL(name, ahead, arena, sums)                                                                          \
+    extern "C" __global__ void __launch_bounds__(BOUNDS) slices_##name(SliceProgram p, Sequences s) {             \
+        pass_slices<ahead>(p, s, arena, sums);                                                                    \
     }
-
-PASS(slices_forward, true)
-PASS(slices_backward, false)
+#ifdef FIXED_MAIN
+KERNEL(fixed, FIXED_AHEAD, slice_memory, slice_memory + p.n_cells)
+#else
+KERNEL(forward_shared, true, slice_memory, slice_memory + p.n_cells)
+KERNEL(backward_shared, false, slice_memory, slice_memory + p.n_cells)
+KERNEL(forward_global, true, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory)
+KERNEL(backward_global, false, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory)
+#endif

@@ -54,6 +54,8 @@ def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytes
         options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
     if seed % 4 == 2:
         monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
+    if seed % 2:
+        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)  # kernels compiled for the network
     tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
     expected = [cpu.filter(frame, **options), cpu.smooth(frame, **options)]
     if not expected[0].impossible.any():
@@ -99,7 +101,9 @@ def test_bits_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: 
     only_kernels(monkeypatch)
     dyn, codes = lagged(), holes(150, 7)
     found = []
-    for group, kept, devices in ((1 << 16, 1 << 30, None), (64, 1 << 30, None), (1 << 16, 0, None), (32, 0, "two")):
+    sizes: Any = ((1 << 16, 1 << 30, None), (64, 1 << 30, None), (1 << 16, 0, None), (32, 0, "two"))
+    for i, (group, kept, devices) in enumerate(sizes):
+        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1 if i % 2 else 1 << 20)
         monkeypatch.setattr(engine, "MOST_GROUP", group)
         monkeypatch.setattr(engine, "LEAST_GROUP", group)
         monkeypatch.setattr(engine, "MOST_KEPT", kept)

@@ -233,7 +233,8 @@ class GpuSliceGroup:
         with device.active():
             start, stop = self.place.events
             start.record(stream)
-            program.launch("forward" if way.ahead else "backward", struct, self.size, self._take, stream)
+            name, n_slices = "forward" if way.ahead else "backward", slices[1] - slices[0]
+            program.launch(name, struct, self.size, n_slices, self._take, stream)
             stop.record(stream)
             stream.synchronize()
             self._note(device, stop.time_since(start) * 1e3)

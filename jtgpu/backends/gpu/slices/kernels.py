@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....device import nvcc
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
+from ....errors import BackendUnavailable
 from .contractions import SliceMaker
 from .program import SliceArrays, Way, slice_arrays
 
@@ -17,8 +21,11 @@ if TYPE_CHECKING:
 
 KERNELS = ("slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global")
 MOST_LANES = 32
-MOST_THREADS = 128
-SM_BYTES, SM_THREADS = 232_448, 512  # shared memory of an SM; threads that keep it busy
+ENOUGH_WORK = 1 << 20  # slices of all sequences for which compiling kernels takes less time than they save
+MOST_OPS = 100  # contractions of a program for which they are compiled
+MOST_THREADS = 256
+SM_REGISTERS, LEAST_REGISTERS = 65_536, 64  # of an SM; of a thread, where kernels are compiled for a program
+SM_BYTES, SM_THREADS = 232_448, 768  # shared memory of an SM; threads that keep it busy
 GLOBAL_LANES = 8
 BLOCKS_PER_SM = 3  # that share an SM's memory, where at least so many lanes fit:
 ENOUGH_LANES = 4
@@ -37,10 +44,9 @@ def best_arrays(maker: SliceMaker, way: Way, pairs: Sequence[Any], most: int) ->
 
 def threads_of(made: SliceArrays) -> int:
     """Threads of a block: as many as keep an SM busy with the sequences that its memory holds."""
-    threads, blocks = 32, max(SM_BYTES // (8 * made.n_cells), 1)
-    while threads < MOST_THREADS and 2 * threads < made.most_tiles * made.lanes and 2 * threads * blocks <= SM_THREADS:
-        threads *= 2
-    return threads
+    blocks = max(SM_BYTES // (8 * made.n_cells), 1)
+    threads = min(made.most_tiles * made.lanes // 2, SM_THREADS // blocks, MOST_THREADS)
+    return max(threads + 31, 32) // 32 * 32
 
 
 def shared_bytes(made: SliceArrays) -> int:
@@ -59,6 +65,11 @@ class GpuProgram:
         self.device, self.lanes, self.n_cells = device, made.lanes, made.n_cells
         self.threads, self.is_shared = threads_of(made), shared_bytes(made) <= most_shared(device) - 1024
         self.shared = shared_bytes(made) if self.is_shared else _sums_bytes(made)
+        self._source = made.source if len(made.ops) <= MOST_OPS else ""
+        self._fixed: Kernels | None = None
+        blocks = min(SM_BYTES // (self.shared + 1024), SM_REGISTERS // (LEAST_REGISTERS * self.threads))
+        self._bounds = f"{self.threads}, {max(blocks, 1)}"
+        self._lock = threading.Lock()
         with device.active():
             self.kernels: Kernels = loaded_kernels(device, "batch/slices", KERNELS)
             self._memory = Memory(device)
@@ -75,22 +86,36 @@ class GpuProgram:
         self.struct = np.concatenate([head, np.array(made.words, np.uint32).view(np.uint64)])
 
     def launch(
-        self, way: str, sequences: NDArray[np.uint64], n: int, arenas: Callable[[int], int], stream: Any
-    ) -> None:
-        """Queue the kernel; `arenas`: gives so many bytes of memory."""
+        self, way: str, sequences: NDArray[np.uint64], n: int, slices: int, arenas: Callable[[int], int], stream: Any
+    ) -> None:  # fmt: skip
+        """Queue the kernel for n sequences and some slices; `arenas`: gives so many bytes of memory."""
         blocks = n // self.lanes
         if not self.is_shared:
             blocks = min(blocks, self.device.multiprocessors * 2)
             sequences[_ARENAS] = arenas(8 * self.n_cells * blocks)
-        name = f"slices_{way}_{'shared' if self.is_shared else 'global'}"
-        self.kernels.allow_shared(name, max(self.shared, 48 << 10))
+        kernels, name = self._fixed_kernels(n * slices), "slices_fixed"
+        if kernels is None:
+            kernels, name = self.kernels, f"slices_{way}_{'shared' if self.is_shared else 'global'}"
+        kernels.allow_shared(name, max(self.shared, 48 << 10))
         arguments = Arguments(self.struct, sequences)
-        self.kernels.launch(name, blocks, self.threads, stream, arguments, shared=self.shared)
+        kernels.launch(name, blocks, self.threads, stream, arguments, shared=self.shared)
+
+    def _fixed_kernels(self, work: int) -> Kernels | None:
+        """The kernel compiled for the program, if there is one that pays for so many slices; the bits are the same."""
+        with self._lock:
+            if self._fixed is None and self._source and self.is_shared and work >= ENOUGH_WORK:
+                text, self._source = nvcc.with_headers(f"#define BOUNDS {self._bounds}\n{self._source}"), ""
+                with contextlib.suppress(BackendUnavailable):  # no compiler
+                    image = nvcc.compiled("batch/slices", text, self.device.arch)
+                    self._fixed = Kernels(self.device, "", ("slices_fixed",), image)
+            return self._fixed if work >= ENOUGH_WORK else None
 
     def close(self) -> None:
         """Free the memory."""
         with self.device.active():
             self._memory.close()
+            if self._fixed is not None:
+                self._fixed.close()
 
 
 _ARENAS = 13  # place of the address among those of struct Sequences

@@ -12,6 +12,7 @@ import numpy as np
 from ..batch.tiling import SHAPES, TileMaker
 from ..program.records import NONE, Step
 from .contractions import KEPT, RUNNING, Load, Part, SliceMaker
+from .generated import Fixed, fixed_contraction, source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +52,7 @@ class SliceArrays:
     lanes: int
     n_cells: int  # of the arena, constants included
     most_tiles: int  # of a contraction
+    source: str  # of kernels for this program alone
 
 
 def slice_arrays(
@@ -59,15 +61,15 @@ def slice_arrays(
     """The arrays of a message's way through a slice."""
     # pairs: Entries of the message with each state of the variables between slices that are wanted, and the column
     plan = maker.plan
-    source, target = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
+    before, behind = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
     n = len(way.source.place)
     answer = int(plan.posterior_table[way.target.number])
     roots = maker.other_roots(way.target) if way.ahead else []
-    main, consts = maker.part({source: RUNNING}, [answer, *roots], n)
+    main, consts = maker.part({before: RUNNING}, [answer, *roots], n)
     second = Part([], [], [], {}, 0, [])
     if way.others:
         tables = [int(plan.posterior_table[v]) for v in way.others]
-        second, more = maker.part({source: RUNNING, **({} if way.ahead else {target: KEPT})}, tables, n)
+        second, more = maker.part({before: RUNNING, **({} if way.ahead else {behind: KEPT})}, tables, n)
         consts |= more
     return _Writer(maker, way, lanes, consts).arrays(main, second, pairs)
 
@@ -93,6 +95,7 @@ class _Writer:
         self._values: list[NDArray[np.float64]] = []
         self._value_cell: dict[int, int] = {}
         self.most_tiles = 1
+        self._fixed: list[list[tuple[int, Fixed | None]]] = []
 
     def add(self, kind: str, rows: Any) -> int:
         """Append rows of a kind; the number of the first."""
@@ -144,6 +147,7 @@ class _Writer:
             **made, pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
             values=np.concatenate([np.zeros(0), *self._values]), least=maker.least, words=tuple(words),
             lanes=self.lanes, n_cells=n_cells, most_tiles=self.most_tiles,
+            source=source(self.lanes, way.ahead, self._fixed),
         )  # fmt: skip
 
     def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
@@ -153,6 +157,7 @@ class _Writer:
         """Loads and contractions of a part: the first and the number of each."""
         items = [item for x in part.loads for item in self._items(part, x)]
         ops, before = [], -1
+        self._fixed.append([])
         for s, phase in zip(part.steps, part.phase, strict=True):
             ops.append(self._op(part, s, int(phase != before)))
             before = phase
@@ -178,7 +183,8 @@ class _Writer:
         return [(value + c, to + i * self.lanes, *more, places[i], i) for i, c in enumerate(cells)]
 
     def _op(self, part: Part, step: Step, sync: int) -> tuple[int, ...]:
-        tiles = self.tile_maker.tiles(self.maker.loops(step), len(step.ins) == 1, None)
+        loops = self.maker.loops(step)
+        tiles = self.tile_maker.tiles(loops, len(step.ins) == 1, None)
         tm, tn = SHAPES[tiles.shape]
         wide = max(tn, 1)
         ins = [*step.ins, -1][:2]
@@ -197,5 +203,12 @@ class _Writer:
         assert at == 1 + 2 * tm + tn + wide
         steps = tiles.steps.astype(np.int64) * [scale[a], scale[b]]
         shape = tiles.shape | (CONST_A if a in self.const_cell else 0) | (CONST_B if b in self.const_cell else 0)
-        self.most_tiles = max(self.most_tiles, len(rows))
+        number = self.length["ops"] + sum(len(p) for p in self._fixed[-1:])
+        first = [self.cell(part, t) if t >= 0 else -1 for t in (*step.ins, -1)[:2]]
+        by_input = [1 if t in self.const_cell else self.lanes for t in (*step.ins, -1)[:2]]
+        fixed = fixed_contraction(
+            f"Op{number}", loops, [*first, self.cell(part, step.out)], [*by_input, self.lanes], bool(sync)
+        )
+        self._fixed[-1].append((number, fixed))
+        self.most_tiles = max(self.most_tiles, len(rows) if fixed is None else fixed.n_tiles)
         return self.add("tiles", rows), len(rows), self.add("steps", steps), len(steps), shape, sync
