@@ -125,8 +125,9 @@ def expected_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceC
     if table is not None:
         passes = _Counting(step, sequences, table, weights)
         passes.run()
-        counts = passes.total()
-        return SliceCounts(counts.cpts, counts.start, passes.log_evidence, passes.failed)
+        if not passes.unsure.any():
+            counts = passes.total()
+            return SliceCounts(counts.cpts, counts.start, passes.log_evidence, passes.failed)
     total = _Sum(step)
     log_evidence, failed = np.zeros(sequences.n), np.full(sequences.n, -1)
     for chosen in chunks(step, sequences, step.cells):

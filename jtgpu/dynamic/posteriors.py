@@ -58,8 +58,8 @@ def _write_all(steps: tuple[Step, Step], read: Sequences, wanted: Wanted) -> tup
     if unsure.any():
         for table in wanted.arrays.values():
             table[unsure] = 0.0
-        compiled.log_evidence[unsure] = _slice_by_slice(step, read, wanted, unsure)[0][unsure]
-        compiled.failed[unsure] = -1
+        log_evidence, failed = _slice_by_slice(step, read, wanted, unsure)
+        compiled.log_evidence[unsure], compiled.failed[unsure] = log_evidence[unsure], failed[unsure]
     return compiled.log_evidence, compiled.failed
 
 

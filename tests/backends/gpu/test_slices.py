@@ -151,6 +151,17 @@ def test_evidence_too_improbable_for_a_slice_without_scaling(gpu: Device) -> Non
     tree.close()
 
 
+def test_counts_of_improbable_sequences_are_those_of_the_cpu(gpu: Device) -> None:
+    dyn, codes = lagged(), holes(12, 4)
+    soft = np.random.default_rng(1).random((12, 4, 3)) + 0.1
+    soft[7, 2] = [1e-290, 0.0, 1e-300]
+    codes[7, 2, 2] = -1
+    options: Any = {"start": "given", "iterations": 2, "tolerance": 0, "hidden": ["a", "b"], "likelihood": {"x": soft}}
+    fits = [jtgpu.learn.fit(dyn, codes, backend=b, **options) for b in ("gpu", "cpu")]
+    for v in dyn:
+        np.testing.assert_allclose(fits[0].network.cpt(v), fits[1].network.cpt(v), atol=1e-9)
+
+
 def test_other_questions_on_a_gpu_have_the_answers_of_the_cpu(gpu: Device) -> None:
     dyn, codes = lagged(), holes(20, 5)
     tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")

@@ -213,6 +213,12 @@ class GpuSliceGroup:
     def choose(self, *_: Any) -> None:
         raise NotImplementedError
 
+    def count(self, *_: Any) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def families(self, *_: Any) -> list[NDArray[np.float64]]:
+        raise NotImplementedError
+
     def _run(
         self, passes: Programs, way: Way, slices: tuple[int, int, int, int], kept: _Messages, later: _Messages,
         out: _Out, count: int = 1,
