@@ -22,6 +22,7 @@ struct Observed { u32 column, weight, inner, card, stride; };  // NONE: no colum
 struct Target { u32 from, is_const, n, column; };              // cells of an answer; first column
 struct Part { u32 items, n_items, ops, n_ops, targets, n_targets; };
 
+#define EARLY 6  // entries
 #define CONST_A 16u
 #define CONST_B 32u
 
@@ -88,6 +89,12 @@ __device__ __forceinline__ double read_once(const double* x) {
     return *x;
 #endif
 }
+
+#ifdef FIXED_MAIN
+#define LANES FIXED_LANES
+#else
+#define LANES p.lanes
+#endif
 
 struct Here {        // a thread's place
     double* arena;   // constants first
@@ -282,12 +289,31 @@ __device__ __forceinline__ void write_targets(const SliceProgram& p, const Seque
     __syncthreads();  // the next program uses the same memory
 }
 
+// The first entries of a message that a thread needs later: memory answers while it computes.
+__device__ __forceinline__ void read_early(const SliceProgram& p, const Sequences& s, const Here& h, const double* from,
+                                           double* early) {
+#pragma unroll
+    for (u32 j = 0; j < EARLY; j++) {
+        const u32 e = h.unit + j * h.units;
+        early[j] = e < p.n_entries ? from[(u64)e * s.n + h.seq] : 0.0;
+    }
+}
+
 // Distributions of variables between slices: the message times another one, `with`, (K, n); null: ones. Its sum.
 __device__ __forceinline__ double write_between(const SliceProgram& p, const Sequences& s, Here& h, const double* with,
-                                                double* row) {
+                                                const double* early, double* row) {
     double total = 0.0;
-#pragma unroll 4
-    for (u32 e = h.unit; e < p.n_entries; e += h.units) {
+#pragma unroll
+    for (u32 j = 0; j < EARLY; j++) {
+        const u32 e = h.unit + j * h.units;
+        if (e < p.n_entries) {
+            double x = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
+            if (with) x *= early[j];
+            h.arena[p.work + e * h.lanes + h.lane] = x;
+            total += x;
+        }
+    }
+    for (u32 e = h.unit + EARLY * h.units; e < p.n_entries; e += h.units) {
         double x = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
         if (with) x *= read_once(with + (u64)e * s.n + h.seq);
         h.arena[p.work + e * h.lanes + h.lane] = x;
@@ -351,16 +377,18 @@ __device__ __forceinline__ double* row_of(const Sequences& s, const Here& h, u32
 
 template <bool AHEAD>
 __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequences& s, double* arena, double* sums) {
-    Here h = {arena, sums, threadIdx.x % p.lanes, threadIdx.x / p.lanes, blockDim.x / p.lanes, p.lanes, 0, 0, 0};
+    Here h = {arena, sums, threadIdx.x % LANES, threadIdx.x / LANES, blockDim.x / LANES, LANES, 0, 0, 0};
     for (u32 i = threadIdx.x; i < p.n_consts; i += blockDim.x) arena[i] = p.consts[i];
     const u64 size = (u64)p.n_entries * s.n;
-    for (u32 group = blockIdx.x; group < s.n / p.lanes; group += gridDim.x) {
-        h.seq = group * p.lanes + h.lane;
+    for (u32 group = blockIdx.x; group < s.n / LANES; group += gridDim.x) {
+        h.seq = group * LANES + h.lane;
         const int length = s.lengths[h.seq];
         double total = s.total[h.seq];
         int exponent = s.exponent[h.seq], failed = s.failed[h.seq], lost = s.lost[h.seq];
         __syncthreads();
         read_message(p, s, h);
+        double early[EARLY];
+        if (!AHEAD && p.n_pairs && s.end > s.begin) read_early(p, s, h, s.kept + (s.end - s.base) * size, early);
         __syncthreads();
         for (u32 i = s.begin; i < s.end; i++) {
             const u32 t = AHEAD ? i : s.end - 1 - (i - s.begin);
@@ -384,9 +412,10 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
             }
             if (!AHEAD && wanted && p.n_pairs) {
-                const double product = write_between(p, s, h, before + size, row_of(s, h, t, length, failed < 0));
+                const double product = write_between(p, s, h, before + size, early, row_of(s, h, t, length, failed < 0));
                 if ((int)t < length && failed < 0 && !(product >= p.least)) lost = 1;
             }
+            if (!AHEAD && p.n_pairs && t > s.begin) read_early(p, s, h, before, early);
             if (AHEAD || t > 0) {
                 bool good;
                 run_program<false>(p, s, h, nullptr);
@@ -405,7 +434,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 if (!AHEAD && (int)t < length && failed < 0 && !good) lost = 1;
                 __syncthreads();
             }
-            if (AHEAD && wanted && p.n_pairs) write_between(p, s, h, nullptr, row_of(s, h, t, length, failed < 0));
+            if (AHEAD && wanted && p.n_pairs) write_between(p, s, h, nullptr, early, row_of(s, h, t, length, failed < 0));
         }
         copy_message(p, s, h, s.message);
         const u32 slot = (s.end - s.base) / s.stride;

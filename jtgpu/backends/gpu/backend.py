@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .counts.engine import CountEngine
     from .levels.engine import LevelEngine
     from .select import EngineMaker
-    from .slices.engine import GpuPasses
 
 
 class Gpu(Backend):
@@ -94,7 +93,7 @@ class Gpu(Backend):
         self._prefer_fallback = False  # the last case was too improbable for the engine
         self._batch: BatchEngine | None = None
         self._counting: CountEngine | None = None
-        self._slices: GpuPasses | None = None
+        self._slices: Any = None  # GpuPasses
         if tune and dtype == "float64":
             self.maker.tune()
         if single:
@@ -229,7 +228,8 @@ class Gpu(Backend):
             if self._slices is None:
                 plan, factors = with_sets or (self._plan, self.maker.factors)
                 self._slices = GpuPasses(plan, factors, [self.device])
-            return self._slices
+            passes: SlicePasses = self._slices
+            return passes
 
     @property
     def counting(self) -> CountEngine:

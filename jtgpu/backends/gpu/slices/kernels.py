@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KERNELS = ("slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global")
 MOST_LANES = 32
+FIRST_LANES = 16  # more leave an SM with too few warps
 ENOUGH_WORK = 1 << 20  # slices of all sequences for which compiling kernels takes less time than they save
 MOST_OPS = 100  # contractions of a program for which they are compiled
 MOST_THREADS = 256
@@ -33,7 +34,7 @@ ENOUGH_LANES = 4
 
 def best_arrays(maker: SliceMaker, way: Way, pairs: Sequence[Any], most: int) -> SliceArrays:
     """The program with as many lanes as pay."""
-    lanes, share = MOST_LANES, most // BLOCKS_PER_SM - 1024
+    lanes, share = FIRST_LANES, most // BLOCKS_PER_SM - 1024
     while lanes >= 2:
         made = slice_arrays(maker, way, pairs, lanes)
         if shared_bytes(made) <= (share if lanes > ENOUGH_LANES else most):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ...slices import Side
 
 CONST_A, CONST_B = 16, 32  # bits of a contraction's shape
-UNITS = 64  # of threads that may share the sums of distributions between slices
+UNITS = 48  # of threads that may share the sums of distributions between slices
+LEAST_PART = 8  # entries of such a sum that a unit adds, at least
 TILE_WORDS = 20  # of a tile: mask, then its cells
 
 
@@ -131,9 +132,7 @@ class _Writer:
         listed = [(self.pool(entries), len(entries), column) for entries, column in pairs]
         first_pair = self.pool(np.array(listed, np.int64).ravel())
         most = max((len(entries) for entries, _ in pairs), default=0)
-        parts = 1
-        while 2 * parts * len(pairs) <= UNITS and 16 * parts <= most:
-            parts *= 2
+        parts = max(min(UNITS // max(len(pairs), 1), most // LEAST_PART), 1)
         size = max(main.size, second.size, 2 * self.n + parts * len(pairs))
         n_cells = self.n_consts + size * self.lanes
         words = [
