@@ -54,8 +54,8 @@ def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytes
         options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
     if seed % 4 == 2:
         monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
-    if seed % 2:
-        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)  # kernels compiled for the network
+    if seed in (3, 10):
+        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)  # kernels compiled for the network, which take nvcc seconds
     tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
     expected = [cpu.filter(frame, **options), cpu.smooth(frame, **options)]
     if not expected[0].impossible.any():
