@@ -14,6 +14,7 @@ from ...util.array_types import Cube, Matrix
 BY_CELLS = 0  # one value, by the function that belongs to the number of cells
 BY_ROWS = 1  # one value by each function
 BY_FAMILY = 2  # BDs scores with each member as the child
+RUN = 64  # outer sets that chains test together
 MAX_COMBOS = 256  # AND-combinations of a set, above which its rows are scanned
 
 # Formulas of the score of a family, of `jtgpu.learn.dags.loops.scores.table_score`.
@@ -29,7 +30,7 @@ class SetTables(NamedTuple):
     """Sums over the parent sets of each variable, and the sets themselves, by bits of its possible parents.
 
     The first k of the m possible parents of a variable are its candidates: the tables of sums have their sets. Outer
-    sets have a member that is no candidate; they are lists by descending weight, in S segments. In a segment, weights
+    sets have a member that is no candidate; they are lists in S segments of descending weight. In a segment, weights
     are whole numbers of a common unit, so a sum does not depend on the order of its terms.
     """
 
@@ -38,7 +39,8 @@ class SetTables(NamedTuple):
     hits: Cube[np.float64]  # (n, k, 2**(k - 1)) the same of the sets that contain a candidate; its bit is squeezed out
     masks: Matrix[np.int64]  # (n, M) all parent sets, by descending weight
     weights: Matrix[np.float64]  # (n, M) ln weights
-    outer_masks: Matrix[np.int64]  # (n, O) outer sets, by descending weight
+    outer_masks: Matrix[np.int64]  # (n, O) outer sets, ascending in each segment
+    outer_shared: Matrix[np.int64]  # (n, O / RUN) members that all of RUN neighbours have, so that chains skip these
     outer_counts: Matrix[np.int64]  # (n, O) weights in units of their segments
     outer_ends: Matrix[np.int64]  # (n, S + 1) where segments begin and end
     outer_units: Matrix[np.float64]  # (n, S) ln of the units

@@ -21,7 +21,7 @@ from ...util.arrays import Bools, Floats, Ints
 from ...util.elementary import exps, log
 from ...util.loops import loops
 from ...util.system import cores
-from .chain_records import SetTables
+from .chain_records import RUN, SetTables
 from .scores.ranks import binomial_table, parent_members
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _log_total(logs: Floats) -> float:
 
 
 def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-    """Sort the sets of each variable by descending weight, and divide them into segments of similar weights."""
+    """Divide the sets of each variable into segments of similar weights, descending; in each, sets are ascending."""
     # masks, log_weights: n ndarrays of int64 and float64: Finite ln weights
     # returns masks, counts, ends, units, totals: See ``outer_masks`` and so on of
     #     `jtgpu.learn.dags.chain_records.SetTables`
@@ -230,7 +230,9 @@ def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints
             begin = ends[-1]
             end = min(int(np.searchsorted(-logs, SPAN - logs[begin], side="right")), begin + MAX_SETS)
             units.append(float(logs[begin]) - LARGEST)
-            counts[begin:end] = np.rint(exps(logs[begin:end] - units[-1])).astype(np.int64)
+            ascending = begin + np.argsort(sets[begin:end], kind="stable")  # so that chains skip runs that share members
+            counts[begin:end] = np.rint(exps(logs[ascending] - units[-1])).astype(np.int64)
+            sets[begin:end] = sets[ascending]
             ends.append(end)
         totals = [_log_total(logs[begin:]) for begin in ends[:-1]]
         of_masks.append(sets)
@@ -244,6 +246,13 @@ def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints
         padded(of_masks, 0), padded(of_counts, 0), ends_of.reshape(len(of_masks), width + 1), padded(of_units, 0.0),
         padded(of_totals, -np.inf),
     )  # fmt: skip
+
+
+def shared_members(masks: Ints) -> Ints:
+    """Members that all of `RUN` neighbouring sets have, (n, runs)."""
+    n, width = masks.shape
+    whole = np.pad(masks, ((0, 0), (0, -width % RUN)))
+    return np.ascontiguousarray(np.bitwise_and.reduce(whole.reshape(n, -1, RUN), axis=2))
 
 
 _draws = loops("jtgpu.learn.dags.loops.outer_sets")
@@ -286,7 +295,7 @@ def set_tables(
     ratios = totals[:, 0] - sums[:, -1] if totals.shape[1] else np.full(n, -np.inf)
     return SetTables(
         np.ascontiguousarray(outer.parents), sums, tables.hits(threads), *sorted_sets(tables, outer), outer_masks,
-        counts, ends, units, totals, ratios, log_factorials,
+        shared_members(outer_masks), counts, ends, units, totals, ratios, log_factorials,
     )  # fmt: skip
 
 

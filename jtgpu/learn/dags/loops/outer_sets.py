@@ -8,7 +8,7 @@ import numpy as np
 
 from ....util.elementary.loops.functions import log, log_sum, popcount
 from ....util.jit import compiled
-from ..chain_records import SetTables
+from ..chain_records import RUN, SetTables
 from .orders import order_steps, start_order
 from .philox import below, exponential, philox, uniform
 
@@ -93,11 +93,17 @@ def with_outer(tables, v, before, met, total):  # type: ignore[no-untyped-def]
     for s in range(tables.outer_units.shape[1]):
         if tables.outer_totals[v, s] <= total + NEGLIGIBLE_REST:
             break
-        begin, end, count = tables.outer_ends[v, s], tables.outer_ends[v, s + 1], np.int64(0)
-        masks, counts = tables.outer_masks[v, begin:end], tables.outer_counts[v, begin:end]
-        for i in range(len(masks)):  # from 0: indices that may be negative are not vectorised
-            allowed = ((masks[i] & absent) == 0) & ((masks[i] & met) != 0)
-            count += counts[i] & -np.int64(allowed)
+        end, count = tables.outer_ends[v, s + 1], np.int64(0)
+        begin = tables.outer_ends[v, s]
+        while begin < end:
+            run = begin // RUN
+            stop = min((run + 1) * RUN, end)
+            if tables.outer_shared[v, run] & absent == 0:
+                masks, counts = tables.outer_masks[v, begin:stop], tables.outer_counts[v, begin:stop]
+                for i in range(len(masks)):  # from 0: indices that may be negative are not vectorised
+                    allowed = ((masks[i] & absent) == 0) & ((masks[i] & met) != 0)
+                    count += counts[i] & -np.int64(allowed)
+            begin = stop
         if count:
             x = tables.outer_units[v, s] + log(count)
             total = log_sum(x, total)
