@@ -230,7 +230,7 @@ def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints
             begin = ends[-1]
             end = min(int(np.searchsorted(-logs, SPAN - logs[begin], side="right")), begin + MAX_SETS)
             units.append(float(logs[begin]) - LARGEST)
-            ascending = begin + np.argsort(sets[begin:end], kind="stable")  # so that chains skip runs that share members
+            ascending = begin + np.argsort(sets[begin:end], kind="stable")  # chains skip runs that share members
             counts[begin:end] = np.rint(exps(logs[ascending] - units[-1])).astype(np.int64)
             sets[begin:end] = sets[ascending]
             ends.append(end)

@@ -13,7 +13,12 @@ from scipy import integrate, special, stats
 
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, FormatError
+from jtgpu.learn.dags.candidate_tables import CandidateTables
+from jtgpu.learn.dags.chain_records import RUN
+from jtgpu.learn.dags.scores.ranks import parent_masks, parent_members
+from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.model.equivalence import cpdag_of
+from jtgpu.util.loops import loops
 from tests.learn.dags.data import random_table
 
 rng = np.random.default_rng
@@ -310,3 +315,25 @@ def test_missing_rows_are_dropped_and_copies_warned_of() -> None:
         jtgpu.learn.structure({**NUMBERS, "z": 5 - 2 * NUMBERS["a"]}, score="bge")
     with pytest.raises(ArgumentError, match="has no single junction tree"):
         _ = learned.clique_entries
+
+
+def test_chains_sum_long_lists_of_parent_sets() -> None:
+    n, k, most, r = 14, 4, 3, rng(0)
+    members = parent_members(n, most)
+    weights = r.uniform(0, 40, (n, len(members)))
+    weights[r.random(weights.shape) < 0.1] = -np.inf
+    weights[:, 0] = 0.0
+    few = np.array([[u for u in range(n) if u != v][:k] for v in range(n)])
+    masks = parent_masks(k + 1, most)
+    inner = np.array([weights[v][(members < k).all(axis=1)] for v in range(n)])
+    bit_in = np.zeros((n, n), np.int64)
+    tables = set_tables(CandidateTables(few, bit_in, masks, inner), outer_sets(weights, most, few))
+    assert (tables.outer_ends[:, -1] > 3 * RUN).all()
+    before, totals = np.empty(n, np.int64), np.empty(n)
+    for _ in range(20):
+        order = r.permutation(n)
+        loops("jtgpu.learn.dags.loops.outer_sets").totals_of_order(order, tables, before, totals)
+        for i, v in enumerate(order):
+            earlier = {int(u) - (u > v) for u in order[:i]} | {-1}
+            own = [w for w, s in zip(weights[v], members.tolist(), strict=True) if earlier.issuperset(s)]
+            assert totals[v] == pytest.approx(np.logaddexp.reduce(own), abs=1e-4)  # dominated sets are left out
