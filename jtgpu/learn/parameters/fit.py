@@ -93,7 +93,7 @@ def fit(  # noqa: PLR0913
     cases : table, path, or list of paths
         A data frame, a mapping of columns, a list of mappings or an array (see `jtgpu.JunctionTree.posteriors_batch`),
         or files: CSV, compressed or not, Parquet, and folders of them, read in chunks. Columns that are not variables
-        are ignored.
+        are ignored. Numbers without gaps may be tensors on a GPU.
     states : mapping or Discretiser, optional
         Variable to the names of its states. Default: those of the network, or those in the data, sorted. A
         `Discretiser` gives its intervals and where they end, as `bins` does: for `jtgpu.Posterior.mean`.
