@@ -71,14 +71,27 @@ class Listener(uvicorn.Server):
         request that is sent just when its connection is closed would be lost.
         """
         self._app.stop()
+        connected: list[socket.socket] = []  # by the system: closing the listening socket would reset them
+        for sock in sockets or []:
+            sock.setblocking(False)
+            with contextlib.suppress(OSError):  # there are no more
+                while True:
+                    connected.append(sock.accept()[0])
         for server in self.servers:
             server.close()
         for sock in sockets or []:
             sock.close()
+        for sock in connected:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, sock)
         deadline = asyncio.get_running_loop().time() + LINGER
         while self.server_state.connections and asyncio.get_running_loop().time() < deadline and not self.force_exit:
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
+
+    def _protocol(self) -> Any:
+        make: Any = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def stop(self) -> None:
         """Stop; from any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -20,7 +21,8 @@ import pytest
 
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
-from jtgpu.serve import Server, bind, serve
+from jtgpu.serve import App, Server, bind, serve
+from jtgpu.serve.server import Listener
 from tests.cli.commands import run
 from tests.conftest import ROOT
 
@@ -244,6 +246,18 @@ class Load:
         for thread in self._threads:
             thread.join(60)
             assert not thread.is_alive()
+
+
+def test_a_connection_that_the_system_has_accepted_is_served_at_the_end(asia: JunctionTree) -> None:
+    listener = Listener(App({"asia": asia}), 1.0, lambda: None)
+    listener.config.load()
+    listener.lifespan, listener.servers = listener.config.lifespan_class(listener.config), []
+    sock = bind("127.0.0.1", 0)
+    sock.listen()
+    with socket.create_connection(sock.getsockname()) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        asyncio.run(listener.shutdown([sock]))
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.slow
