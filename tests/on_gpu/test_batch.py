@@ -13,6 +13,7 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import BatchResult, Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
+from jtgpu.backends.gpu.batch import engine, levels, tiling
 from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from jtgpu.model.discrete import DiscreteModel
@@ -47,9 +48,7 @@ def made(seed: int) -> BayesianNetwork:
     return BayesianNetwork(states, parents, cpts)
 
 
-def some_cases(
-    model: DiscreteModel, n: int, seed: int, share: float = 0.1
-) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+def some_cases(model: DiscreteModel, n: int, seed: int, share: float = 0.1) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """States, observed here and there, and weights of some variables in some rows."""
     rng = np.random.default_rng(seed)
     card = model.cardinality
@@ -93,6 +92,32 @@ def test_random_networks(gpu: Device, seed: int) -> None:
         states, soft = some_cases(model, n, seed, 0.25)
         hold_rows(plan, tables(model), states, {}, backend.run_batch(states))
         hold_rows(plan, tables(model), states, soft, backend.run_batch(states, soft))
+    backend.close()
+
+
+@pytest.mark.parametrize("cards", [(19, 19, 19, 19), (37, 6, 7, 6)])
+@pytest.mark.parametrize("real", ["float64", "float32"])
+def test_products(gpu: Device, cards: tuple[int, ...], real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide contractions by blocks of warps, several groups of cases one after another; the same bits every run."""
+    rng = np.random.default_rng(3)
+    card = dict(zip("abcd", cards, strict=True))
+    factors = [(list(scope), rng.random([card[v] for v in scope])) for scope in ("ab", "bc", "cd", "da")]
+    model = jtgpu.MarkovNetwork({v: [str(k) for k in range(n)] for v, n in card.items()}, factors)
+    plan = model.plan(order=[1, 3, 0, 2]).plan
+    monkeypatch.setattr(engine, "GENERATED_FLOPS", -1)
+    monkeypatch.setattr(tiling, "PRODUCT_WORK", 0.0)
+    monkeypatch.setattr(tiling, "STEP_WORK", 0.0)
+    monkeypatch.setattr(levels, "MANY", 1)
+    backend = gpu_backend.prepare(plan, tables(model), dtype=real)
+    states, _ = some_cases(model, 32 * 21, 5, 0.2)
+    found, again = backend.run_batch(states), backend.run_batch(states)
+    assert backend.batch_kind == "tables"
+    np.testing.assert_array_equal(found.posterior, again.posterior)
+    expected_by = reference.prepare(plan, tables(model))
+    for i in range(0, len(states), 37):
+        expected = expected_by.run(Evidence(states[i]))
+        tolerance = TOLERANCE if real == "float64" else 2e-5
+        np.testing.assert_allclose(found.posterior[i], expected.posterior, rtol=0, atol=tolerance)
     backend.close()
 
 
