@@ -104,6 +104,24 @@ def test_blocks(loops_: list[tuple[str, int]]) -> None:
     check(Contraction(loops_, 1, 0.1))
 
 
+@pytest.mark.parametrize(
+    "loops_",
+    [
+        [("left", 9), ("right", 10), ("left", 7), ("common", 40), ("batch", 11)],  # lanes: left and batch
+        [("right", 12), ("left", 9), ("batch", 11), ("common", 100), ("right", 7)],  # batch and right
+        [("right", 5), ("left", 30), ("common", 200), ("batch", 150)],  # lanes in several blocks
+        [("batch", 3), ("left", 50), ("right", 100), ("common", 70), ("batch", 13)],  # columns and terms, too
+        [("left", 40), ("right", 41), ("left", 11), ("common", 65), ("batch", 2), ("left", 5)],
+        [("right", 15), ("batch", 5), ("left", 11), ("common", 30), ("only a", 7), ("batch", 12)],
+    ],
+)
+def test_lanes_of_several_batch_indices(loops_: list[tuple[str, int]]) -> None:
+    contraction = Contraction(loops_, 2, 0.2)
+    check(contraction)
+    if not any(group.startswith("only") for group, _ in loops_):
+        np.testing.assert_array_equal(contraction.run(True), contraction.run(False))
+
+
 def test_more_cells_of_one_input_than_are_listed_are_not_packed() -> None:
     """Their offsets would overwrite the scratch memory behind the list."""
     for alone, packed in [(panels.MOST_ALONE, 1), (panels.MOST_ALONE + 1, 0)]:

@@ -10,6 +10,7 @@ from .vector import (
     LANES,
     accumulate,
     combine,
+    copy_transposed,
     load,
     peek,
     peek_int,
@@ -22,8 +23,11 @@ from .vector import (
 WIDE, NARROW = 6, 4  # columns of a tile; the last one is narrow where that is enough
 MOST_COMMON = 256  # terms of a block: its panels, 8 x 256 and 6 x 256 cells, fit a cache of 32 KiB
 MOST_LEFT, MOST_RIGHT, MOST_BATCH = 1024, 510, 32  # rows and columns of a block, and batch indices
+NEAR = 64  # cells between batch indices up to which several run side by side
+FEW_CELLS, MOST_COMMON_NEAR = 1024, 64  # of the output in each of them, up to which their blocks have fewer terms
+MOST_LANES = 64  # neighbouring cells of the output in a block of `several_batches`
 MOST_ALONE = 512  # cells of one input that are added to one cell of its panel
-RIGHT_CELLS = 32768  # of all panels of B in a block, 256 KiB
+LEFT_CELLS, RIGHT_CELLS = 8192, 32768  # of all panels of A and of B in a block: 64 and 256 KiB
 MOST_LOOPS = 32  # of a group
 # Of a contraction that is packed; measured on the bundled networks and those of the UAI competition of 2014: copying
 # a cell takes as long as two to eight multiply-adds
@@ -36,7 +40,7 @@ FEWEST_OF_BATCH, MOST_CELLS_SHORT, FEWEST_ALONE = 256, 1 << 20, 3
 
 # cells of scratch memory: panels, then lists of offsets, then the loops of each group
 LEFT_PANEL = LANES
-RIGHT_PANEL = LEFT_PANEL + LANES * MOST_COMMON
+RIGHT_PANEL = LEFT_PANEL + LEFT_CELLS
 LEFT_O = RIGHT_PANEL + RIGHT_CELLS + WIDE * MOST_COMMON
 LEFT_A = LEFT_O + MOST_LEFT
 RIGHT_O = LEFT_A + MOST_LEFT
@@ -46,11 +50,12 @@ COMMON_B = COMMON_A + MOST_COMMON
 BATCH_O = COMMON_B + MOST_COMMON
 BATCH_A = BATCH_O + MOST_BATCH
 BATCH_B = BATCH_A + MOST_BATCH
-ALONE_A = BATCH_B + MOST_BATCH
+LANE_B = BATCH_B + MOST_BATCH
+ALONE_A = LANE_B + MOST_LANES
 ALONE_B = ALONE_A + MOST_ALONE
 GROUPS = ALONE_B + MOST_ALONE
-BATCH, LEFT, RIGHT, COMMON, ONLY_A, ONLY_B, NONE = range(7)
-CELLS = GROUPS + 6 * 4 * MOST_LOOPS + LANES  # in all, with room to begin at a cache line
+BATCH, LEFT, RIGHT, COMMON, ONLY_A, ONLY_B, LANE, NONE = range(8)
+CELLS = GROUPS + 7 * 4 * MOST_LOOPS + LANES  # in all, with room to begin at a cache line
 
 
 class Shape(NamedTuple):
@@ -62,6 +67,7 @@ class Shape(NamedTuple):
     common: int
     only_a: int
     only_b: int
+    lane: int  # loops that the lanes of vectors run over
 
 
 class Block(NamedTuple):
@@ -127,21 +133,31 @@ def is_packed(loops, n):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def sort(record, room, swapped):  # type: ignore[no-untyped-def]
-    """Write the loops of each group to the scratch memory, slowest first; returns a `Shape` and their numbers."""
-    n_batch, n_left, n_right, n_common, n_a, n_b = 0, 0, 0, 0, 0, 0
-    batch, left, right, common, only_a, only_b = 1, 1, 1, 1, 1, 1
-    n = peek_int(record, rec.KEPT) + peek_int(record, rec.REDUCED)
-    for j in range(n + 1):
+def loop_of(record, j):  # type: ignore[no-untyped-def]
+    """Extent and strides of loop j, those of the record first, then the row."""
+    if j < peek_int(record, rec.KEPT) + peek_int(record, rec.REDUCED):
         at = record + 8 * (rec.FIRST_LOOP + 4 * j)
-        if j < n:
-            extent, o, a, b = peek_int(at, 0), peek_int(at, 1), peek_int(at, 2), peek_int(at, 3)
-        else:
-            extent, o = peek_int(record, rec.ROW), peek_int(record, rec.ROW_OUT)
-            a, b = peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B)
+        return peek_int(at, 0), peek_int(at, 1), peek_int(at, 2), peek_int(at, 3)
+    row, row_out = peek_int(record, rec.ROW), peek_int(record, rec.ROW_OUT)
+    return row, row_out, peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B)
+
+
+@inlined
+def sort(record, room, swapped, lanes):  # type: ignore[no-untyped-def]
+    """Write the loops of each group to the scratch memory, slowest first; returns a `Shape` and their numbers."""
+    # lanes: The output's innermost loops that are a group of their own
+    n_batch, n_left, n_right, n_common, n_a, n_b, n_lane = 0, 0, 0, 0, 0, 0, 0
+    batch, left, right, common, only_a, only_b, lane = 1, 1, 1, 1, 1, 1, 1
+    n_kept = peek_int(record, rec.KEPT)
+    n = n_kept + peek_int(record, rec.REDUCED)
+    row_kept = 1 if peek_int(record, rec.ROW_OUT) != 0 else 0
+    for j in range(n + 1):
+        extent, o, a, b = loop_of(record, j)
         if swapped:
             a, b = b, a
         group = group_of(o, a, b)
+        if lanes > 0 and ((j == n and row_kept == 1) or (j < n_kept and j >= n_kept + row_kept - lanes)):
+            group = LANE
         place = 0
         if group == BATCH:
             place, n_batch, batch = n_batch, n_batch + 1, batch * extent
@@ -155,13 +171,16 @@ def sort(record, room, swapped):  # type: ignore[no-untyped-def]
             place, n_a, only_a = n_a, n_a + 1, only_a * extent
         elif group == ONLY_B:
             place, n_b, only_b = n_b, n_b + 1, only_b * extent
+        elif group == LANE:
+            place, n_lane, lane = n_lane, n_lane + 1, lane * extent
         if group != NONE:
             to = room + 8 * (GROUPS + 4 * (group * MOST_LOOPS + place))
             poke_int(to, 0, extent)
             poke_int(to, 1, o)
             poke_int(to, 2, a)
             poke_int(to, 3, b)
-    return Shape(batch, left, right, common, only_a, only_b), (n_batch, n_left, n_right, n_common, n_a, n_b)
+    shape = Shape(batch, left, right, common, only_a, only_b, lane)
+    return shape, (n_batch, n_left, n_right, n_common, n_a, n_b, n_lane)
 
 
 @compiled()
@@ -190,53 +209,73 @@ def offsets(room, group, n, column, first, count, to):  # type: ignore[no-untype
 
 @inlined
 def are_neighbours(offsets, m):  # type: ignore[no-untyped-def]
-    """Whether m offsets follow each other by 1."""
-    first, same = peek_int(offsets, 0), True
-    for i in range(1, m):
-        same = same and peek_int(offsets, i) == first + i
-    return same
+    """Whether m offsets, which ascend, follow each other by 1."""
+    return peek_int(offsets, m - 1) - peek_int(offsets, 0) == m - 1
 
 
 @compiled()
-def pack_left(op, block, a, rows, m, n_alone):  # type: ignore[no-untyped-def]
-    """Copy m <= 8 rows of A, whose offsets stand at the address `rows`, to its panel; zeros in the other lanes."""
+def pack_left(op, block, a, rows, n_rows, n_alone):  # type: ignore[no-untyped-def]
+    """Copy rows of A, whose offsets stand at the address `rows`, to panels of 8; zeros in lanes that do not exist."""
     arena, terms = block.arena, block.terms
     panel, common, alone = block.room + 8 * LEFT_PANEL, block.room + 8 * COMMON_A, block.room + 8 * ALONE_A
-    if are_neighbours(rows, m):
-        copy_rows(op, block, a + peek_int(rows, 0), m, panel, LANES, common, alone, n_alone)
-    elif m == LANES and n_alone == 1:
-        r0, r1, r2, r3 = peek_int(rows, 0), peek_int(rows, 1), peek_int(rows, 2), peek_int(rows, 3)
-        r4, r5, r6, r7 = peek_int(rows, 4), peek_int(rows, 5), peek_int(rows, 6), peek_int(rows, 7)
-        for t in range(terms):
-            cell, p = a + peek_int(common, t), LANES * t
-            poke(panel, p, peek(arena, cell + r0))
-            poke(panel, p + 1, peek(arena, cell + r1))
-            poke(panel, p + 2, peek(arena, cell + r2))
-            poke(panel, p + 3, peek(arena, cell + r3))
-            poke(panel, p + 4, peek(arena, cell + r4))
-            poke(panel, p + 5, peek(arena, cell + r5))
-            poke(panel, p + 6, peek(arena, cell + r6))
-            poke(panel, p + 7, peek(arena, cell + r7))
-    else:
-        _copy_cells(op, block, a, rows, m, LANES, panel, common, alone, n_alone)
+    if are_neighbours(rows, n_rows):
+        copy_rows(op, block, a + peek_int(rows, 0), n_rows, panel, LANES, LANES * terms, common, alone, n_alone)
+        return
+    for q in range(0, n_rows, LANES):
+        m, to, of = min(n_rows - q, LANES), panel + 8 * q * terms, rows + 8 * q
+        if are_neighbours(of, m):
+            copy_rows(op, block, a + peek_int(of, 0), m, to, LANES, 0, common, alone, n_alone)
+        elif m == LANES and n_alone == 1:
+            r0, r1, r2, r3 = peek_int(of, 0), peek_int(of, 1), peek_int(of, 2), peek_int(of, 3)
+            r4, r5, r6, r7 = peek_int(of, 4), peek_int(of, 5), peek_int(of, 6), peek_int(of, 7)
+            t = 0
+            while t < terms:
+                cell, p = a + peek_int(common, t), LANES * t
+                if t + 4 <= terms and are_neighbours(common + 8 * t, 4):
+                    copy_transposed(arena, cell, of, to + 8 * p, LANES)
+                    copy_transposed(arena, cell, of + 32, to + 8 * p + 32, LANES)
+                    t += 4
+                    continue
+                poke(to, p, peek(arena, cell + r0))
+                poke(to, p + 1, peek(arena, cell + r1))
+                poke(to, p + 2, peek(arena, cell + r2))
+                poke(to, p + 3, peek(arena, cell + r3))
+                poke(to, p + 4, peek(arena, cell + r4))
+                poke(to, p + 5, peek(arena, cell + r5))
+                poke(to, p + 6, peek(arena, cell + r6))
+                poke(to, p + 7, peek(arena, cell + r7))
+                t += 1
+        else:
+            copy_cells(op, block, a, of, m, LANES, LANES, to, common, alone, n_alone)
 
 
 @compiled()
-def copy_rows(op, block, cell, m, panel, step, common, alone, n_alone):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Copy m <= 8 neighbouring cells of each term to a panel, whose terms are `step` cells apart."""
+def copy_rows(op, block, cell, n, panel, step, far, common, alone, n_alone):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Copy n neighbouring cells of each term to panels of 8, `far` cells apart, whose terms are `step` cells apart."""
+    arena, full = block.arena, n - n % LANES
     for t in range(block.terms):
-        at = cell + peek_int(common, t)
-        x = load(block.arena, at + peek_int(alone, 0), m)
-        for e in range(1, n_alone):
-            x = accumulate(op, load(block.arena, at + peek_int(alone, e), m), splat(1.0), x)
-        store(panel, step * t, LANES, x)
+        at, p = cell + peek_int(common, t), step * t  # term by term: far cells, those of each term in one piece
+        if n_alone == 1:
+            at += peek_int(alone, 0)
+            for q in range(0, full, LANES):
+                store(panel, p, LANES, load(arena, at + q, LANES))
+                p += far
+            if full < n:
+                store(panel, p, LANES, load(arena, at + full, n - full))
+            continue
+        for q in range(0, n, LANES):
+            x = load(arena, at + q + peek_int(alone, 0), n - q)
+            for e in range(1, n_alone):
+                x = accumulate(op, load(arena, at + q + peek_int(alone, e), n - q), splat(1.0), x)
+            store(panel, p, LANES, x)
+            p += far
 
 
 @compiled()
-def _copy_cells(op, block, cell, rows, m, width, panel, common, alone, n_alone):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Copy m cells of each term to a panel of so many columns; zeros in the others."""
+def copy_cells(op, block, cell, rows, m, width, step, panel, common, alone, n_alone):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Copy m cells of each term to a panel, whose terms are `step` cells apart; zeros up to `width` cells."""
     for t in range(block.terms):
-        at, p = cell + peek_int(common, t), width * t
+        at, p = cell + peek_int(common, t), step * t
         for i in range(m):
             x = peek(block.arena, at + peek_int(rows, i) + peek_int(alone, 0))
             for e in range(1, n_alone):
@@ -255,15 +294,28 @@ def pack_right(op, block, b, n, to, n_alone):  # type: ignore[no-untyped-def]
         panel, columns = room + 8 * (to + terms * j), room + 8 * (RIGHT_B + j)
         if n - j < WIDE or n_alone > 1:
             width = NARROW if n - j <= NARROW else WIDE
-            _copy_cells(op, block, b, columns, min(n - j, width), width, panel, common, alone, n_alone)
+            copy_cells(op, block, b, columns, min(n - j, width), width, width, panel, common, alone, n_alone)
             continue
         c0, c1, c2 = peek_int(columns, 0), peek_int(columns, 1), peek_int(columns, 2)
         c3, c4, c5 = peek_int(columns, 3), peek_int(columns, 4), peek_int(columns, 5)
-        for t in range(terms):
+        if are_neighbours(columns, WIDE):  # the two zeros are overwritten by the next term; there is room for the last
+            for t in range(terms):
+                store(panel, WIDE * t, LANES, load(arena, b + peek_int(common, t) + c0, WIDE))
+            continue
+        t = 0
+        while t < terms:
             cell, p = b + peek_int(common, t), WIDE * t
+            if t + 4 <= terms and are_neighbours(common + 8 * t, 4):
+                copy_transposed(arena, cell, columns, panel + 8 * p, WIDE)
+                for i in range(4):
+                    poke(panel, p + WIDE * i + 4, peek(arena, cell + c4 + i))
+                    poke(panel, p + WIDE * i + 5, peek(arena, cell + c5 + i))
+                t += 4
+                continue
             poke(panel, p, peek(arena, cell + c0))
             poke(panel, p + 1, peek(arena, cell + c1))
             poke(panel, p + 2, peek(arena, cell + c2))
             poke(panel, p + 3, peek(arena, cell + c3))
             poke(panel, p + 4, peek(arena, cell + c4))
             poke(panel, p + 5, peek(arena, cell + c5))
+            t += 1

@@ -19,9 +19,9 @@ from numba.extending import intrinsic as _numba_intrinsic
 from numba.extending import models, register_model
 
 __all__ = [
-    "LANES", "accumulate", "add", "by_maximum", "by_sum", "call", "combine", "fma", "fma1", "intrinsic", "is_maximum",
-    "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes", "splat", "store", "total",
-    "zero",
+    "LANES", "accumulate", "add", "by_maximum", "by_sum", "call", "combine", "copy_transposed", "fma", "fma1",
+    "intrinsic", "is_maximum", "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes",
+    "scatter", "splat", "store", "total", "zero",
 ]  # fmt: skip
 
 LANES = 8
@@ -113,45 +113,67 @@ def store(typing: Any, base: Any, index: Any, n: Any, value: Any) -> Any:
 
 
 @intrinsic
-def peek(typing: Any, base: Any, index: Any) -> Any:
-    """``base[index]``, a float64."""
+def scatter(typing: Any, base: Any, index: Any, offsets: Any, value: Any) -> Any:
+    """Write lane i to ``base[index + offsets[i]]``; `offsets` is the address of eight int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_address(builder, args[0], args[1], _F64))
-
-    return types.float64(types.int64, types.int64), generate
-
-
-@intrinsic
-def poke(typing: Any, base: Any, index: Any, value: Any) -> Any:
-    """Set ``base[index]``, a float64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _address(builder, args[0], args[1], _F64))
+        for i in range(LANES):
+            offset = builder.load(_address(builder, args[2], ir.Constant(_I64, i), _I64))
+            lane = builder.extract_element(args[3], ir.Constant(_I32, i))
+            builder.store(lane, _address(builder, args[0], builder.add(args[1], offset), _F64))
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.float64), generate
+    return types.void(types.int64, types.int64, types.int64, _vector), generate
 
 
 @intrinsic
-def peek_int(typing: Any, base: Any, index: Any) -> Any:
-    """``base[index]``, an int64."""
+def copy_transposed(typing: Any, base: Any, index: Any, offsets: Any, to: Any, step: Any) -> Any:
+    """Copy 4 x 4 cells: ``to[step * t + r] = base[index + offsets[r] + t]``; `offsets` and `to` are addresses."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_address(builder, args[0], args[1], _I64))
+        four = ir.VectorType(_F64, 4)
+        base, index, offsets, to, step = args
+        rows = []
+        for r in range(4):
+            cell = builder.add(index, builder.load(_address(builder, offsets, ir.Constant(_I64, r), _I64)))
+            rows.append(builder.load(_address(builder, base, cell, four), align=8))
 
-    return types.int64(types.int64, types.int64), generate
+        def mixed(x: Any, y: Any, lanes: list[int]) -> Any:
+            return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, 4), lanes))
 
-
-@intrinsic
-def poke_int(typing: Any, base: Any, index: Any, value: Any) -> Any:
-    """Set ``base[index]``, an int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _address(builder, args[0], args[1], _I64))
+        for first, lanes in ((0, [0, 4, 2, 6]), (1, [1, 5, 3, 7])):
+            low, high = mixed(rows[0], rows[1], lanes), mixed(rows[2], rows[3], lanes)
+            for t, halves in ((first, [0, 1, 4, 5]), (first + 2, [2, 3, 6, 7])):
+                cell = builder.mul(step, ir.Constant(_I64, t))
+                builder.store(mixed(low, high, halves), _address(builder, to, cell, four), align=8)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), generate
+    return types.void(*[types.int64] * 5), generate
+
+
+def _reader(kind: Any, typed: Any) -> Any:
+    def peeked(typing: Any, base: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.load(_address(builder, args[0], args[1], kind))
+
+        return typed(types.int64, types.int64), generate
+
+    return intrinsic(peeked)
+
+
+def _writer(kind: Any, typed: Any) -> Any:
+    def poked(typing: Any, base: Any, index: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.store(args[2], _address(builder, args[0], args[1], kind))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, typed), generate
+
+    return intrinsic(poked)
+
+
+peek, peek_int = _reader(_F64, types.float64), _reader(_I64, types.int64)  # ``base[index]``
+poke, poke_int = _writer(_F64, types.float64), _writer(_I64, types.int64)  # set ``base[index]``
 
 
 class _Operation(types.Type):  # type: ignore[misc,unused-ignore]
