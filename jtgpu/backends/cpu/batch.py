@@ -179,7 +179,7 @@ class _Posteriors:
         case = table.case(row)
         cached = table.get(case.state >= 0, soft_of(case))
         try:
-            table.log_evidence[row] = table.runner.run(space, cached, case) - table.log_scale[row]
+            table.log_evidence[row] = table.runner.run(space, cached, case, tables=False) - table.log_scale[row]
         except ImpossibleEvidence:
             self.cells[row], table.log_evidence[row], table.impossible[row] = 0.0, -np.inf, True
             return

@@ -102,7 +102,7 @@ class Cpu(Backend):
         space = runner.acquire(model)
         try:
             cached = model.programs.get(evidence.state >= 0, soft_of(evidence), targets)
-            log_evidence = runner.run(space, cached, evidence)
+            log_evidence = runner.run(space, cached, evidence, tables=False)
             return Result(runner.posteriors(space, cached, evidence), log_evidence)
         finally:
             runner.release(space)

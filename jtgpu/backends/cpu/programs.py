@@ -17,6 +17,7 @@ from .backward import Steps, steps_of
 from .costs import Times, times_of
 from .parallel import Tasks, make_tasks
 from .records import CELLS, HEADER, Layout, Lowering, Records
+from .reuse import reuse_cells
 from .workspace import Numbers, Scratch, aligned
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ MOST_PROGRAMS = 256  # a table of cases with many missing cells has more pattern
 MOST_PROGRAM_BYTES = 64 << 20
 FEW = 50_000  # terms below which it does not pay to look for zeros
 LOOK = 40  # queries that take as long as looking for zeros
+MANY = 1_000_000_000  # terms of all queries from which tables may take the cells of others
 OVERHEAD = 2000  # bytes of a program besides its code, about
 
 
@@ -89,6 +91,7 @@ class CachedProgram:
         # weak: with a reference cycle, the memory of a tree that is not closed would wait for the garbage collector
         self._source = weakref.ref(source)
         self._spent = 0  # terms of all queries so far
+        self._reused: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self._records: Records | None = None
         self._tasks: tuple[int, Records, Tasks] | None = None
         self._hashes: tuple[Records, tuple[NDArray[np.uint64], NDArray[np.uint64]]] | None = None
@@ -139,6 +142,19 @@ class CachedProgram:
         if records is not dense:
             self._records, self.code = None, records.code()
             self._grow(self.code.nbytes)
+
+    def answering(self) -> NDArray[np.int64]:
+        """The code for a run of which only the answers and P(e) are read; see `reuse`."""
+        if self._spent < MANY:
+            return self.code
+        reused = self._reused
+        if reused is None or reused[0] is not self.code:
+            code, records = self.code, self.records
+            made = reuse_cells(records)
+            self._reused = reused = code, code if made is records else made.code()
+            self.cells = max(self.cells, made.cells)
+            self._grow(0 if made is records else code.nbytes)
+        return reused[1]
 
     def _grow(self, size: int) -> None:
         """Count bytes that were added after the cache took this program."""

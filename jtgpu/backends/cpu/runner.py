@@ -93,14 +93,18 @@ class Runner:
             self._open, self._idle = False, []
         self.model.programs.clear()
 
-    def run(self, space: Workspace, cached: CachedProgram, evidence: Evidence, zeros: bool = False) -> float:
+    def run(
+        self, space: Workspace, cached: CachedProgram, evidence: Evidence, zeros: bool = False, tables: bool = True
+    ) -> float:
         """Run a program for one case; its tables are in the workspace then."""
         # cached: Of the evidence's pattern and the workspace's numbers
         # zeros: Whether to continue where a table is zero everywhere, as derivatives do
+        # tables: Whether other tables than the answers are read afterwards
         # returns ln P(e).
         # raises ImpossibleEvidence: If P(e) = 0 and not `zeros`, or if a likelihood is zero everywhere.
         weights, weight_ptr, log_scale = scaled_weights(evidence, self.program)
         cached.leave_out_zeros(space.numbers, self.cards)
+        code = cached.code if tables else cached.answering()
         space.fit_program(cached)
         log_evidence = IMPOSSIBLE
         state = with_sets(evidence.state, self.program.n_sets)
@@ -110,7 +114,7 @@ class Runner:
                 log_evidence = self._run_with_threads(space, cached, case)
             else:
                 log_evidence = _sweep.run(
-                    cached.code, space.arena, space.exponent, self.by_rank, state, weights, weight_ptr, self.limit,
+                    code, space.arena, space.exponent, self.by_rank, state, weights, weight_ptr, self.limit,
                     zeros, space.block,
                 )  # fmt: skip
         if log_evidence == IMPOSSIBLE and not (zeros and log_scale != IMPOSSIBLE):

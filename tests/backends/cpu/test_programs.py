@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -12,16 +13,18 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.cpu import Cpu, programs
+from jtgpu.backends.cpu import Cpu, programs, reuse
 from jtgpu.backends.cpu.queries import CpuSweep
+from jtgpu.backends.cpu.records import OUT
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
+from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.program import collect_program
 from jtgpu.timing import sample_cases
 from tests.support.bundled import bundled
 
 
-def backend_of(net: BayesianNetwork) -> Cpu:
+def backend_of(net: BayesianNetwork | MarkovNetwork) -> Cpu:
     backend = net.plan().compile("cpu", threads=1)._backend
     if isinstance(backend, PatternCache):
         backend = backend.backend
@@ -93,6 +96,38 @@ def test_a_tree_that_is_not_closed_leaves_no_programs_to_the_garbage_collector()
         assert gone() is None
     finally:
         gc.enable()
+
+
+def dense_network() -> MarkovNetwork:
+    """Six variables of five states, a factor for each pair: products of tables cell by cell."""
+    rng, names = np.random.default_rng(7), "abcdef"
+    states = {name: list("01234") for name in names}
+    return MarkovNetwork(states, [(pair, rng.random((5, 5)) + 0.1) for pair in combinations(names, 2)])
+
+
+@pytest.mark.parametrize("name", ["alarm", "hailfinder", "water", "barley", ""])
+def test_tables_take_the_cells_of_others_with_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "LOOK", 2)
+    monkeypatch.setattr(reuse, "LARGE", 16)
+    monkeypatch.setattr(reuse, "LEAST", 1)
+    net: BayesianNetwork | MarkovNetwork = bundled(name) if name else dense_network()
+    backend, other = backend_of(net), backend_of(net)
+    observed = patterns(net, 2, 0.2) if isinstance(net, BayesianNetwork) else []
+    for case in (Evidence.none(len(net.variables)), *observed):
+        for _ in range(4):  # with and without structural zeros
+            monkeypatch.setattr(programs, "MANY", 1 << 62)
+            expected = other.run(case)
+            monkeypatch.setattr(programs, "MANY", 0)
+            result = backend.run(case)
+            assert result.log_evidence == expected.log_evidence
+            np.testing.assert_array_equal(result.posterior, expected.posterior)
+    records = backend.runner.model.programs.get(np.zeros(len(net.variables), np.bool_)).dense
+    if not name:
+        assert any(same >= 0 for same in reuse._Graph(records).same)
+    if name == "barley":
+        made = reuse.reuse_cells(records)
+        assert made.cells == records.cells
+        assert len(np.unique(made.records[made.record_ptr[:-1] + OUT])) < len(records.record_ptr) - 20
 
 
 def test_repeated_explanations_leave_out_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
