@@ -86,11 +86,9 @@ class GpuRows:
         elif row.get("dtype", "float64") != "float64":
             return
         elif "device_cases_per_s" in row:
-            self.batch[name] = row
+            self.batch[name] = _kept(self.batch.get(name, {}), "cpu_cases_per_s") | row
         elif "device_us" in row:
-            before = self.single.get(name, {})
-            kept = {k: before[k] for k in ("indexed_us",) if k in before}  # not measured every time
-            self.single[name] = kept | row
+            self.single[name] = _kept(self.single.get(name, {}), "indexed_us") | row
 
     def best(self, name: str, batch: bool) -> Row | None:
         """The quickest peer."""
@@ -98,6 +96,11 @@ class GpuRows:
         if batch:
             return max(here, key=lambda r: float(r["cases_per_s"]), default=None)
         return min(here, key=lambda r: float(r["device_us"]), default=None)
+
+
+def _kept(before: Row, key: str) -> Row:
+    """What is not measured every time."""
+    return {key: before[key]} if key in before else {}
 
 
 def digits(x: float | None) -> str:

@@ -69,6 +69,12 @@ def test_tables_of_cases_by_columns(rows: gpu_times.GpuRows) -> None:
     ]
 
 
+def test_a_newer_row_without_the_cpu_keeps_its_rate(rows: gpu_times.GpuRows) -> None:
+    newer = {k: v for k, v in rows.batch["alarm"].items() if k != "cpu_cases_per_s"} | {"device_cases_per_s": 3.0e8}
+    rows.add(newer)
+    assert cells(gpu_times.tables(rows), "alarm")[2::5] == ["3e+08", "250,000"]
+
+
 def test_peers_that_failed_and_peers_measured_earlier_are_marked(rows: gpu_times.GpuRows) -> None:
     table = gpu_times.peers(rows)
     assert cells(table, "water") == [
