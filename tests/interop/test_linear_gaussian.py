@@ -57,3 +57,29 @@ def test_states_are_refused(convert: Any) -> None:
     pytest.importorskip("pyagrum")
     with pytest.raises(FormatError, match="takes numbers only, and 'F' has states"):
         convert(incinerator())
+
+
+def test_posteriors_are_those_of_the_libraries() -> None:
+    clg: Any = pytest.importorskip("pyagrum.clg")
+    engine = clg.CLGVariableElimination(to_pyagrum(net()))
+    engine.updateEvidence({"a": 1.5, "b": -0.5})
+    ours = net().compile("reference")
+    theirs = engine.posterior("c")
+    post = ours.posterior("c", {"a": 1.5, "b": -0.5})
+    assert (theirs.mu(), theirs.sigma()) == pytest.approx((post.mean, post.sd))
+    pytest.importorskip("pgmpy")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.5, 0.0], "b": [-0.5, 2.0]})
+    assert np.ravel(to_pgmpy(net()).predict(frame)) == pytest.approx(ours.predict(frame, "c"))
+    mean, both = ours.moments(["b", "c"], {"a": 1.5})
+    engine = clg.CLGVariableElimination(to_pyagrum(net()))
+    engine.updateEvidence({"a": 1.5})
+    assert engine.posterior("b").mu() == pytest.approx(mean[0])
+    assert engine.posterior("c").sigma() == pytest.approx(np.sqrt(both[1, 1]))
+
+
+def test_the_kind_of_a_file(tmp_path: Any) -> None:
+    jtgpu.write(net(), tmp_path / "a.net")
+    assert jtgpu.read(tmp_path / "a.net", kind=jtgpu.MixedNetwork) == net()
+    with pytest.raises(FormatError, match="has a MixedNetwork, expected a BayesianNetwork"):
+        jtgpu.read(tmp_path / "a.net", kind=jtgpu.BayesianNetwork)

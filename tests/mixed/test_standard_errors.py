@@ -67,13 +67,15 @@ def test_what_the_rows_do_not_determine() -> None:
 
 def with_holes(seed: int, n: int) -> dict[str, Any]:
     r = np.random.default_rng(seed)
-    return {v: np.where(r.random(n) < 0.25, None, np.array(x, object)) for v, x in sample(seed, n).items()}
+    missing: Any = None
+    return {v: np.where(r.random(n) < 0.25, missing, np.array(x, object)) for v, x in sample(seed, n).items()}
 
 
 def log_likelihood(theta: Any, data: dict[str, Any]) -> float:
     """Of the rows, by enumeration of g and SciPy's normal distribution of the numbers that are observed."""
     normal = pytest.importorskip("scipy.stats").multivariate_normal
-    p, mean_x, sd_x, mean_y, slope, sd_y = theta[0], *theta[1:].reshape(5, 2)
+    p = theta[0]
+    mean_x, sd_x, mean_y, slope, sd_y = theta[1:].reshape(5, 2)
     total = np.zeros((len(data["g"]), 2))
     for k in (0, 1):
         mean = np.array([mean_x[k], mean_y[k] + slope[k] * mean_x[k]])

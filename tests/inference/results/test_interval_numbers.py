@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,7 @@ def test_other_states_and_levels() -> None:
 
 
 def test_draws_inside_the_intervals() -> None:
-    cpts = {"age": [0.5, 0.2, 0.3], "sick": [[0.4, 0.6], [0.9, 0.1], [0.7, 0.3]]}
+    cpts: dict[str, Any] = {"age": [0.5, 0.2, 0.3], "sick": [[0.4, 0.6], [0.9, 0.1], [0.7, 0.3]]}
     net = jtgpu.BayesianNetwork({"age": STATES, "sick": ["no", "yes"]}, {"sick": ["age"]}, cpts)
     tree = net.compile("cpu")
     names, drawn = tree.sample(20_000, seed=4), tree.sample(20_000, seed=4, numbers=True)

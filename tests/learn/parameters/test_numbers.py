@@ -104,8 +104,9 @@ def test_fading_taking_back_and_errors() -> None:
 def test_check_of_samples() -> None:
     net = incinerator()
     names, z = ["B", "E", "D", "Mout"], []
+    result: Any = None
     for seed in range(60):
-        result: Any = check(net, net.compile("cpu").sample(400, seed=seed).to_frame(), names)
+        result = check(net, net.compile("cpu").sample(400, seed=seed).to_frame(), names)
         z.append(result.z[[q.startswith(("mean", "sd")) for q in result.quantities]])
     assert isinstance(result, NumberCheck)
     assert np.mean(z) == pytest.approx(0, abs=0.15)
