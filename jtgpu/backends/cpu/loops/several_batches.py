@@ -14,6 +14,7 @@ from .vector import LANES, accumulate, largest, load, maximum, peek_int, store, 
 
 # Of a block: terms and columns at most, and cells of B's panel for one vector
 MOST_TERMS, MOST_COLUMNS, PANEL_CELLS = 64, 24, 4096
+FEW_CELLS = 2048  # of B's panels: 16 KiB
 SHORT_RUN = 16  # neighbouring cells of one batch index from which `products` is as quick
 
 
@@ -30,8 +31,8 @@ def _inner(record, i):  # type: ignore[no-untyped-def]
 def choose_lanes(record):  # type: ignore[no-untyped-def]
     """How many of the output's innermost loops are the lanes of vectors, 0 for none; whether the second input is A."""
     # Neighbouring cells of the output and of A, some of them of different batch indices; those of B lie anywhere
-    n = peek_int(record, rec.KEPT) + (1 if peek_int(record, rec.ROW_OUT) != 0 else 0)
-    batch, left, right = 1, 1, 1
+    n_kept, row_kept = peek_int(record, rec.KEPT), 1 if peek_int(record, rec.ROW_OUT) != 0 else 0
+    n, batch, left, right = n_kept + row_kept, 1, 1, 1
     for i in range(n):
         extent, _, a, b = pn.loop_of(record, _inner(record, i))
         if b == 0:
@@ -40,8 +41,18 @@ def choose_lanes(record):  # type: ignore[no-untyped-def]
             right *= extent
         else:
             batch *= extent
+    common = 1
+    for j in range(n_kept, n_kept + peek_int(record, rec.REDUCED) + 1 - row_kept):
+        extent, _, a, b = pn.loop_of(record, j)
+        if a != 0 and b != 0:
+            common *= extent
     width, dense_a, dense_b, rows_a, rows_b, rest = 1, True, True, left, right, batch
     best, least, swapped = 0, 1 << 62, False
+    first, _, a, b = pn.loop_of(record, _inner(record, 0))
+    if a == 0 or b == 0:  # neighbours are cells of one batch index: see whether `products` is quicker
+        short, other = (left, right) if b == 0 else (right, left)
+        quick = pn.cost(short, other, common, 3 if short == first else 0)
+        least = batch * min(quick, pn.cost(other, short, common, 0))
     for i in range(n):
         extent, o, a, b = pn.loop_of(record, _inner(record, i))
         dense_a, dense_b = dense_a and a == width, dense_b and b == width
@@ -61,9 +72,8 @@ def choose_lanes(record):  # type: ignore[no-untyped-def]
                 rows, columns = (rows_b, left) if s == 1 else (rows_a, right)
                 # in eighths of a cycle a term: multiply-adds, copies of A, copies of B
                 spread = 4 if dense_a and dense_b else 12
-                work = rest * (-(-width // LANES) * LANES) * (
-                    (-(-rows // 2) * 2) * (-(-columns // 3) * 3) + 4 * rows + spread * columns
-                )
+                work = (-(-rows // 2) * 2) * (-(-columns // 3) * 3) + 4 * rows + spread * columns
+                work = rest * (-(-width // LANES) * LANES * common * work + 2 * width * rows * columns)
                 if work < least:
                     best, least, swapped = i + 1, work, s == 1
     return best, swapped
@@ -133,6 +143,8 @@ def _run_lanes(op, block, cells, shape, n, columns, n_lanes):  # type: ignore[no
         pn.offsets(room, pn.LEFT, n[pn.LEFT], 1, r, n_rows, pn.LEFT_O)
         pn.offsets(room, pn.LEFT, n[pn.LEFT], 2, r, n_rows, pn.LEFT_A)
         most = max(2, pn.LEFT_CELLS // (2 * terms * (n_lanes + LANES)) * 2)
+        if terms * columns * n_lanes <= FEW_CELLS:  # all of B's panels stay there: so should A's
+            most = 2
         for f in range(0, n_rows, most):
             many = min(n_rows - f, most)
             far = LANES * terms * (many + many % 2)
