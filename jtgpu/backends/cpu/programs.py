@@ -152,7 +152,6 @@ class CachedProgram:
             code, records = self.code, self.records
             made = reuse_cells(records)
             self._reused = reused = code, code if made is records else made.code()
-            self.cells = max(self.cells, made.cells)
             self._grow(0 if made is records else code.nbytes)
         return reused[1]
 

@@ -164,6 +164,8 @@ def reuse_cells(records: Records) -> Records:
         return records
     order = graph.order()
     cell, cells = graph.places(order, records.cells)
+    if cells > records.cells:  # what is free is in pieces
+        return records
     ptr, maker = records.record_ptr.tolist(), {t: i for i, t in enumerate(graph.out)}
     parts = []
     for i in order:
@@ -173,6 +175,4 @@ def reuse_cells(records: Records) -> Records:
             if t in maker:
                 record[field] = cell[maker[t]]
         parts.append(record)
-    counts = records.counts.copy()
-    counts[0] = cells
-    return records._replace(records=np.concatenate(parts), record_ptr=np.cumsum([0, *map(len, parts)]), counts=counts)
+    return records._replace(records=np.concatenate(parts), record_ptr=np.cumsum([0, *map(len, parts)]))
