@@ -259,6 +259,7 @@ class BatchEngine:
         self._buffers.drop()
         if self._on_device is not None:
             self._on_device.close()
+            self._on_device = None  # its stream must be destroyed here, too
         for program in self._programs.values():
             program.close()
         self._memory.close()
