@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .model.gaussian import Gaussian
     from .model.markov import MarkovNetwork
     from .model.mixed import MixedNetwork
+    from .model.mixed_dynamic import MixedDynamicNetwork
     from .model.network import BayesianNetwork
     from .model.noisy import NoisyMax, NoisyOr
     from .model.quick import network
@@ -69,12 +70,12 @@ __all__ = [
     "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
     "DecisionNetwork", "DiscreteModel", "DynamicNetwork", "EvidenceError", "Factor", "FileError", "FormatError",
     "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
-    "MarkovNetwork", "MissingFileError", "MixedNetwork", "NetworkError", "NetworkPlan", "NoisyMax", "NoisyOr",
-    "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError", "Posterior", "Posteriors",
-    "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__",
-    "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network", "networks",
-    "normalize_rows", "published", "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget",
-    "write",
+    "MarkovNetwork", "MissingFileError", "MixedDynamicNetwork", "MixedNetwork", "NetworkError", "NetworkPlan",
+    "NoisyMax", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
+    "Posterior", "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix",
+    "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn",
+    "load", "network", "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series",
+    "to_pgmpy", "to_pyagrum", "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
@@ -84,6 +85,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "inference.results.tables": "Conditional Joint", "inference.session": "Session", "inference.tree": "JunctionTree",
     "interop": "from_networkx from_pgmpy from_pyagrum to_pgmpy to_pyagrum",
     "learn.classifier": "JunctionTreeClassifier", "model.gaussian": "Gaussian", "model.mixed": "MixedNetwork",
+    "model.mixed_dynamic": "MixedDynamicNetwork",
     "model.cpts": "RowReport normalize_rows", "model.decisions": "DecisionNetwork",
     "model.discrete": "DiscreteModel Factor", "model.dynamic": "DynamicNetwork", "model.markov": "MarkovNetwork",
     "model.network": "BayesianNetwork", "model.noisy": "NoisyMax NoisyOr", "model.quick": "network",

@@ -93,13 +93,16 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
     @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each slice: the keys, and a column ``rain=yes`` for each state."""
+        return make_frame(self._columns(), backend)
+
+    def _columns(self) -> dict[str, Any]:
         sequence, place, _ = self._places()
         columns = self._keys()
         for v, table in self._arrays.items():
             picked = table[sequence] if self._slices is None else table[sequence, place]
             for s, name in enumerate(distinct_names(self._model.states(v))):
                 columns[f"{v}={name}"] = picked[:, s]
-        return make_frame(columns, backend)
+        return columns
 
     def _title(self) -> str:
         return f"Posteriors of {len(self)} variables in {len(self.lengths)} sequences"

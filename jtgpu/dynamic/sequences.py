@@ -93,7 +93,7 @@ def read_sequences(
         return given
     if is_tensor(given):
         given = as_array(given, "sequences")
-    if isinstance(given, (list, tuple)) and given and _is_table(given[0]):
+    if isinstance(given, (list, tuple)) and given and is_sequence(given[0]):
         made = _of_list(net, given, id, time)
     elif isinstance(given, np.ndarray) and given.ndim == 3:
         made = _of_codes(net, given)
@@ -109,7 +109,7 @@ def read_sequences(
     return _with_do(net, made, do) if do else made
 
 
-def _is_table(x: Any) -> bool:
+def is_sequence(x: Any) -> bool:
     """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
     if isinstance(x, Mapping):
         return all(isinstance(c, (list, tuple, np.ndarray)) or (hasattr(c, "__len__") and not isinstance(c, str))

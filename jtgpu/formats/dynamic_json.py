@@ -3,7 +3,9 @@
 An object ``{"format": "jtgpu dynamic network", "version": 1, "name": ..., "variables": {...}}``. Each variable has
 ``states``, ``parents`` (a name for the same slice, ``["rain", 1]`` for one slice earlier) and ``cpt``, nested lists
 whose axes are the parents in order, then the states. Variables with parents in earlier slices also have ``start``, a
-list of their CPTs in the first slices, and those that exist once for all slices ``"static": true``.
+list of their CPTs in the first slices, and those that exist once for all slices ``"static": true``. A number has
+``parents`` and ``gaussian``, an object with ``mean``, ``coefficients`` and ``sd``, and perhaps ``start``, a list of
+such objects; the network is a `jtgpu.MixedDynamicNetwork` then.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from typing import Any
 
 from ..errors import NetworkError, ParseError, near, shown
 from ..model.dynamic import DynamicNetwork
+from ..model.gaussian import Gaussian
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from .text import Source
 
 FORMAT = "jtgpu dynamic network"
 _START = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{FORMAT}"')
 _HEAD = ("format", "version", "name", "variables")
 _REQUIRED, _ALLOWED = ("states", "parents", "cpt"), ("start", "static")
+_NUMBER, _GAUSSIAN = ("parents", "gaussian"), ("mean", "coefficients", "sd")
 _QUOTED, _LABEL = re.compile(r"'((?:[^'\\]|\\.)*)'"), re.compile(r"\[t(-\d+)?\]$")
 _DIGITS = 15  # of integers; longer ones are not exact as float64
 
@@ -29,7 +34,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", **_: Any) -> DynamicNetwork:
+def parse(text: str, source: str = "<text>", **_: Any) -> DynamicNetwork | MixedDynamicNetwork:
     """The network of a text; raises `ParseError`."""
     return _Reader(Source(text, source)).network()
 
@@ -48,7 +53,7 @@ class _Reader:
             at = match.start() if match else at
         return self.source.error(at, message)
 
-    def network(self) -> DynamicNetwork:
+    def network(self) -> DynamicNetwork | MixedDynamicNetwork:
         text = self.source.text
         listed = re.search(r'"variables"\s*:\s*\{', text)
         self.begin = listed.end() if listed else 0
@@ -67,7 +72,7 @@ class _Reader:
     names: frozenset[str] = frozenset()
     begin = 0
 
-    def make(self, given: Any) -> DynamicNetwork:
+    def make(self, given: Any) -> DynamicNetwork | MixedDynamicNetwork:
         if not isinstance(given, dict) or given.get("format") != FORMAT:
             raise self.error(f'expected an object with "format": "{FORMAT}"')
         if given.get("version") != 1:
@@ -85,21 +90,34 @@ class _Reader:
         static = []
         for v, about in variables.items():
             self.check(v, about)
-            parts["states"][v], parts["cpt"][v] = about["states"], _tables(about["cpt"])
+            is_number = "gaussian" in about
+            tables_of = self.gaussian if is_number else _tables
+            parts["states"][v] = float if is_number else about["states"]
+            parts["cpt"][v] = tables_of(about["gaussian" if is_number else "cpt"])
             parts["parents"][v] = [tuple(p) if isinstance(p, list) else p for p in about["parents"]]
-            if tables := [_tables(t) for t in about.get("start", [])]:
+            if tables := [tables_of(t) for t in about.get("start", [])]:
                 m = max((p[1] for p in about["parents"] if isinstance(p, list)), default=0)
                 parts["start"][v] = tables[0] if m == len(tables) == 1 else tables
             if about.get("static"):
                 static.append(v)
-        return DynamicNetwork(
+        kind = MixedDynamicNetwork if float in parts["states"].values() else DynamicNetwork
+        return kind(
             parts["states"], parts["parents"], parts["cpt"], start=parts["start"], static=static, name=name
         )
+
+    def gaussian(self, about: Any) -> Gaussian:
+        """The density of a number."""
+        if not isinstance(about, dict) or set(about) != {*_GAUSSIAN} or not isinstance(about["coefficients"], dict):
+            raise self.error(f"found the gaussian {shown(about)}, expected an object with {', '.join(_GAUSSIAN)}")
+        coefficients = {p: _tables(c) for p, c in about["coefficients"].items()}
+        return Gaussian(_tables(about["mean"]), coefficients, _tables(about["sd"]))
 
     def check(self, v: str, about: Any) -> None:
         """Raise unless a variable has the keys that it needs, of the right kinds."""
         keys = set(about) if isinstance(about, dict) else set()
-        if not keys >= {*_REQUIRED} or not keys <= {*_REQUIRED, *_ALLOWED}:
+        if "gaussian" in keys and not keys - {*_NUMBER, "start"} and "parents" in keys:
+            about = {"states": [], **about}
+        elif not keys >= {*_REQUIRED} or not keys <= {*_REQUIRED, *_ALLOWED}:
             raise self.error(
                 f"variable {v!r} has {sorted(keys)}, expected {', '.join(_REQUIRED)}, and perhaps "
                 f"{' and '.join(_ALLOWED)}", v,
@@ -155,17 +173,25 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def dumps(net: DynamicNetwork) -> str:
+def dumps(net: DynamicNetwork | MixedDynamicNetwork) -> str:
     """The text of a file with a dynamic network; it reads back equal, bit for bit."""
-    static = set(net.static)
+    dyn = net if isinstance(net, DynamicNetwork) else net.discrete
+    static = set(dyn.static)
     lines = []
     for v in net:
         about: dict[str, Any] = {"static": True} if v in static else {}
-        about["states"] = list(net.states(v))
-        about["parents"] = [[p, lag] if lag else p for p, lag in net.parents(v)]
-        about["cpt"] = net.cpt(v).tolist()
-        if start := net.start(v):
-            about["start"] = [table.tolist() for table in start]
+        parents = [[p, lag] if lag else p for p, lag in net.parents(v)]
+        if isinstance(net, MixedDynamicNetwork) and v in net.numbers:
+            about["parents"] = parents
+            *start, about["gaussian"] = (
+                {"mean": g.mean.tolist(), "coefficients": {p: c.tolist() for p, c in g.coefficients.items()},
+                 "sd": g.sd.tolist()} for g in net.gaussians(v)
+            )  # fmt: skip
+        else:
+            about |= {"states": list(dyn.states(v)), "parents": parents, "cpt": dyn.cpt(v).tolist()}
+            start = [table.tolist() for table in dyn.start(v)]
+        if start:
+            about["start"] = start
         lines.append(f"  {_text(v)}: {_text(about)}")
     head = _text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
     return f'{head}, "variables": {{\n' + ",\n".join(lines) + "\n}}\n"

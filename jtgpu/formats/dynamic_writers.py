@@ -7,6 +7,7 @@ import numpy as np
 from ..errors import FormatError
 from ..model.cpts import normalize_rows
 from ..model.dynamic import DynamicNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from . import dynamic_json
@@ -19,11 +20,15 @@ WRITTEN = "XDSL and JSON (.dynamic.json)"
 NUMSLICES = 10  # that of GeNIe for a new network
 
 
-def dumps_dynamic(net: DynamicNetwork, format_name: str) -> str:
+def dumps_dynamic(net: DynamicNetwork | MixedDynamicNetwork, format_name: str) -> str:
     """The text of a file with a dynamic network."""
     # raises FormatError: If the format has no slices, or cannot represent something in the network.
     if format_name == "dynamic JSON":
         return dynamic_json.dumps(net)
+    if isinstance(net, MixedDynamicNetwork):
+        raise FormatError(
+            f"a {format_name} file cannot contain a dynamic network with numbers; write .dynamic.json"
+        )
     if format_name == "XDSL":
         return _xdsl(net)
     raise FormatError(

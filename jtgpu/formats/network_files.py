@@ -12,6 +12,7 @@ from ..errors import ArgumentError, FormatError, UnknownSuffix
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import choice, flag
 from .files import declared_text, read_bytes, unpacked_name, write_bytes
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
@@ -66,8 +67,8 @@ def read(
     BayesianNetwork
         A `MarkovNetwork` for factor graphs and UAI files of type MARKOV, a `DecisionNetwork` for files with decisions
         or utilities, a `MixedNetwork` for files with numbers (continuous nodes with linear normal densities), a
-        `DynamicNetwork` for files with slices of time. The annotation without `kind` names the class of all other
-        files, so that type checkers know its methods.
+        `DynamicNetwork` or `MixedDynamicNetwork` for files with slices of time. The annotation without `kind` names the
+        class of all other files, so that type checkers know its methods.
 
     Raises
     ------
@@ -114,7 +115,9 @@ def open_text(path: str | os.PathLike[str]) -> Opened:
     return Opened(chosen, text, n_bytes)
 
 
-def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, rename: bool = False) -> tuple[str, ...]:
+def write(
+    net: DiscreteModel | MixedNetwork | MixedDynamicNetwork, path: str | os.PathLike[str], *, rename: bool = False
+) -> tuple[str, ...]:
     """Write a network in the format of the file's suffix; append ``.gz`` or ``.xz`` to compress.
 
     The file is written completely or not at all. A file that exists is replaced, as by Python's own functions; the
@@ -124,7 +127,7 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
     ----------
     net : DiscreteModel or MixedNetwork
         A `MixedNetwork` can be written to Hugin, XDSL (numbers with numeric parents only) and ``.mixed.json`` files,
-        a `DynamicNetwork` to XDSL and ``.dynamic.json`` files.
+        a `DynamicNetwork` to XDSL and ``.dynamic.json`` files, a `MixedDynamicNetwork` to the latter.
     path : path-like
     rename : bool, default False
         Whether names that the format does not allow are changed, as ``jtgpu convert`` changes them: old names become
@@ -147,7 +150,7 @@ def write(net: DiscreteModel | MixedNetwork, path: str | os.PathLike[str], *, re
     >>> import jtgpu
     >>> jtgpu.write(jtgpu.load("asia"), "asia.xdsl")  # doctest: +SKIP
     """
-    if isinstance(net, DynamicNetwork):
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without slices: rename the variables of a DynamicNetwork")
         from .dynamic_writers import dumps_dynamic  # other networks need no such writer

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imports from the layers
     from ..decisions.tree import DecisionTree as DecisionTree
     from ..draw.drawing import Drawing as Drawing
+    from ..dynamic.numbers import MixedDynamicTree as MixedDynamicTree
     from ..dynamic.tree import DynamicTree as DynamicTree
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
@@ -29,7 +30,7 @@ PACKAGE = __name__.partition(".")[0]
 MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "decisions": "decisions.tree", "relevance": "decisions.relevance",
-    "dynamic": "dynamic.tree",
+    "dynamic": "dynamic.tree", "dynamic_numbers": "dynamic.numbers",
     "html": "draw.html", "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
     "validations": "draw.validation",
 }  # fmt: skip
@@ -66,6 +67,11 @@ def planning() -> Any:
 def dynamic() -> Any:
     """``dyn.compile()`` of a dynamic network: the module `jtgpu.dynamic.tree`."""
     return _open("dynamic")
+
+
+def dynamic_numbers() -> Any:
+    """``dyn.compile()`` of a dynamic network with numbers: the module `jtgpu.dynamic.numbers`."""
+    return _open("dynamic_numbers")
 
 
 def compiling() -> Any:

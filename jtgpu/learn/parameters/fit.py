@@ -12,12 +12,14 @@ import numpy as np
 from ...cases.query import CsvDialect
 from ...errors import ArgumentError
 from ...model.mixed import MixedNetwork
+from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .em import Iteration, Rule
 from .expectation import BACKENDS
 from .families import MAX_ENTRIES, read_structure
+from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
 from .runs import Running, count, fit_em, fit_stepwise
@@ -227,7 +229,8 @@ def fit(  # noqa: PLR0913
             "numbers": numbers, "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
             "chunk": chunk,
         }, "sequences")  # fmt: skip
-        sequences: Fit = cast(Any, fit_sequences)(  # a SequenceFit, whose network is a DynamicNetwork
+        of_slices: Any = fit_mixed_sequences if isinstance(structure, MixedDynamicNetwork) else fit_sequences
+        sequences: Fit = of_slices(  # its network is a DynamicNetwork, or one with numbers
             structure, cases, Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values),
             Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table),
             Search(

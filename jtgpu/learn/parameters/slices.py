@@ -99,10 +99,10 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
         dyn, cases, id=columns.id, time=columns.time, likelihood=mapping("likelihood", columns.likelihood),
         on_gap=columns.on_gap,
     )  # fmt: skip
-    weights = _weights(columns.weights, sequences, cases)
-    holes = _holes(dyn, sequences, hidden, columns.missing)
+    weights = weights_of(columns.weights, sequences, cases)
+    holes = holes_of(dyn, sequences, hidden, columns.missing)
     slices = FirstSlices(dyn)
-    setup = _set_up(slices, has_numbers, model, hidden, start)
+    setup = set_up(slices, has_numbers, model, hidden, start)
     _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
     options = {} if search.order == "auto" else {"order": search.order}
     backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
@@ -124,10 +124,10 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
             state, more = best_of_starts(setup, engine, search.rule, starts, search.flag, search.listen, saved)
             method = "em"
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
-    return _result(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
+    return result_of(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
 
 
-def _set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[str, ...], start: str) -> Setup:
+def set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[str, ...], start: str) -> Setup:
     """The fit of the network of the first slices, with tied variables."""
     net = slices.network
     model = DirectedModel({v: net.states(v) for v in net}, {v: net.parents(v) for v in net}, name=slices.dyn.name)
@@ -179,7 +179,7 @@ def _prior(slices: FirstSlices, given: Any) -> Any:
 # Sequences.
 
 
-def _weights(given: Any, sequences: Sequences, cases: Any) -> Floats:
+def weights_of(given: Any, sequences: Sequences, cases: Any) -> Floats:
     """Weights of the sequences, (N,)."""
     if given is None:
         return np.ones(sequences.n)
@@ -225,7 +225,7 @@ def _observed(dyn: DynamicNetwork, sequences: Sequences, v: int) -> Bools:
     return seen
 
 
-def _holes(dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str) -> dict[str, int]:
+def holes_of(dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str) -> dict[str, int]:
     """Missing cells of each variable that is not hidden."""
     holes = {}
     for v, name in enumerate(dyn.variables):
@@ -276,7 +276,7 @@ def _warn_of_few(slices: FirstSlices, sharing: Sharing, lengths: Any) -> None:
         )  # fmt: skip
 
 
-def _result(
+def result_of(
     slices: FirstSlices, setup: Setup, state: EMState, method: str, sequences: Sequences, weights: Floats,
     more: dict[str, Any],
 ) -> SequenceFit:  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import ArgumentError, DataError, NetworkError
 from ...inference.tables import column_values, is_frame, open_table
 from ...model.dynamic import DynamicNetwork
+from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import mapping, several, whole_number
 from .likelihood_cells import hidden_states, labels_of, of_discretiser, states_given
 
@@ -19,7 +20,7 @@ def is_template(structure: Any) -> bool:
     """Whether a structure is that of a dynamic network: parents in earlier slices are pairs."""
     if isinstance(structure, Mapping):
         return any(isinstance(p, tuple) for above in structure.values() for p in several(above) or ())
-    return isinstance(structure, DynamicNetwork)
+    return isinstance(structure, (DynamicNetwork, MixedDynamicNetwork))
 
 
 def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:

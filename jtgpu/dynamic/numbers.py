@@ -1,0 +1,264 @@
+"""`MixedDynamicTree`: queries of dynamic networks with numbers; observed numbers are likelihoods of their parents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError
+from ..inference.queries.posteriors import as_list
+from ..inference.results.printed import unused_name
+from ..inference.tables import as_numbers, open_table
+from ..model.discrete import DiscreteModel
+from ..model.mixed_dynamic import label
+from ..util.elementary import exps, log, logs
+from .results import SequenceExplanations, SequencePosteriors
+from .sequences import Sequences, is_sequence, read_sequences
+from .tree import DynamicTree
+
+if TYPE_CHECKING:
+    from ..model.gaussian import Gaussian
+    from ..model.mixed_dynamic import MixedDynamicNetwork
+    from ..util.arrays import Floats, Ints
+    from ..util.options import BackendName, OnProblem
+    from .posteriors import At
+
+HALF_LOG_2PI = 0.5 * log(2 * math.pi)
+
+
+class Rows(NamedTuple):
+    """Sequences with numbers."""
+
+    sequences: Sequences  # of the variables with states
+    values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
+
+    @property
+    def slices(self) -> Ints:
+        """(R,) the slice of each row."""
+        ptr = self.sequences.ptr
+        return np.arange(int(ptr[-1])) - np.repeat(ptr[:-1], self.sequences.lengths)
+
+
+def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **keys: Any) -> Rows:
+    """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
+    is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
+    if is_list:
+        parts = [_columns(net, frame) for frame in given]
+    elif isinstance(given, Mapping) and any(np.ndim(x) == 2 for x in given.values()):
+        parts = [dict(given)]
+    else:
+        parts = [_columns(net, given)]
+    cells: dict[str, list[Any]] = {y: [] for y in net.numbers}
+    for part in parts:
+        n = next((np.shape(x)[:2] if np.ndim(x) == 2 else (len(x),) for x in part.values()), (0,))
+        for y in net.numbers:
+            column = part.pop(y, None)
+            cells[y].append(np.full(math.prod(n), np.nan) if column is None else _numbers(y, column))
+        if not any(v in part for v in net.discrete):
+            part[net.discrete.variables[0]] = np.full(n, None, object)
+    read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, **keys)
+    values = {y: np.concatenate(columns) for y, columns in cells.items()}
+    if read.source is not None:
+        rows = read.source
+        values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
+    return Rows(read, values)
+
+
+def _columns(net: MixedDynamicNetwork, frame: Any) -> dict[str, Any]:
+    if isinstance(frame, np.ndarray):
+        raise DataError(f"sequences with numbers ({', '.join(net.numbers)}) need named columns, not an array")
+    table = open_table(None, frame)
+    return {name: table.column(name) for name in table.names}
+
+
+def _numbers(name: str, column: Any) -> Floats:
+    """A column of numbers, NaN where they are missing."""
+    flat = column
+    if np.ndim(column) == 2:
+        array = np.asarray(column)
+        flat = array.ravel() if array.dtype.kind in "iuf" else np.array(column, object).ravel().tolist()
+    numbers = as_numbers(flat if not isinstance(flat, tuple) else list(flat))
+    if numbers is None:
+        raise DataError(f"column {name!r} must hold numbers; empty cells are None or NaN")
+    if np.isinf(numbers).any():
+        raise DataError(f"row {int(np.argmax(np.isinf(numbers)))}, column {name!r}: the value is infinite")
+    return numbers
+
+
+def families(net: MixedDynamicNetwork, rows: Rows, y: str) -> list[tuple[Gaussian, Ints, Floats]]:
+    """The densities of a number, the rows where each holds and y is observed, and (n, 1 + parents) ones and parents."""
+    made, t = [], rows.slices
+    own = net.gaussians(y)
+    for k, g in enumerate(own):
+        here = np.flatnonzero(~np.isnan(rows.values[y]) & (t >= k if k == len(own) - 1 else t == k))
+        design = np.ones((len(here), 1 + len(g.coefficients)))
+        above = [p for p in net.numeric_parents(y) if label(*p) in g.coefficients]
+        for j, (p, lag) in enumerate(above, 1):
+            design[:, j] = rows.values[p][here - lag]
+            lost = np.isnan(design[:, j])
+            if lost.any():
+                row = int(here[np.argmax(lost)])
+                i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
+                raise DataError(
+                    f"{rows.sequences.name(i, int(t[row]))}: {y!r} is observed, and its parent {label(p, lag)!r} is "
+                    f"not; numeric parents must be observed: leave {y!r} empty there, too"
+                )
+        made.append((g, here, design))
+    return made
+
+
+def regression(g: Gaussian) -> tuple[Floats, Floats]:
+    """Coefficients (K, 1 + parents), those of 1 first, and standard deviations (K,), by configuration."""
+    return np.stack([g.mean.ravel(), *(c.ravel() for c in g.coefficients.values())], axis=1), g.sd.ravel()
+
+
+def with_densities(net: MixedDynamicNetwork, rows: Rows) -> tuple[Sequences, Floats]:
+    """The sequences with densities of numbers as likelihoods, and (R,) ln of what these were divided by."""
+    sequences, offset = rows.sequences, np.zeros(len(rows.sequences.codes))
+    density: dict[str, Floats] = {}
+    for y in net.numbers:
+        component = net.component[y]
+        for g, here, design in families(net, rows, y):
+            b, sd = regression(g)
+            z = (rows.values[y][here, None] - design @ b.T) / sd
+            log_density = -0.5 * z * z - logs(sd) - HALF_LOG_2PI
+            if component is None:
+                offset[here] += log_density[:, 0]
+            else:
+                each = density.setdefault(component, np.zeros((len(offset), b.shape[0])))
+                each[here] += log_density
+    weights = dict(sequences.likelihood)
+    for component, each in density.items():
+        top = each.max(axis=1)
+        offset += top
+        v = net.discrete.index(component)
+        weights[v] = exps(each - top[:, None]) * weights.get(v, 1.0)
+    return replace(sequences, likelihood=weights), offset
+
+
+class MixedSequencePosteriors(SequencePosteriors):
+    """Posteriors of variables with states in slices of sequences, and means and standard deviations of numbers.
+
+    Attributes
+    ----------
+    mean, sd : dict of str to ndarray
+        (B, S), or (B,) with ``at="last"``, of each number; an observed number has its value and 0. Zeros behind the end
+        of a sequence and in impossible ones.
+    log_evidence : (B,) ndarray of float64
+        ln of a density, in the units of the numbers.
+    """
+
+    mean: dict[str, Floats]
+    sd: dict[str, Floats]
+
+    def _columns(self) -> dict[str, Any]:
+        columns = super()._columns()
+        sequence, place, _ = self._places()
+        for y in self.mean:
+            for what, table in (("mean", self.mean[y]), ("sd", self.sd[y])):
+                name = unused_name(f"{y}.{what}", columns)
+                columns[name] = table[sequence] if self._slices is None else table[sequence, place]
+        return columns
+
+
+class MixedDynamicTree:
+    """A compiled dynamic network with numbers; created by ``dyn.compile()``.
+
+    Sequences are a long frame with columns ``id`` and ``time``, a list of frames, or a mapping of variables to (B, T)
+    arrays. Answers are exact: an observed number is a likelihood of its parents with states. Numbers with numeric
+    parents may be observed, and are no targets.
+
+    Parameters
+    ----------
+    net : MixedDynamicNetwork
+    backend, options
+        See `BayesianNetwork.compile`.
+    """
+
+    def __init__(self, net: MixedDynamicNetwork, backend: BackendName = "auto", **options: Any):
+        self.network, self.discrete = net, DynamicTree(net.discrete, backend, **options)
+
+    def __repr__(self) -> str:
+        return f"MixedDynamicTree({self.network.name!r}, backend={self.discrete.backend!r})"
+
+    def filter(self, sequences: Any, *, targets: Any = None, at: At = None, on_impossible: OnProblem = "error",
+               **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+        """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
+        return self._answer("filter", sequences, targets, options, at=at, on_impossible=on_impossible)
+
+    def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, on_impossible: OnProblem = "error",
+               **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+        """Compute posteriors in every slice given all evidence; parameters as of `DynamicTree.smooth`."""
+        return self._answer("smooth", sequences, targets, options, at=at, on_impossible=on_impossible)
+
+    def predict(self, sequences: Any, *, steps: int = 1, targets: Any = None, on_impossible: OnProblem = "error",
+                **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+        """Compute posteriors of the slices that follow; parameters as of `DynamicTree.predict`."""
+        return self._answer("predict", sequences, targets, options, steps=steps, on_impossible=on_impossible)
+
+    def log_likelihood(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> Floats:
+        """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
+        read, offset = with_densities(self.network, self._read(sequences, options))
+        return self.discrete.log_likelihood(read, on_impossible=on_impossible) + sums(offset, read)
+
+    def mpe(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> SequenceExplanations:
+        """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""
+        net = self.network
+        read, offset = with_densities(net, self._read(sequences, options))
+        best = self.discrete.mpe(read, on_impossible=on_impossible)
+        own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
+        at = np.arange(len(offset)) - np.repeat(read.ptr[:-1], read.lengths)
+        states = best.states[np.repeat(np.arange(read.n), read.lengths), at]
+        return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
+
+    def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
+        for name in options:
+            if name not in ("id", "time", "likelihood", "do", "on_gap"):
+                raise ArgumentError(f"there is no option {name!r}; options are id, time, likelihood, do and on_gap")
+        return sequences if isinstance(sequences, Rows) else read_rows(self.network, sequences, **options)
+
+    def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:
+        net = self.network
+        given = net.variables if targets is None else as_list(targets, "targets")
+        numbers = [y for y in net.numbers if y in given and not (targets is None and net.numeric_parents(y))]
+        for y in numbers:
+            if net.numeric_parents(y):
+                raise ArgumentError(f"the number {y!r} has numeric parents and cannot be a target; it may be observed")
+        states = list(dict.fromkeys(v for v in given if v not in net.numbers))
+        components = {c for y in numbers if (c := net.component[y]) is not None}
+        rows = self._read(sequences, options)
+        read, offset = with_densities(net, rows)
+        answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
+        made = MixedSequencePosteriors(
+            net.discrete, answer._sequences, answer._slices, answer.log_evidence + sums(offset, read),
+            {v: answer[v] for v in states}, {},
+        )  # fmt: skip
+        sequence, place, t = made._places()
+        where = (sequence,) if answer._slices is None else (sequence, place)
+        shape = (read.n,) if answer._slices is None else (read.n, len(answer._slices))
+        made.mean, made.sd = {}, {}
+        for y in numbers:
+            g, component = net.gaussian(y), net.component[y]
+            weights = np.zeros((*shape, 1))
+            weights[where] = ~made.impossible[sequence, None]
+            if component is not None:
+                weights = answer[component]
+            mean = np.asarray((weights * g.mean.ravel()).sum(axis=-1))
+            spread = g.sd.ravel() ** 2 + (g.mean.ravel() - mean[..., None]) ** 2
+            sd = np.asarray(np.sqrt((weights * spread).sum(axis=-1)))
+            if kind != "predict":
+                x = rows.values[y][read.ptr[:-1][sequence] + t]
+                known = ~np.isnan(x) & ~made.impossible[sequence]
+                here = tuple(index[known] for index in where)
+                mean[here], sd[here] = x[known], 0.0
+            made.mean[y], made.sd[y] = mean, sd
+        return made
+
+
+def sums(offset: Floats, read: Sequences) -> Floats:
+    """Sums over the rows of each sequence."""
+    return np.asarray(np.add.reduceat(offset, read.ptr[:-1]), np.float64)

@@ -1,0 +1,163 @@
+"""`fit` of dynamic networks with numbers: EM, whose regressions are weighted by posteriors of the parents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...cases.answer_table import read_file
+from ...dynamic.numbers import Rows, families, read_rows, regression, sums, with_densities
+from ...dynamic.posteriors import posteriors
+from ...errors import ArgumentError, DataError
+from ...model.gaussian import Gaussian
+from ...model.mixed_dynamic import MixedDynamicNetwork
+from ...util.arguments import choice, mapping, names
+from ...util.missing import MissingReport
+from .likelihood_cells import hidden_states
+from .runs import best_of_starts
+from .sequence_fit import SequenceFit
+from .slice_steps import FirstSlices, SliceExpectation
+from .slices import Columns, Model, Search, holes_of, result_of, set_up, weights_of
+
+if TYPE_CHECKING:
+    from ...util.arrays import Floats
+    from ...util.options import BackendName
+    from .expectation import Evaluation
+    from .slice_steps import Tables
+
+LEAST = 1e-3  # standard deviation that a regression keeps, of that of all observed values
+FEW = 1e-6  # weight of rows below which a configuration keeps its regression
+
+
+@dataclass(frozen=True, eq=False)
+class MixedSequenceFit(SequenceFit):
+    """The result of `jtgpu.learn.fit` for a dynamic network with numbers; see `SequenceFit`.
+
+    Attributes
+    ----------
+    network : MixedDynamicNetwork
+        The template with the estimated CPTs and densities.
+    """
+
+    network: MixedDynamicNetwork  # type: ignore[assignment]
+
+    @property
+    def empty_rows(self) -> dict[str, list[dict[str, str]]]:
+        """Rows of estimated CPTs without any count; see `SequenceFit.empty_rows`."""
+        return self._of_states.empty_rows
+
+    @property
+    def _of_states(self) -> SequenceFit:
+        given = {f.name: getattr(self, f.name) for f in fields(SequenceFit)}
+        return SequenceFit(**{**given, "network": self.network.discrete})
+
+    def _parameters(self) -> int:
+        net = self.network
+        joined = sum(int(np.prod(np.shape(net.discrete.cpt(v))[:-1])) * (len(net.discrete.states(v)) - 1)
+                     for v in net.joined)  # fmt: skip
+        densities = [(2 + len(g.coefficients)) * g.mean.size for y in net.numbers for g in net.gaussians(y)]
+        return self._of_states._parameters() - joined + sum(densities)
+
+
+class _NumberExpectation(SliceExpectation):
+    """Expected counts of sequences with numbers. Every pass also makes the densities of the next one."""
+
+    def __init__(
+        self, net: MixedDynamicNetwork, rows: Rows, slices: FirstSlices, weights: Floats, backend: BackendName,
+        options: Mapping[str, Any],
+    ):  # fmt: skip
+        super().__init__(slices, rows.sequences, weights, backend, options)
+        self._net, self._rows = net, rows
+        self._following: Mapping[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
+        self.densities: Mapping[str, Sequence[Gaussian]] = self._following  # of the last pass
+
+    def evaluate(self, tables: Tables) -> Evaluation:
+        """Expected counts of all sequences under some CPTs."""
+        densities: Mapping[str, Sequence[Gaussian]] = self._following
+        net = self._net.replace(gaussians=densities)
+        self._sequences, offset = with_densities(net, self._rows)
+        evaluation = super().evaluate(tables)
+        used = np.where(evaluation.impossible[0], 0.0, self.weights)
+        log_density = float((used * sums(offset, self._sequences)).sum())
+        self._following = self._maximised(net, used)
+        self.densities = densities
+        return evaluation._replace(log_likelihood=evaluation.log_likelihood + log_density)
+
+    def _maximised(self, net: MixedDynamicNetwork, weights: Floats) -> Mapping[str, Sequence[Gaussian]]:
+        """The densities of the highest likelihood given the posteriors of their parents."""
+        step, read = self._step, self._sequences
+        components = sorted({c for c in net.component.values() if c is not None})
+        numbers = [net.discrete.index(c) for c in components]
+        answer = posteriors((step, step), read, numbers, None, None, "flag", smooth=True)
+        sequence, t = np.repeat(np.arange(read.n), read.lengths), self._rows.slices
+        each = weights[sequence, None]
+        shares = {c: answer[c][sequence, t] * each for c in components}
+        made: dict[str, list[Gaussian]] = {}
+        for y in net.numbers:
+            x, component = self._rows.values[y], net.component[y]
+            least = LEAST * float(np.nanstd(x))
+            made[y] = []
+            for g, here, design in families(net, self._rows, y):
+                share = each[here] if component is None else shares[component][here]
+                made[y].append(_regressed(g, x[here], design, share, least))
+        return made
+
+
+def _regressed(g: Gaussian, x: Floats, design: Floats, share: Floats, least: float) -> Gaussian:
+    """The weighted regressions of a number, one for each configuration."""
+    # x, design, share: (n,), (n, 1 + parents), and (n, K) weights
+    b, sd = (np.array(a) for a in regression(g))
+    for k, weight in enumerate(share.sum(axis=0).tolist()):
+        if weight > FEW:
+            own = design * share[:, k, None]
+            b[k] = np.linalg.lstsq(own.T @ design, own.T @ x, rcond=None)[0]
+            sd[k] = max(np.sqrt(float((share[:, k] * (x - design @ b[k]) ** 2).sum()) / weight), least)
+    shape = g.mean.shape
+    coefficients = {p: b[:, j].reshape(shape) for j, p in enumerate(g.coefficients, 1)}
+    return Gaussian(b[:, 0].reshape(shape), coefficients, sd.reshape(shape))
+
+
+def fit_mixed_sequences(
+    net: MixedDynamicNetwork, cases: Any, columns: Columns, model: Model, search: Search
+) -> MixedSequenceFit:
+    """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
+    choice("missing", columns.missing, ("em", "error"))
+    if model.start not in ("auto", "given") or search.restarts != 1 or search.checkpoint is not None:
+        raise ArgumentError(
+            "a dynamic network with numbers is fitted from its own CPTs and Gaussians: start, restarts and checkpoint "
+            "do not apply; fit several networks, and keep that of the highest objective"
+        )
+    if isinstance(cases, (str, os.PathLike)):
+        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values)
+    rows = read_rows(
+        net, cases, likelihood=mapping("likelihood", columns.likelihood), id=columns.id, time=columns.time,
+        on_gap=columns.on_gap,
+    )  # fmt: skip
+    empty = [y for y in net.numbers if np.isnan(rows.values[y]).all()]
+    if empty:
+        raise DataError(f"no sequence has a value of {empty[0]!r}")
+    own = hidden_states(model.hidden, net.discrete, net.discrete.variables)
+    hidden = (*own, *net.joined)
+    weights = weights_of(columns.weights, rows.sequences, cases)
+    holes = holes_of(net.discrete, rows.sequences, hidden, columns.missing)
+    slices = FirstSlices(net.discrete)
+    model = model._replace(fixed=[*names("fixed", model.fixed), *net.joined])
+    setup = set_up(slices, True, model, hidden, "given")
+    options: dict[str, Any] = {} if search.order == "auto" else {"order": search.order}
+    backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
+    if search.threads is not None and backend == "cpu":
+        options["threads"] = search.threads
+    engine = _NumberExpectation(net, rows, slices, weights, backend, options)
+    rule = search.rule._replace(accelerate=False)
+    state, more = best_of_starts(setup, engine, rule, (1, search.seed), search.flag, search.listen, None)
+    more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
+    fit = result_of(slices, setup, state, "em", rows.sequences, engine.weights, more)
+    given = {f.name: getattr(fit, f.name) for f in fields(SequenceFit)}
+    given["network"] = net.replace(fit.network, engine.densities)
+    for what in ("hidden", "fixed"):
+        given[what] = tuple(v for v in given[what] if v not in net.joined)
+    return MixedSequenceFit(**given)

@@ -1,0 +1,242 @@
+"""`MixedDynamicNetwork`: a dynamic network whose slices have numbers beside states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import NetworkError, closest
+from ..util import late_imports
+from ..util.arguments import several
+from ..util.text_table import counted
+from .dynamic import DynamicNetwork
+from .gaussian import Gaussian, checked_gaussian
+from .template_checks import check_cycle
+
+if TYPE_CHECKING:
+    from ..util.late_imports import MixedDynamicTree
+    from ..util.options import BackendName
+    from .cpt import CptLike
+
+Pair = tuple[str, int]
+
+
+class MixedDynamicNetwork:
+    """A dynamic network whose slices have numbers beside states, such as a hidden Markov model of measurements.
+
+    Given the states of its parents, which are in the same slice, a number is a linear regression on its numeric
+    parents, which may be earlier ones: ``("y", 1)``. A number has no children with states.
+
+    Parameters
+    ----------
+    states : mapping of str to sequence of str, or float
+        The variables of a slice in order: the names of the states, or the type ``float`` for a number.
+    parents, static, name
+        See `DynamicNetwork`.
+    cpts : mapping of str to array_like, mapping or Gaussian
+        A CPT for each variable with states, a `Gaussian` for each number. ``"y[t-1]"`` names the coefficient of the
+        parent ``("y", 1)``.
+    start : mapping, optional
+        See `DynamicNetwork`; for a number whose parents are up to m slices earlier, its Gaussians in the first m
+        slices, without the parents that do not exist there.
+
+    Attributes
+    ----------
+    discrete : DynamicNetwork
+        The variables with states, and one more for several parents of a number together, named ``a,b``.
+    numbers : tuple of str
+        The numbers, in order.
+
+    Raises
+    ------
+    NetworkError
+        As `DynamicNetwork`; if a number has a child with states, a parent with states in another slice, a CPT, or a
+        `Gaussian` of other axes.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> dyn = jtgpu.MixedDynamicNetwork(
+    ...     {"state": ["calm", "busy"], "load": float}, {"state": [("state", 1)], "load": ["state"]},
+    ...     {"state": [[0.9, 0.1], [0.2, 0.8]], "load": jtgpu.Gaussian([1.0, 4.0], sd=1.0)},
+    ...     start={"state": [0.5, 0.5]},
+    ... )
+    >>> answer = dyn.compile("reference").filter({"load": [[0.8, 3.9, None]]})
+    >>> answer["state"][0, :, 1].round(3).tolist(), answer.mean["load"].round(2).tolist()
+    ([0.006, 0.886, 0.72], [[0.8, 3.9, 3.16]])
+    """
+
+    def __init__(
+        self, states: Mapping[str, Sequence[str] | type[float]], parents: Mapping[str, Sequence[str | Pair]],
+        cpts: Mapping[str, CptLike | Gaussian], *, start: Mapping[str, Any] | None = None, static: Iterable[str] = (),
+        name: str = "",
+    ):  # fmt: skip
+        self.numbers = tuple(v for v, s in states.items() if s is float)
+        if not self.numbers:
+            raise NetworkError("no variable is a number (float); networks of states are jtgpu.DynamicNetwork")
+        self._order, first = tuple(states), dict(start or {})
+        for what, given in (("parents", parents), ("parameters", cpts), ("start", first)):
+            for v in given:
+                if v not in states:
+                    raise NetworkError(f"{what} given for {v!r}, which is not declared{closest(str(v), states)}")
+        above = {v: _pairs(v, parents.get(v, ())) for v in states}
+        for v, listed in above.items():
+            for p, lag in listed:
+                self._check_parent(v, p, lag)
+            if v not in cpts:
+                raise NetworkError(f"variable {v!r} has no {'Gaussian' if v in self.numbers else 'CPT'}")
+            if v not in self.numbers and isinstance(cpts[v], Gaussian):
+                raise NetworkError(f"variable {v!r} has states and needs a CPT, got a Gaussian")
+        self._parents = {y: above[y] for y in self.numbers}
+        check_cycle(self._order, [[(self._order.index(p), lag) for p, lag in above[v]] for v in self._order])
+        labels: dict[str, Any] = {v: s for v, s in states.items() if s is not float}
+        tables: dict[str, Any] = {v: cpts[v] for v in labels}
+        discrete: dict[str, Any] = {v: above[v] for v in labels}
+        fixed, self.component = {*static}, dict[str, str | None]()
+        if odd := fixed.intersection(self.numbers):
+            raise NetworkError(f"the number {min(odd)!r} is static; numbers exist in every slice")
+        for y in self.numbers:
+            axes = self.discrete_parents(y)
+            self.component[y] = axes[0] if len(axes) == 1 and axes[0] not in fixed else ",".join(axes) or None
+            own = self.component[y]
+            if len(axes) == 1 and own in fixed:
+                own = self.component[y] = f"{own},"
+            if own is not None and own not in labels:
+                labels[own] = [", ".join(s) for s in product(*(labels[p] for p in axes))]
+                cards = [len(labels[p]) for p in axes]
+                tables[own] = np.eye(len(labels[own])).reshape(*cards, -1)
+                discrete[own] = axes
+        own_start = {v: table for v, table in first.items() if v not in self.numbers}
+        self.discrete = DynamicNetwork(labels, discrete, tables, start=own_start, static=static, name=name)
+        self.joined = tuple(v for v in self.discrete if v not in states)
+        self._gaussians = {y: self._read_gaussians(y, cpts[y], first.get(y)) for y in self.numbers}
+
+    def _check_parent(self, v: str, p: str, lag: int) -> None:
+        if p not in self._order:
+            if v in self.numbers:
+                raise NetworkError(f"variable {v!r} has the parent {p!r}, which is not declared")
+        elif p in self.numbers and v not in self.numbers:
+            raise NetworkError(
+                f"the number {p!r} is a parent of {v!r}, which has states: exact answers need arcs from states to "
+                f"numbers only; make intervals of {p!r}, or turn the arc"
+            )
+        elif v in self.numbers and p not in self.numbers and lag:
+            raise NetworkError(
+                f"the number {v!r} has the parent {p!r} {counted(lag, 'slice')} earlier; parents of numbers that have "
+                f"states must be in the same slice: add a variable whose parent is ({p!r}, {lag})"
+            )
+
+    def _read_gaussians(self, y: str, given: Any, start: Any) -> tuple[Gaussian, ...]:
+        """Of the first slices, and of later ones."""
+        above, axes = self.numeric_parents(y), self.discrete_parents(y)
+        cards = tuple(len(self.discrete.states(p)) for p in axes)
+        m = max((lag for _, lag in above), default=0)
+        first = [start] if isinstance(start, Gaussian) else several(start) if start is not None else []
+        if first is None or len(first) != m:
+            raise NetworkError(
+                f"the number {y!r} needs {counted(m, 'Gaussian')} of the first slices in start=, one for each slice "
+                "that lacks some of its parents"
+            )
+        made = [
+            checked_gaussian(y, g, [label(*p) for p in above if p[1] <= t], axes, cards)
+            for t, g in enumerate([*first, given])
+        ]
+        return tuple(made)
+
+    # Attributes -----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of the network; may be empty."""
+        return self.discrete.name
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables of a slice, in order."""
+        return self._order
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def parents(self, variable: str) -> tuple[Pair, ...]:
+        """The parents of a variable as pairs (name, lag), in order."""
+        return tuple(self._parents[variable]) if variable in self._parents else self.discrete.parents(variable)
+
+    def numeric_parents(self, variable: str) -> tuple[Pair, ...]:
+        """The parents of a number that are numbers."""
+        return tuple(p for p in self._parents[variable] if p[0] in self.numbers)
+
+    def discrete_parents(self, variable: str) -> tuple[str, ...]:
+        """The parents of a number that have states: the axes of its `Gaussian`."""
+        return tuple(p for p, _ in self._parents[variable] if p not in self.numbers)
+
+    def gaussian(self, variable: str, slice: int | None = None) -> Gaussian:
+        """The density of a number in later slices, or in one of the first."""
+        if variable not in self._gaussians:
+            raise NetworkError(f"{variable!r} is no number of this network; its numbers are {', '.join(self.numbers)}")
+        own = self._gaussians[variable]
+        return own[-1 if slice is None else min(slice, len(own) - 1)]
+
+    def gaussians(self, variable: str) -> tuple[Gaussian, ...]:
+        """The densities of a number in the first slices, and in later ones."""
+        return self._gaussians[variable]
+
+    def replace(
+        self, discrete: DynamicNetwork | None = None, gaussians: Mapping[str, Sequence[Gaussian]] | None = None
+    ) -> MixedDynamicNetwork:
+        """Return this network with other CPTs, and other densities of numbers."""
+        own, dyn = {**self._gaussians, **(gaussians or {})}, discrete or self.discrete
+        starts: dict[str, Any] = {v: dyn.start(v) for v in dyn if v not in self.joined and dyn.start(v)}
+        starts = {v: s[0] if len(s) == 1 else s for v, s in starts.items()}
+        return MixedDynamicNetwork(
+            {v: float if v in own else dyn.states(v) for v in self}, {v: self.parents(v) for v in self},
+            {v: own[v][-1] if v in own else dyn.cpt(v) for v in self},
+            start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=dyn.static, name=self.name,
+        )  # fmt: skip
+
+    def compile(self, backend: BackendName = "auto", **options: Any) -> MixedDynamicTree:
+        """Plan one slice; see `DynamicNetwork.compile`."""
+        made: MixedDynamicTree = late_imports.dynamic_numbers().MixedDynamicTree(self, backend, **options)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """Whether names, parents, CPTs and densities are equal, bit for bit."""
+        if not isinstance(other, MixedDynamicNetwork):
+            return NotImplemented
+        return (self._order, self._parents, self._gaussians, self.discrete) == (
+            other._order, other._parents, other._gaussians, other.discrete
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash((self._order, self.discrete))
+
+    def __repr__(self) -> str:
+        more = f"{counted(len(self.numbers), 'number')} among them"
+        return f"MixedDynamicNetwork({self.name!r}, {counted(len(self), 'variable')}, {more})"
+
+
+def label(name: str, lag: int) -> str:
+    """The name of a numeric parent's coefficient."""
+    return f"{name}[t-{lag}]" if lag else name
+
+
+def _pairs(v: str, given: Any) -> tuple[Pair, ...]:
+    """Parents as pairs of a name and a lag; wrong ones of variables with states are left to `DynamicNetwork`."""
+    listed = several(given)
+    if listed is None:
+        raise NetworkError(f"variable {v!r}: its parents must be a sequence, not {given!r}")
+    pairs = [tuple(p) if isinstance(p, (tuple, list)) else (p, 0) for p in listed]
+    for p in pairs:
+        if len(p) != 2 or not isinstance(p[1], (int, np.integer)) or isinstance(p[1], bool) or p[1] < 0:
+            raise NetworkError(f"variable {v!r} has the parent {p!r}; expected a name, or a pair such as ('rain', 1)")
+    if len({*pairs}) < len(pairs):
+        raise NetworkError(f"variable {v!r} has a parent twice")
+    if (v, 0) in pairs:
+        raise NetworkError(f"variable {v!r} is its own parent; ({v!r}, 1) is {v!r} one slice earlier")
+    return tuple((p, int(lag)) for p, lag in pairs)

@@ -1,0 +1,195 @@
+"""Dynamic networks with numbers equal the unrolled mixed network; EM; files; bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+
+NAN = np.nan
+
+
+def template(rng: np.random.Generator, lagged: bool = False) -> jtgpu.MixedDynamicNetwork:
+    """Two hidden variables, and numbers with one, two or no parents with states, and a numeric parent."""
+    states: Any = {"a": ["0", "1", "2"], "b": ["u", "v"], "x": float, "y": float, "z": float, "w": float}
+    parents: Any = {"a": [("a", 1)], "b": ["a", ("b", 1)], "x": ["a"], "y": ["a", "b"], "w": ["b", "x"]}
+    more: Any = {}
+    gaussian = jtgpu.Gaussian
+    cpts: Any = {
+        "a": rng.dirichlet(np.ones(3), 3), "b": rng.dirichlet(np.ones(2), (3, 2)),
+        "x": gaussian(rng.normal(size=3), sd=[0.5, 1.0, 2.0]), "y": gaussian(rng.normal(size=(3, 2)), sd=0.8),
+        "z": gaussian(1.5, sd=2.0), "w": gaussian([0.0, 1.0], {"x": [1.0, -0.5]}, sd=0.7),
+    }  # fmt: skip
+    if lagged:
+        states, parents = {**states, "v": float}, {**parents, "v": ["b", ("v", 1)]}
+        cpts["v"] = gaussian([0.2, 1.0], {"v[t-1]": 0.6}, sd=0.4)
+        more["v"] = gaussian([0.0, 3.0], sd=1.0)
+    start = {"a": rng.dirichlet(np.ones(3)), "b": rng.dirichlet(np.ones(2), 3), **more}
+    return jtgpu.MixedDynamicNetwork(states, parents, cpts, start=start)
+
+
+def unrolled(net: jtgpu.MixedDynamicNetwork, length: int) -> jtgpu.MixedNetwork:
+    """The mixed network of so many slices."""
+    states: Any = {}
+    parents: Any = {}
+    cpts: Any = {}
+    for t in range(length):
+        for v in net:
+            name, own = f"{v}[{t}]", [(p, lag) for p, lag in net.parents(v) if lag <= t]
+            parents[name] = [f"{p}[{t - lag}]" for p, lag in own]
+            states[name] = float if v in net.numbers else net.discrete.states(v)
+            if v in net.numbers:
+                g = net.gaussian(v, t)
+                numeric = [(p, lag) for p, lag in own if p in net.numbers]
+                labels = [f"{p}[t-{lag}]" if lag else p for p, lag in numeric]
+                given = {f"{p}[{t - lag}]": g.coefficients[c] for (p, lag), c in zip(numeric, labels, strict=True)}
+                cpts[name] = jtgpu.Gaussian(g.mean, given, g.sd)
+            else:
+                cpts[name] = net.discrete.cpt(v, t)
+    return jtgpu.MixedNetwork(states, parents, cpts)
+
+
+def drawn(net: jtgpu.MixedDynamicNetwork, n: int, length: int, seed: int) -> dict[str, Any]:
+    """Sequences of the numbers alone."""
+    sample = unrolled(net, length).compile("cpu").sample(n, seed=seed)
+    return {y: np.array([np.asarray(sample[f"{y}[{t}]"], np.float64) for t in range(length)]).T for y in net.numbers}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_answers_equal_those_of_the_unrolled_network(seed: int, backend: Any) -> None:
+    rng = np.random.default_rng(seed)
+    net, length = template(rng, seed % 2 == 1), 4
+    data = drawn(net, 3, length, seed)
+    data["w"][0, 1] = data["y"][1, 2] = data["z"][2] = data["x"][2, 3] = data["w"][2, 3] = NAN
+    tree, whole = net.compile(backend), unrolled(net, length).compile("cpu")
+    b = np.array([["u", None, None, None], [None] * 4, [None, None, "v", None]], object)
+    smooth = tree.smooth({**data, "b": b})
+    for i in range(3):
+        seen: dict[str, Any] = {f"b[{t}]": b[i, t] for t in range(length) if b[i, t] is not None}
+        seen |= {f"{y}[{t}]": x[i, t] for y, x in data.items() for t in range(length) if not np.isnan(x[i, t])}
+        expected = whole.posteriors(seen)
+        for t in range(length):
+            assert np.allclose(smooth["a"][i, t], np.asarray(expected[f"a[{t}]"]), rtol=0, atol=1e-9)
+            for y in ("x", "y", "z"):
+                if f"{y}[{t}]" not in seen:
+                    assert smooth.mean[y][i, t] == pytest.approx(expected[f"{y}[{t}]"].mean, abs=1e-8)
+                    assert smooth.sd[y][i, t] == pytest.approx(expected[f"{y}[{t}]"].sd, abs=1e-8)
+                else:
+                    assert (smooth.mean[y][i, t], smooth.sd[y][i, t]) == (data[y][i, t], 0.0)
+        assert smooth.log_evidence[i] == pytest.approx(expected.log_evidence, rel=1e-10)
+    assert np.allclose(tree.log_likelihood({**data, "b": b}), smooth.log_evidence, rtol=1e-12)
+    filtered = tree.filter({**data, "b": b}, at="last")
+    assert np.allclose(filtered["b"], smooth["b"][:, -1], atol=1e-12)
+    ahead = tree.predict({**data, "b": b}, steps=2, targets=["a", "x"])
+    longer = {**{y: np.pad(x, ((0, 0), (0, 2)), constant_values=NAN) for y, x in data.items()}}
+    again = tree.filter({**longer, "b": np.concatenate([b, np.full((3, 2), None)], axis=1)}, at=[4, 5])
+    assert np.allclose(ahead["a"], again["a"], atol=1e-12)
+    assert np.allclose(ahead.mean["x"], again.mean["x"], atol=1e-12)
+    assert {"x.mean", "x.sd"} <= set(ahead.to_frame("pyarrow").column_names)
+    best = tree.mpe({**data, "b": b})
+    assert set(best) == {"a", "b"}
+
+
+def test_frames_gaps_and_keys() -> None:
+    net = template(np.random.default_rng(1))
+    data = drawn(net, 2, 3, 0)
+    frame: dict[str, Any] = {"who": ["p", "p", "p", "q", "q", "q"], "day": [1, 2, 3, 1, 2, 3]}
+    frame |= {y: x.ravel().tolist() for y, x in data.items()}
+    tree = net.compile("cpu")
+    expected = tree.smooth(data)
+    answer = tree.smooth(frame, id="who", time="day")
+    assert np.array_equal(answer["a"], expected["a"])
+    pandas = pytest.importorskip("pandas")
+    assert np.array_equal(tree.smooth(pandas.DataFrame(frame), id="who", time="day")["a"], expected["a"])
+    parts = [{y: x[i].tolist() for y, x in data.items()} for i in range(2)]
+    assert np.array_equal(tree.smooth(parts)["a"], expected["a"])
+    holes = {k: [c for i, c in enumerate(column) if i != 1] for k, column in frame.items()}
+    gap = tree.smooth(holes, id="who", time="day", on_gap="empty")
+    for x in data.values():
+        x[0, 1] = NAN
+    assert np.allclose(gap["a"], tree.smooth(data)["a"], atol=1e-12)
+    assert gap.to_frame("pyarrow").column_names[:2] == ["who", "day"]
+
+
+def test_em_rises_and_finds_the_densities() -> None:
+    truth = jtgpu.MixedDynamicNetwork(
+        {"s": ["0", "1"], "y": float, "u": float}, {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]},
+        {"s": [[0.9, 0.1], [0.2, 0.8]], "y": jtgpu.Gaussian([-1.0, 2.0], sd=[0.5, 1.0]),
+         "u": jtgpu.Gaussian([0.0, 1.0], {"u[t-1]": [0.5, -0.5]}, sd=0.5)},
+        start={"s": [0.5, 0.5], "u": jtgpu.Gaussian([0.0, 1.0])},
+    )  # fmt: skip
+    data = drawn(truth, 150, 20, 3)
+    data["y"][::7, 3] = NAN
+    start = truth.replace(gaussians={"y": [jtgpu.Gaussian([-0.2, 0.4], sd=1.5)]})
+    fit: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0)
+    rises = np.diff([one.objective for one in fit.history])
+    assert fit.converged
+    assert (rises > -1e-6).all()
+    y, u = fit.network.gaussian("y"), fit.network.gaussian("u")
+    assert np.allclose(y.mean, [-1, 2], atol=0.1)
+    assert np.allclose(y.sd, [0.5, 1], atol=0.1)
+    assert np.allclose(u.coefficients["u[t-1]"], [0.5, -0.5], atol=0.1)
+    assert np.allclose(fit.network.discrete.cpt("s"), [[0.9, 0.1], [0.2, 0.8]], atol=0.05)
+    total = fit.network.compile("cpu").log_likelihood(data).sum()
+    assert fit.log_likelihood == pytest.approx(total, rel=1e-9)
+    assert "150 sequences" in str(fit)
+    assert fit.empty_rows == {}
+    with pytest.raises(jtgpu.ArgumentError, match="fitted from its own"):
+        jtgpu.learn.fit(start, data, hidden=["s"], restarts=3)
+
+
+def test_files_keep_all_numbers(tmp_path: Path) -> None:
+    net = template(np.random.default_rng(2), True)
+    path = tmp_path / "net.dynamic.json"
+    jtgpu.write(net, path)
+    again = jtgpu.read(path)
+    assert again == net
+    assert repr(again).startswith("MixedDynamicNetwork")
+    assert net.replace() == net
+    with pytest.raises(jtgpu.FormatError, match=r"write \.dynamic\.json"):
+        jtgpu.write(net, tmp_path / "net.xdsl")
+    path.write_text(path.read_text().replace('"sd"', '"scale"'))
+    with pytest.raises(jtgpu.ParseError, match="expected an object with mean"):
+        jtgpu.read(path)
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    ({"parents": {"s": [("s", 1), "y"], "y": []}}, "which has states"),
+    ({"parents": {"s": [("s", 1)], "y": [("s", 1)]}}, "must be in the same slice"),
+    ({"parents": {"s": [("s", 1)], "y": ["s", "y"]}}, "its own parent"),
+    ({"parents": {"s": [("s", 1)], "y": ["s", ("y", 1)]}}, r"needs 1 Gaussian"),
+    ({"cpts": {"s": [[0.9, 0.1], [0.2, 0.8]], "y": [1, 2]}}, "needs a jtgpu.Gaussian"),
+    ({"cpts": {"s": [[0.9, 0.1], [0.2, 0.8]]}}, "has no Gaussian"),
+    ({"states": {"s": ["0", "1"], "y": ["a"]}}, "no variable is a number"),
+    ({"parents": {"s": [("s", 1)], "y": ["q"]}}, "not declared"),
+    ({"static": ["y"]}, "static"),
+])  # fmt: skip
+def test_wrong_templates(change: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {
+        "states": {"s": ["0", "1"], "y": float}, "parents": {"s": [("s", 1)], "y": ["s"]},
+        "cpts": {"s": [[0.9, 0.1], [0.2, 0.8]], "y": jtgpu.Gaussian([0.0, 1.0])}, "start": {"s": [0.5, 0.5]},
+    }  # fmt: skip
+    with pytest.raises(jtgpu.NetworkError, match=text):
+        jtgpu.MixedDynamicNetwork(**(given | change))
+
+
+def test_wrong_sequences() -> None:
+    net = template(np.random.default_rng(3))
+    tree = net.compile("cpu")
+    with pytest.raises(jtgpu.DataError, match="sequence 0, slice 1: 'w' is observed, and its parent 'x' is not"):
+        tree.filter({"w": [[NAN, 1.0]], "y": [[0.0, 0.0]]})
+    with pytest.raises(jtgpu.DataError, match="must hold numbers"):
+        tree.filter({"x": [["high", None]]})
+    with pytest.raises(jtgpu.DataError, match="infinite"):
+        tree.filter({"x": [[1.0, np.inf]]})
+    with pytest.raises(jtgpu.ArgumentError, match="cannot be a target"):
+        tree.filter({"x": [[1.0]]}, targets=["w"])
+    with pytest.raises(jtgpu.DataError, match="named columns"):
+        tree.filter(np.zeros((1, 2, 6), np.int32))
+    with pytest.raises(jtgpu.ArgumentError, match="no option"):
+        tree.filter({"x": [[1.0]]}, when=3)
