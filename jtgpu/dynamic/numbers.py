@@ -169,7 +169,7 @@ class MixedDynamicTree:
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
     Sequences are a long frame with columns ``id`` and ``time``, a list of frames, or a mapping of variables to (B, T)
-    arrays. Answers are exact: an observed number is a likelihood of its parents with states. Numbers with numeric
+    arrays. Posteriors are exact: an observed number is a likelihood of its parents with states. Numbers with numeric
     parents may be observed, and are no targets.
 
     Parameters

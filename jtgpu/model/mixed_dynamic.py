@@ -1,4 +1,4 @@
-"""`MixedDynamicNetwork`: a dynamic network whose slices have numbers beside states."""
+"""`MixedDynamicNetwork`: a dynamic network whose slices have numbers as well as states."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from .gaussian import Gaussian, checked_gaussian
 from .template_checks import check_cycle
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ..util.late_imports import MixedDynamicTree
-    from ..util.options import BackendName
+    from ..util.options import BackendName, CompileOptions
     from .cpt import CptLike
 
 Pair = tuple[str, int]
 
 
 class MixedDynamicNetwork:
-    """A dynamic network whose slices have numbers beside states, such as a hidden Markov model of measurements.
+    """A dynamic network whose slices have numbers as well as states, such as a hidden Markov model of measurements.
 
     Given the states of its parents, which are in the same slice, a number is a linear regression on its numeric
     parents, which may be earlier ones: ``("y", 1)``. A number has no children with states.
@@ -71,13 +73,14 @@ class MixedDynamicNetwork:
 
     def __init__(
         self, states: Mapping[str, Sequence[str] | type[float]], parents: Mapping[str, Sequence[str | Pair]],
-        cpts: Mapping[str, CptLike | Gaussian], *, start: Mapping[str, Any] | None = None, static: Iterable[str] = (),
-        name: str = "",
+        cpts: Mapping[str, CptLike | Gaussian], *, start: Mapping[str, object] | None = None,
+        static: Iterable[str] = (), name: str = "",
     ):  # fmt: skip
         self.numbers = tuple(v for v, s in states.items() if s is float)
         if not self.numbers:
             raise NetworkError("no variable is a number (float); networks of states are jtgpu.DynamicNetwork")
-        self._order, first = tuple(states), dict(start or {})
+        self._order = tuple(states)
+        first: dict[str, Any] = dict(start or {})
         for what, given in (("parents", parents), ("parameters", cpts), ("start", first)):
             for v in given:
                 if v not in states:
@@ -200,7 +203,7 @@ class MixedDynamicNetwork:
             start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=dyn.static, name=self.name,
         )  # fmt: skip
 
-    def compile(self, backend: BackendName = "auto", **options: Any) -> MixedDynamicTree:
+    def compile(self, backend: BackendName = "auto", **options: Unpack[CompileOptions]) -> MixedDynamicTree:
         """Plan one slice; see `DynamicNetwork.compile`."""
         made: MixedDynamicTree = late_imports.dynamic_numbers().MixedDynamicTree(self, backend, **options)
         return made
