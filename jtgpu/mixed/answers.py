@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..errors import EvidenceError, TableTooLarge
 from ..util.lru import LRU
 from .components import Component, Numbers, build, component_members, scope_of
 from .results import Mixtures, NumberTable
+from .rows import ScaledRows, equal_rows, scaled_weights
 from .sets import SetAnswers, SetEngine
 from .truncated import log_mass
 
@@ -173,7 +174,7 @@ class Answerer:
             observed = frozenset(np.flatnonzero(seen[0]).tolist())
             yield self.pattern(observed, cases.cut, targets, most), np.arange(len(seen))
             return
-        order, ends = _equal_rows(np.packbits(seen, axis=1))
+        order, ends = equal_rows(np.packbits(seen, axis=1))
         for first, end in zip([0, *ends[:-1]], ends, strict=True):
             rows = order[first:end]
             observed = frozenset(np.flatnonzero(seen[rows[0]]).tolist())
@@ -184,21 +185,25 @@ class Answerer:
         for first in range(0, len(rows), step):
             yield rows[first : first + step]
 
-    def log_weights(self, cases: MixedCases, pattern: Pattern) -> tuple[dict[tuple[int, ...], Floats], Floats]:
+    def log_weights(
+        self, cases: MixedCases, pattern: Pattern, rows: ScaledRows | None = None
+    ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
         """ln of the density of the observed numbers by scope, (B, K), and its part without a scope, (B,)."""
         # -inf where the observed states exclude a configuration
-        states, scaled = cases.states, cases.values / self.numbers.scale
+        rows = ScaledRows(cases.values / self.numbers.scale, {}) if rows is None else rows
+        states, scaled = cases.states, rows.values
         logs: dict[tuple[int, ...], Floats] = {}
         constant = np.zeros(len(states))
         for members in self._dense(pattern, cases):
             scope = pattern.scopes[members]
             total = np.zeros((0, 0))
             for part, allowed, component in self.pieces(members, pattern.observed, states):
-                own = scaled if isinstance(allowed, slice) else scaled[part]
-                values = component.log_density(own) + self._log_bounds(component, cases, own)
                 if isinstance(allowed, slice):  # all rows and all configurations
-                    total = values
+                    total = component.log_density(scaled, rows.residual(component))
+                    total = total + self._log_bounds(component, cases, scaled)
                     continue
+                own = scaled[part]
+                values = component.log_density(own) + self._log_bounds(component, cases, own)
                 if not len(total):
                     total = np.full((len(states), self._size(scope)), -np.inf)
                 total[part[:, None], allowed] = values
@@ -244,7 +249,8 @@ class Answerer:
         targets: tuple[int, ...], result: Answers,
     ) -> None:  # fmt: skip
         """Answer cases of one pattern, which are `rows` of the result."""
-        logs, constant = self.log_weights(cases, pattern)
+        scaled = ScaledRows(cases.values / self.numbers.scale, {})
+        logs, constant = self.log_weights(cases, pattern, scaled)
         weights, shift = scaled_weights([
             logs[s] if s in logs else np.zeros((len(rows), self._size(s))) for s in pattern.sets
         ])  # fmt: skip
@@ -257,15 +263,16 @@ class Answerer:
             result.posteriors[v][rows] = p
         if targets:
             joints = dict(zip(pattern.sets, part.joints, strict=True))
-            self._answer_numbers(cases, pattern, rows, (joints, part.impossible), targets, result.numbers)
+            self._answer_numbers(cases, pattern, rows, (joints, part.impossible, scaled), targets, result.numbers)
 
     def _answer_numbers(
         self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp],
-        part: tuple[Mapping[tuple[int, ...], Floats], NDArray[np.bool_]], targets: tuple[int, ...], result: NumberTable,
+        part: tuple[Mapping[tuple[int, ...], Floats], NDArray[np.bool_], ScaledRows], targets: tuple[int, ...],
+        result: NumberTable,
     ) -> None:  # fmt: skip
         """Enter the mixtures of the targets that are numbers."""
-        joints, impossible = part
-        possible, scaled = np.flatnonzero(~impossible), cases.values / self.numbers.scale
+        joints, impossible, own_rows = part
+        possible, scaled = np.flatnonzero(~impossible), own_rows.values
         column = {t: i for i, t in enumerate(targets)}
         seen = [t for t in targets if t in pattern.observed]
         if seen:
@@ -286,7 +293,8 @@ class Answerer:
                     weight = (joints[scope] if whole else joints[scope][chosen])[:, allowed]
                 places, scale = [component.unobserved.index(t) for t in asked], self.numbers.scale[asked]
                 sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)[:, places]) * scale
-                means = component.means(scaled if whole else scaled[chosen], places) * scale
+                means = component.means(scaled if whole else scaled[chosen], places, own_rows.known(component, whole))
+                means *= scale
                 result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])
 
     def _retry(
@@ -320,37 +328,3 @@ class Answerer:
             answers.posteriors[v][rows] = p
         for s, p in zip(sets, answers.joints, strict=True):
             p[rows] = again.joints[engine.sets.index(s)]
-
-
-def _equal_rows(bits: NDArray[np.uint8]) -> tuple[NDArray[np.intp], list[int]]:
-    """Rows in an order where equal ones are neighbours, and the end of each group."""
-    key: NDArray[Any] = bits[:, 0].astype(np.uint16)
-    for column in bits.T[1:]:  # numbers of the groups so far stay small: 16 bits are sorted by radix
-        key = np.unique(key.astype(np.int64) * 256 + column, return_inverse=True)[1].ravel()
-        key = key.astype(np.uint16) if key.max(initial=0) < 1 << 16 else key
-    order = np.argsort(key, kind="stable")
-    ends = np.flatnonzero(np.diff(key[order])) + 1
-    return order, [*ends.tolist(), len(order)] if len(order) else []
-
-
-def _row_maximum(values: Floats) -> Floats:
-    """Largest number of each row; for few columns faster than NumPy's reduction of rows."""
-    if values.shape[1] > 32:
-        return np.asarray(values.max(axis=1))
-    top = values[:, 0].copy()
-    for column in values.T[1:]:
-        np.maximum(top, column, out=top)
-    return top
-
-
-def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], Floats | float]:
-    """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out, (B,)."""
-    weights: list[Floats] = []
-    shift: Floats | float = 0.0
-    for values in logs:
-        top = _row_maximum(values)
-        top[~np.isfinite(top)] = 0.0
-        with np.errstate(under="ignore"):
-            weights.append(np.exp(values - top[:, None]))
-        shift = shift + top
-    return weights, shift

@@ -120,29 +120,30 @@ class Component:
         kept = (a[configurations] for a in self.arrays)
         return Component(self.scope, self.unobserved, self.observed, self.given, *kept)
 
-    def log_density(self, values: Floats) -> Floats:
-        """(B, K) ln of the density of the observed numbers of B cases, given a configuration."""
-        y, p = values[:, self.observed], values[:, self.given]  # scaled
-        residual = y[None] - self.mean_y[:, None]  # (K, B, Y)
+    def residual(self, values: Floats) -> Floats:
+        """(K, B, Y) observed numbers of B cases less their means, given a configuration and the parents in `given`."""
+        residual = values[:, self.observed][None] - self.mean_y[:, None]
         if self.given:
-            residual -= p[None] @ self.slope_y.transpose(0, 2, 1)
-        z = residual @ self.whiten.transpose(0, 2, 1)
+            residual -= values[:, self.given][None] @ self.slope_y.transpose(0, 2, 1)
+        return residual
+
+    def log_density(self, values: Floats, residual: Floats | None = None) -> Floats:
+        """(B, K) ln of the density of the observed numbers of B cases, given a configuration."""
+        z = (self.residual(values) if residual is None else residual) @ self.whiten.transpose(0, 2, 1)
         return np.asarray((self.log_norm[:, None] - 0.5 * np.einsum("kby,kby->kb", z, z)).T)
 
-    def means(self, values: Floats, places: list[int] | None = None) -> Floats:
+    def means(self, values: Floats, places: list[int] | None = None, residual: Floats | None = None) -> Floats:
         """(B, K, U) means of the unobserved numbers, or of some of them, of B cases, given a configuration."""
         mean, slope, gain = self.mean_u, self.slope_u, self.gain
         if places is not None and places != [*range(len(self.unobserved))]:
             mean, slope, gain = mean[:, places], slope[:, places], gain[:, places]
-        result = np.repeat(mean[:, None], len(values), axis=1)  # (K, B, U)
-        p = values[:, self.given]
-        if self.given:
-            result += p[None] @ slope.transpose(0, 2, 1)
         if self.observed:
-            residual = values[:, self.observed][None] - self.mean_y[:, None]
-            if self.given:
-                residual -= p[None] @ self.slope_y.transpose(0, 2, 1)
-            result += residual @ gain.transpose(0, 2, 1)
+            result = (self.residual(values) if residual is None else residual) @ gain.transpose(0, 2, 1)
+            result += mean[:, None]
+        else:
+            result = np.repeat(mean[:, None], len(values), axis=1)  # (K, B, U)
+        if self.given:
+            result += values[:, self.given][None] @ slope.transpose(0, 2, 1)
         return result.transpose(1, 0, 2)
 
 

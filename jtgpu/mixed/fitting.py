@@ -12,9 +12,9 @@ import numpy as np
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from .answers import scaled_weights
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
+from .rows import scaled_weights
 from .tree import MixedTree
 
 if TYPE_CHECKING:

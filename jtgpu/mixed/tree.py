@@ -16,12 +16,13 @@ from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from ..util.arguments import choice, whole_number
 from ..util.lru import LRU
-from .answers import Answerer, Answers, scaled_weights
+from .answers import Answerer, Answers
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .gpu_tables import gpu_tables
 from .information import InformationQueries
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
+from .rows import scaled_weights
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import Names, SetEngine
 

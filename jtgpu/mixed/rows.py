@@ -1,0 +1,65 @@
+"""Rows of cases: groups that observe the same numbers, their values and residuals, and weights from logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .components import Component
+
+    Floats = NDArray[np.float64]
+
+
+class ScaledRows(NamedTuple):
+    """Values of the numbers of some cases, and residuals of components, which densities and means share."""
+
+    values: Floats  # (B, G) scaled
+    residuals: dict[int, tuple[Component, Floats]]  # by the identity of a component
+
+    def residual(self, component: Component) -> Floats:
+        """See `Component.residual`; kept."""
+        self.residuals[id(component)] = component, component.residual(self.values)
+        return self.residuals[id(component)][1]
+
+    def known(self, component: Component, whole: bool) -> Floats | None:
+        """The residual of all cases, if it has been computed and all are meant."""
+        return self.residuals[id(component)][1] if whole and id(component) in self.residuals else None
+
+
+def equal_rows(bits: NDArray[np.uint8]) -> tuple[NDArray[np.intp], list[int]]:
+    """Rows in an order where equal ones are neighbours, and the end of each group."""
+    key: NDArray[Any] = bits[:, 0].astype(np.uint16)
+    for column in bits.T[1:]:  # numbers of the groups so far stay small: 16 bits are sorted by radix
+        key = np.unique(key.astype(np.int64) * 256 + column, return_inverse=True)[1].ravel()
+        key = key.astype(np.uint16) if key.max(initial=0) < 1 << 16 else key
+    order = np.argsort(key, kind="stable")
+    ends = np.flatnonzero(np.diff(key[order])) + 1
+    return order, [*ends.tolist(), len(order)] if len(order) else []
+
+
+def _row_maximum(values: Floats) -> Floats:
+    """Largest number of each row; for few columns faster than NumPy's reduction of rows."""
+    if values.shape[1] > 32:
+        return np.asarray(values.max(axis=1))
+    top = values[:, 0].copy()
+    for column in values.T[1:]:
+        np.maximum(top, column, out=top)
+    return top
+
+
+def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], Floats | float]:
+    """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out, (B,)."""
+    weights: list[Floats] = []
+    shift: Floats | float = 0.0
+    for values in logs:
+        top = _row_maximum(values)
+        top[~np.isfinite(top)] = 0.0
+        with np.errstate(under="ignore"):
+            weights.append(np.exp(values - top[:, None]))
+        shift = shift + top
+    return weights, shift
