@@ -174,7 +174,7 @@ def code_table(
         if name not in chosen and all(isinstance(v, (int, float, np.number, str)) for v in c.values)
         and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.values)
     }  # fmt: skip
-    warn_of_whole_numbers(whole, stacklevel + 1)
+    warn_of_whole_numbers(whole, stacklevel)
     return table
 
 
