@@ -83,7 +83,7 @@ class DecisionNetwork(DescribedModel):
         utilities: Mapping[str, ArrayLike] | None = None,
         combine: str = "sum",
         name: str = "",
-        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        attributes: Mapping[str, Mapping[str, object]] | None = None,
         row_report: RowReport | None = None,
     ):
         utilities = dict(utilities or {})

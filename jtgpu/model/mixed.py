@@ -77,7 +77,7 @@ class MixedNetwork:
         cpts: Mapping[str, CptLike | Gaussian],
         *,
         name: str = "",
-        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        attributes: Mapping[str, Mapping[str, object]] | None = None,
     ):
         numbers = [v for v, s in states.items() if s is float]
         for v, s in states.items():

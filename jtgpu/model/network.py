@@ -122,7 +122,7 @@ class BayesianNetwork(EditableModel):
         cpts: Mapping[str, CptLike],
         *,
         name: str = "",
-        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        attributes: Mapping[str, Mapping[str, object]] | None = None,
         row_report: RowReport | None = None,
     ):
         super().__init__(states, parents, name=name, attributes=attributes, row_report=row_report)
