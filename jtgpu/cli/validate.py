@@ -48,7 +48,9 @@ def validate(  # noqa: PLR0913 (a Typer command)
     csv: CsvInput,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration; the error of a number.
+    """Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration.
+
+    Of a number: root mean square error, R squared, log density and coverage.
 
     The probabilities of the target are those given all other cells of a case. Cases whose target is missing are left
     out.
