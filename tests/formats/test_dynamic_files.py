@@ -42,6 +42,7 @@ def test_templates_read_back_equal(suffix: str, tmp_path: Path) -> None:
 
 def test_json_by_hand() -> None:
     dyn = dynamic_json.parse(TEXT)
+    assert isinstance(dyn, jtgpu.DynamicNetwork)
     assert (dyn.name, dyn.variables, dyn.static, dyn.order) == ("weather", ("area", "rain"), ("area",), 1)
     assert dyn.parents("rain") == (("area", 0), ("rain", 1))
     assert np.asarray(dyn.start("rain")[0]).tolist() == [[0.5, 0.5], [0.25, 0.75]]
