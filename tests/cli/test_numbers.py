@@ -69,6 +69,7 @@ def test_interval_and_targets(file: str) -> None:
         (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--mpe"], "networks with numbers do not offer it"),
     ],
 )
+@pytest.mark.slow
 def test_errors(args: list[str], message: str, file: str, tmp_path: Path) -> None:
     done = run(*[{"FILE": file, "OUT.csv": str(tmp_path / "out.csv")}.get(a, a) for a in args])
     assert done.returncode != 0
@@ -108,6 +109,7 @@ def test_batch(file: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(read["Mout"], expected["Mout"].mean, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_batch_names_the_row_of_a_text(file: str, tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("W,L\nindustrial,1.5\nhousehold,much\n")
     done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"))
@@ -145,6 +147,7 @@ def test_batch_continues(file: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(read, expected[read.columns], rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_value_of_information(file: str) -> None:
     tree = incinerator().compile("cpu")
     given = ["voi", file, "D", "-e", "L=1.1", "--candidate", "B,C", "--backend", "cpu"]
@@ -157,6 +160,7 @@ def test_value_of_information(file: str) -> None:
     assert "expected accuracy" in run("voi", file, "B", "--backend", "cpu").stdout
 
 
+@pytest.mark.slow
 def test_options_of_plans_and_times(file: str) -> None:
     plain = run("query", file, "-e", "L=1.1", "--backend", "cpu").stdout
     assert run("query", file, "-e", "L=1.1", "--backend", "cpu", "--order", "min-weight", "--no-cache").stdout == plain

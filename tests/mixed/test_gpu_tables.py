@@ -61,6 +61,7 @@ def check(net: jtgpu.MixedNetwork, cases: Any, lost: int = 0, **options: Any) ->
                 np.testing.assert_array_equal(found[v], again[v])
 
 
+@pytest.mark.slow
 def test_the_incinerator(gpu: Device) -> None:
     net = incinerator()
     cases = with_holes(net, 300, 1)

@@ -44,6 +44,7 @@ def test_least_squares() -> None:
     assert fit.standard_errors("x").coefficients == {}
 
 
+@pytest.mark.slow
 def test_spread_of_repeated_fits() -> None:
     fits = [fitted(sample(seed)) for seed in range(1, 201)]
     slopes = np.array([f.network.gaussian("y").coefficients["x"] for f in fits])
@@ -88,6 +89,7 @@ def log_likelihood(theta: Any, data: dict[str, Any]) -> float:
     return float(np.log(total.sum(axis=1)).sum())
 
 
+@pytest.mark.slow
 def test_em_has_the_curvature_of_the_likelihood() -> None:
     data = with_holes(4, 40)
     fit = fitted(data, tolerance=1e-14, iterations=5000)

@@ -152,6 +152,7 @@ def test_slow_bodies_are_cut_off(asia: JunctionTree) -> None:
             assert sock.recv(4096).startswith(b"HTTP/1.1 400")  # not JSON
 
 
+@pytest.mark.slow
 def test_a_server_without_free_descriptors_drops_the_slowest_client(
     asia: JunctionTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
