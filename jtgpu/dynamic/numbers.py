@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError
+from ..errors import ArgumentError, DataError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..inference.tables import as_numbers, open_table
@@ -124,8 +124,9 @@ def with_densities(net: MixedDynamicNetwork, rows: Rows) -> tuple[Sequences, Flo
         component = net.component[y]
         for g, here, design in families(net, rows, y):
             b, sd = regression(g)
-            z = (rows.values[y][here, None] - design @ b.T) / sd
-            log_density = -0.5 * z * z - logs(sd) - HALF_LOG_2PI
+            with np.errstate(over="ignore"):  # density 0
+                z = (rows.values[y][here, None] - design @ b.T) / sd
+                log_density = -0.5 * z * z - logs(sd) - HALF_LOG_2PI
             if component is None:
                 offset[here] += log_density[:, 0]
             else:
@@ -135,8 +136,15 @@ def with_densities(net: MixedDynamicNetwork, rows: Rows) -> tuple[Sequences, Flo
     for component, each in density.items():
         top = each.max(axis=1)
         offset += top
+        top = np.maximum(top, -np.finfo(np.float64).max)
         v = net.discrete.index(component)
         weights[v] = exps(each - top[:, None]) * weights.get(v, 1.0)
+    if (lost := np.flatnonzero(np.isneginf(offset))).size:
+        i = int(np.searchsorted(sequences.ptr, lost[0], side="right")) - 1
+        raise ImpossibleEvidence(
+            f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they are "
+            "too many standard deviations from the means"
+        )
     return replace(sequences, likelihood=weights), offset
 
 

@@ -193,3 +193,15 @@ def test_wrong_sequences() -> None:
         tree.filter(np.zeros((1, 2, 6), np.int32))
     with pytest.raises(jtgpu.ArgumentError, match="no option"):
         tree.filter({"x": [[1.0]]}, when=3)
+
+
+@pytest.mark.parametrize("far", [1e200, -1e308])
+def test_numbers_of_density_0_are_an_error_that_names_the_slice(far: float) -> None:
+    machine = jtgpu.MixedDynamicNetwork(
+        {"state": ["calm", "busy"], "load": float},
+        {"state": [("state", 1)], "load": ["state"]},
+        {"state": [[0.9, 0.1], [0.2, 0.8]], "load": jtgpu.Gaussian([1.0, 4.0], sd=[0.5, 1.0])},
+        start={"state": [0.5, 0.5]},
+    )
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"slice 1: .* density 0"):
+        machine.compile("cpu").smooth({"load": [[1.0, far]]})
