@@ -142,8 +142,8 @@ def with_densities(net: MixedDynamicNetwork, rows: Rows) -> tuple[Sequences, Flo
     if (lost := np.flatnonzero(np.isneginf(offset))).size:
         i = int(np.searchsorted(sequences.ptr, lost[0], side="right")) - 1
         raise ImpossibleEvidence(
-            f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they are "
-            "too many standard deviations from the means"
+            f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they "
+            "are too many standard deviations from the means"
         )
     return replace(sequences, likelihood=weights), offset
 
