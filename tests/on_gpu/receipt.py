@@ -30,6 +30,7 @@ WATCHED = (
     "cuda/**/*.cu",
     "cuda/**/*.cuh",
     "jtgpu/backends/make.py",
+    "jtgpu/backends/answers.py",
     "jtgpu/backends/base.py",
     "jtgpu/published/**/*.py",
     "jtgpu/backends/wrappers/**/*.py",
