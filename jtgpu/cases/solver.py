@@ -25,7 +25,7 @@ from .query import TableOptions, TableQuery
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..inference.results.configurations import CaseExplanations
+    from ..inference.results.case_states import CaseExplanations
 
 BLOCK = 2048  # rows transposed at a time, so that they stay in the CPU cache
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay

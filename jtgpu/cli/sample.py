@@ -27,7 +27,7 @@ from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force
 from .planning import PlanOptions, RunOptions, compiled
 
 if TYPE_CHECKING:
-    from ..inference.results.configurations import Samples
+    from ..inference.results.case_states import Samples
 
 EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 1000000 -o cases.csv.gz")
 

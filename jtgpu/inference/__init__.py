@@ -13,7 +13,8 @@ from ..util.late_imports import public_names
 if TYPE_CHECKING:
     from .queries.gradients import EvidenceFunction
     from .queries.information import Importance, Observation
-    from .results.configurations import CaseExplanations, CaseStates, Explanation, Imputed, Samples
+    from .results.case_states import CaseExplanations, CaseStates, Imputed, Samples
+    from .results.explanations import Explanation
     from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
     from .results.sensitivities import Bar, Parameter, Parameters, Sensitivity
     from .results.tables import DevicePosteriors
@@ -27,7 +28,7 @@ __all__ = [
 
 __getattr__, __dir__ = public_names(__name__, {
     "queries.gradients": "EvidenceFunction", "queries.information": "Importance Observation",
-    "results.configurations": "CaseExplanations CaseStates Explanation Imputed Samples",
+    "results.case_states": "CaseExplanations CaseStates Imputed Samples", "results.explanations": "Explanation",
     "results.rankings": "ExpectedCounts JointCost MapCost Ranking Scores",
     "results.sensitivities": "Bar Parameter Parameters Sensitivity", "results.tables": "DevicePosteriors",
     "sets": "Joints",

@@ -30,7 +30,8 @@ from .queries.map import map_cost, marginal_map
 from .queries.mpe import impute, mpe, mpe_batch, sample
 from .queries.posteriors import check_single, posteriors, posteriors_batch, posteriors_on_device, targets_of
 from .queries.text import ask
-from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
+from .results.case_states import CaseExplanations, Imputed, Samples
+from .results.explanations import Explanation
 from .results.interval_numbers import ends_of
 from .results.marginals import CasePosteriors, Posterior, Posteriors
 from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores

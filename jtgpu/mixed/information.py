@@ -15,9 +15,10 @@ from ..inference.queries.posteriors import as_list
 from ..inference.results.rankings import Ranking, Scores
 from ..util.arguments import choice
 from .answers import Answers
+from .case_results import ONE
 from .evidence import MixedCases, read_case
 from .quadrature import divergence, entropy, integrate, panels
-from .results import ONE, Parts
+from .results import Parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,11 +17,12 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import choice, whole_number
 from ..util.lru import LRU
 from .answers import Answerer, Answers
+from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .gpu_tables import gpu_tables
 from .information import InformationQueries
-from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
+from .results import MixedPosteriors, NumberPosterior
 from .rows import scaled_weights
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import Names, SetEngine

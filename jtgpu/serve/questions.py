@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from ..inference.queries import text
 from ..inference.queries.posteriors import as_list
 from ..inference.results import sensitivities
-from ..inference.results.configurations import Explanation
+from ..inference.results.explanations import Explanation
 from ..inference.tree import JunctionTree
 from ..util.arguments import whole_number
 from ..util.options import InformationUnit

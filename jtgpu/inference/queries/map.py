@@ -23,7 +23,7 @@ from ...plans.program import Program, bare_program
 from ...plans.specialise import conditional_heads
 from ...util.arguments import number
 from ...util.system import free_memory, parse_bytes
-from ..results.configurations import Explanation
+from ..results.explanations import Explanation
 from ..results.rankings import MapCost
 from .joint import joint, joint_cost
 from .mpe import check_k, evidence_of, explanations

@@ -21,7 +21,8 @@ from ...util.arguments import choice, described, whole_number
 from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
 from ..evidence_table import BatchEvidence
-from ..results.configurations import CaseExplanations, Explanation, Imputed, Ranking, Samples
+from ..results.case_states import CaseExplanations, Imputed, Samples
+from ..results.explanations import Explanation, Ranking
 from ..tables import at_row
 from .posteriors import messages_of, n_configurations, named
 

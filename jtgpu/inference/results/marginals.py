@@ -17,7 +17,7 @@ from ..sets import Joints
 from ..tables import Table
 from . import interval_numbers
 from .interval_numbers import ends_of
-from .printed import HINT, LazySequence, Printed, make_frame, row_labels, state_columns, to_frame_method
+from .printed import HINT, LazySequence, Printed, as_array, make_frame, row_labels, state_columns, to_frame_method
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -30,13 +30,6 @@ def distinct_names(states: Sequence[str]) -> list[str]:
     if len(set(states)) == len(states):
         return [*states]
     return [s if states.count(s) == 1 else f"{s}#{i}" for i, s in enumerate(states)]
-
-
-def as_array(array: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
-    """`array` as ``__array__`` must return it: the array itself, unless another dtype or a copy is requested."""
-    if dtype is None or np.dtype(dtype) == array.dtype:
-        return array.copy() if copy else array
-    return array.astype(dtype)
 
 
 def joint_names(model: DiscreteModel, scope: Sequence[int]) -> list[str]:

@@ -130,6 +130,13 @@ def to_frame_method(method: Callable[..., Any]) -> _ToFrameMethod:
     return cast(_ToFrameMethod, method)
 
 
+def as_array(array: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
+    """`array` as ``__array__`` must return it: the array itself, unless another dtype or a copy is requested."""
+    if dtype is None or np.dtype(dtype) == array.dtype:
+        return array.copy() if copy else array
+    return array.astype(dtype)
+
+
 def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases: Table | None = None) -> Any:
     """A data frame of some columns."""
     # columns: mapping of str to columns: Arrays (cells that are masked are null), lists, or columns of `cases`

@@ -14,8 +14,8 @@ from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
 from ...util.text_table import quoted
 from ..sets import Joints
-from .marginals import CasePosteriors, Posterior, as_array, distinct_names
-from .printed import LazySequence, Printed, make_frame, to_frame_method, unused_name
+from .marginals import CasePosteriors, Posterior, distinct_names
+from .printed import LazySequence, Printed, as_array, make_frame, to_frame_method, unused_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

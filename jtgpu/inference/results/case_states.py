@@ -1,180 +1,20 @@
-"""`Explanation` and `CaseStates`: configurations of the variables, one or a table of them."""
+"""`CaseStates`: configurations of the variables for a table of cases; explanations, samples and filled-in cells."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ...errors import ArgumentError, JtgpuError
+from ...errors import ArgumentError
 from ...model.discrete import DiscreteModel
 from ..tables import Table
 from .interval_numbers import draw_inside
-from .marginals import as_array
-from .printed import LazySequence, Printed, make_frame, row_labels, to_frame_method, unused_name
+from .printed import LazySequence, Printed, as_array, make_frame, row_labels, unused_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class Ranking:
-    """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to."""
-    # states: (k, V) array of int32
-    # log_joint: (k,) array of float64: ln P(configuration, evidence)
-    # log_evidence: Computes ln P(evidence); called at most once
-    # variables: sequence of int: The variables of the query. Default: all.
-
-    def __init__(
-        self,
-        model: DiscreteModel,
-        states: NDArray[np.int32],
-        log_joint: NDArray[np.float64],
-        log_evidence: Callable[[], float],
-        variables: Sequence[int] | None = None,
-    ):
-        states.flags.writeable = False
-        self.model, self.states, self.log_joint = model, states, log_joint
-        self.variables = None if variables is None else dict.fromkeys(variables)
-        self._compute: Callable[[], float] | None = log_evidence
-        self._log_evidence = math.nan
-        self._explanations: tuple[Explanation, ...] = ()
-
-    @property
-    def explanations(self) -> tuple[Explanation, ...]:
-        """All configurations."""
-        if not self._explanations:
-            self._explanations = tuple(Explanation(self, i) for i in range(len(self.states)))
-        return self._explanations
-
-    @property
-    def log_evidence(self) -> float:
-        """ln P(evidence), computed on first access."""
-        if self._compute is not None:
-            self._log_evidence, self._compute = self._compute(), None
-        return self._log_evidence
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the tree: ln P(evidence) is computed now, if the tree is open."""
-        try:
-            value = self.log_evidence
-        except JtgpuError:
-            value = math.nan
-        return {**self.__dict__, "_compute": None, "_log_evidence": value, "_explanations": ()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.states.flags.writeable = False
-        if math.isnan(self._log_evidence):
-            self._compute = _raise_closed
-
-
-def _raise_closed() -> float:
-    raise JtgpuError("ln P(evidence) is not known: the tree was closed before this explanation was pickled")
-
-
-def _explanation(ranking: Ranking, i: int) -> Explanation:
-    return ranking.explanations[i]
-
-
-class Explanation(Printed, Mapping[str, str]):
-    """A most probable configuration: a mapping from variable name to state name.
-
-    ``print(explanation)`` shows a table with one line for each variable.
-
-    Attributes
-    ----------
-    states : (V,) ndarray of int32
-        Number of each variable's state, in the order of the model; -1 for variables that are not part of the query.
-    log_joint : float
-        ln P(configuration, evidence); unnormalised for a Markov network.
-
-    Examples
-    --------
-    >>> import jtgpu
-    >>> tree = jtgpu.load("asia").compile("cpu")
-    >>> best = tree.mpe({"xray": "yes", "smoke": "yes"})
-    >>> best["lung"], round(best.log_joint, 3)
-    ('yes', -3.652)
-    """
-
-    def __init__(self, ranking: Ranking, i: int):
-        self._ranking, self._i = ranking, i
-        self._model, self._variables = ranking.model, ranking.variables
-        self.states = ranking.states[i]
-        self.log_joint = float(ranking.log_joint[i])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _explanation, (self._ranking, self._i)
-
-    @property
-    def ranked(self) -> tuple[Explanation, ...]:
-        """The k best configurations, most probable first; this one is among them."""
-        return self._ranking.explanations
-
-    @property
-    def log_evidence(self) -> float:
-        """ln P(evidence), computed on first access, while the tree must still be open."""
-        return self._ranking.log_evidence
-
-    @property
-    def log_posterior(self) -> float:
-        """ln P(configuration | evidence); see `log_evidence`."""
-        return min(self.log_joint - self.log_evidence, 0.0)  # not 1e-16 above 1
-
-    @property
-    def probability(self) -> float:
-        """P(configuration | evidence)."""
-        return math.exp(self.log_posterior)
-
-    def __getitem__(self, variable: str | int) -> str:
-        v = self._model.index(variable)
-        if self._variables is not None and v not in self._variables:
-            raise KeyError(f"{self._model.variables[v]!r} is not among the variables of this query")
-        return self._model.states(v)[int(self.states[v])]
-
-    def __iter__(self) -> Iterator[str]:
-        if self._variables is None:
-            return iter(self._model.variables)
-        return (self._model.variables[v] for v in self._variables)
-
-    def __len__(self) -> int:
-        return len(self._model) if self._variables is None else len(self._variables)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each explanation of `ranked`, most probable first.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            A column of state names for each variable, and ``log_joint``.
-        """
-        names = [*self]
-        columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in names}
-        columns[unused_name("log_joint", names)] = [one.log_joint for one in self.ranked]
-        return make_frame(columns, backend)
-
-    def _title(self) -> str:
-        at = next(i for i, one in enumerate(self.ranked) if one is self)
-        of = f", {at + 1} of the {len(self.ranked)} in .ranked" if len(self.ranked) > 1 else ""
-        return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.9g}{of}"
-
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        names = [*self]
-        return ["", ""], [names, LazySequence(len(names), lambda i: self[names[i]])], 2
-
-    def __repr__(self) -> str:  # one line: explanations are also elements of `ranked`
-        shown = ", ".join(f"{v}={s}" for v, s in itertools.islice(self.items(), 6))
-        more = f", ... ({len(self)} in total)" if len(self) > 6 else ""
-        return f"Explanation({shown}{more}; log_joint={self.log_joint:.9g})"
 
 
 class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
