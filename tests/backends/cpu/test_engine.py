@@ -19,6 +19,7 @@ from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.formats import bundled
 from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.loops import loops
 from jtgpu.util.options import BackendName
@@ -383,3 +384,23 @@ def test_loops_can_be_compiled_before_they_are_needed() -> None:
     folder = "jtgpu.backends.cpu.loops"
     for module, name in (("sweep", "run"), ("sweep", "run_changed"), ("lanes", "run_lanes")):
         assert not loops(f"{folder}.{module}").waits_for_compiler(name)
+
+
+def test_scaling_by_powers_of_two_changes_no_bits() -> None:
+    rng = np.random.default_rng(5)
+    states = {name: list("012345") for name in "abcdefgh"}
+    pairs = [(i, j) for i in range(8) for j in range(i + 1, min(i + 4, 8))]
+    tables = [rng.uniform(0.5, 1.0, (6, 6)) for _ in pairs]
+    cases: list[dict[str, str]] = [{}, {"a": "1"}, {"a": "2", "h": "0"}]
+    answers, expected = [], []
+    for shift in (0, -190, 190):  # such factors are left as they are, their products are scaled
+        factors = [(pair, np.ldexp(table, shift)) for pair, table in zip(pairs, tables, strict=True)]
+        with compiled(MarkovNetwork(states, factors)) as tree:
+            one, batch = [tree.posteriors(case) for case in cases], tree.posteriors_batch(cases * 4)
+        answers.append(([np.concatenate([*a.values()]) for a in one], np.concatenate([*batch.values()], axis=1)))
+        logs = [a.log_evidence - len(pairs) * shift * math.log(2) for a in one]
+        expected = expected or logs
+        assert logs == pytest.approx(expected, abs=1e-9)
+    for found, table in answers[1:]:
+        np.testing.assert_array_equal(found, answers[0][0])
+        np.testing.assert_array_equal(table, answers[0][1])

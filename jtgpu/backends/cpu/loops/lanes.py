@@ -99,8 +99,9 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
             dead[i] = True
         elif not lowest <= top[i] <= highest:
             shift = math.frexp(top[i])[1]
+            half, rest = math.ldexp(1.0, -shift // 2), math.ldexp(1.0, -shift - -shift // 2)
             for at in range(start + i, start + size, lanes):
-                arena[at] = math.ldexp(arena[at], -shift)
+                arena[at] = arena[at] * half * rest
             exponent[i] += shift
             scaled = True
     return scaled

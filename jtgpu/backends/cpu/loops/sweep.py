@@ -29,8 +29,10 @@ def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
     # top: Its largest entry, > 0
     # returns The exponent.
     shift = math.frexp(top)[1]
+    half = math.ldexp(1.0, -shift // 2)  # one power may be too large for a number; a call of ldexp a cell takes 5 ns
+    rest = math.ldexp(1.0, -shift - -shift // 2)
     for i in range(start, start + size):
-        poke(arena, i, math.ldexp(peek(arena, i), -shift))
+        poke(arena, i, peek(arena, i) * half * rest)
     return shift
 
 
