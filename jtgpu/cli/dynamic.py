@@ -16,6 +16,7 @@ from ..dynamic.sequence_file import SequenceFile, SequenceQuestion
 from ..errors import ArgumentError, format_bytes
 from ..formats import load, write
 from ..model.dynamic import DynamicNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .batch import CsvOptions, terminable_run
@@ -48,10 +49,14 @@ class SequenceOptions:
     time: Annotated[str | None, Option(
         "--time COLUMN", "Column of times, numbers or dates, which increase in each sequence. Default: the rows are in "
         "order.")] = None
+    evidence_columns: Annotated[list[str] | None, Option(
+        "--evidence-columns A,B", "Columns that are evidence; targets may be among them. Repeatable. Default: all that "
+        "are variables, except the targets.", complete="targets")] = None
     at: Annotated[str, Option(
         "--at all|last", "Answer about all slices, or about the last one of each sequence.",
         choices=("all", "last"))] = "all"
-    labels: Annotated[bool, Option("--labels", "Write the most probable state instead of probabilities.")] = False
+    labels: Annotated[bool, Option(
+        "--labels", "Write the most probable state instead of probabilities, and the mean of a number.")] = False
     log_evidence: Annotated[bool, Option(
         "--log-evidence", "Add a column with ln P(evidence) of the sequence.")] = False
     on_gap: Annotated[str, Option(
@@ -116,7 +121,7 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     _check(question, sequences, steps, output)
     if question == "unroll":
         assert output is not None
-        for loss in write(net.unroll(steps or 2), output, rename=True):
+        for loss in write(net.unroll(steps or 2), output, rename=isinstance(net, DynamicNetwork)):
             warn(f"{output} cannot represent {loss}")
         print(f"{shown(output)}: {steps or 2} slices of {shown(file)}")
         return
@@ -129,8 +134,8 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
         return
     files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
     asked = SequenceQuestion(
-        question, about.id, about.time, tuple(split_names(target, net.variables, "variable")) if target else None,
-        about.at == "last", steps or 1, about.labels, about.log_evidence, about.on_gap, about.on_error,
+        question, about.id, about.time, _names(target, net), _names(about.evidence_columns, net), about.at == "last",
+        steps or 1, about.labels, about.log_evidence, about.on_gap, about.on_error,
         None if csv.na_values is None else tuple(csv.na_values),
     )  # fmt: skip
     if sequences is None:
@@ -156,14 +161,18 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     _print_report(report, sequences, startup, json)
 
 
-def read_dynamic(file: str) -> DynamicNetwork:
+def read_dynamic(file: str) -> DynamicNetwork | MixedDynamicNetwork:
     """Read the file of a dynamic network; the error of another names the command for it."""
     net: Any = load(file)
-    if not isinstance(net, DynamicNetwork):
+    if not isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         raise ArgumentError(
             f"{file} is a {type(net).__name__}, without slices: jtgpu query and jtgpu batch answer questions about it"
         )
     return net
+
+
+def _names(given: list[str] | None, net: DynamicNetwork | MixedDynamicNetwork) -> tuple[str, ...] | None:
+    return tuple(split_names(given, net.variables, "variable")) if given else None
 
 
 def _check(question: str, sequences: str | None, steps: int | None, output: str | None) -> None:

@@ -13,6 +13,7 @@ from ..errors import OutputExists
 from ..formats import write
 from ..formats.registry import format_of_suffix
 from ..model.dynamic import DynamicNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, terminable
@@ -43,10 +44,10 @@ Weights = Annotated[str | None, Option(
 
 
 def fit_sequences(  # noqa: PLR0913
-    net: DynamicNetwork, paths: tuple[str, str], keys: dict[str, Any], options: FitOptions, csv: Any, run: RunOptions,
-    resume: tuple[bool, bool], json: bool,
+    net: DynamicNetwork | MixedDynamicNetwork, paths: tuple[str, str], keys: dict[str, Any], options: FitOptions,
+    csv: Any, run: RunOptions, resume: tuple[bool, bool], json: bool,
 ) -> None:  # fmt: skip
-    """Estimate the CPTs, and write the network."""
+    """Estimate the CPTs, and the densities of numbers, and write the network."""
     # paths: of the sequences, and of the output
     # keys: id, time, on_gap and on_impossible of `jtgpu.learn.fit`
     # resume: --resume and --force
@@ -55,11 +56,13 @@ def fit_sequences(  # noqa: PLR0913
     path, output = paths
     checkpoint = Path(f"{output}.unfinished")
     known = format_of_suffix(output)
-    if known is None or known.name not in WRITTEN:
-        raise typer.BadParameter(
-            f"{shown(output)!r} must end in .dynamic.json or .xdsl, the formats of dynamic networks",
-            param_hint="--output",
-        )
+    with_numbers = isinstance(net, MixedDynamicNetwork)
+    if known is None or known.name not in WRITTEN[with_numbers:]:
+        ends = ".dynamic.json, the format" if with_numbers else ".dynamic.json or .xdsl, the formats"
+        what = "networks with numbers" if with_numbers else "networks"
+        raise typer.BadParameter(f"{shown(output)!r} must end in {ends} of dynamic {what}", param_hint="--output")
+    if with_numbers and resume[0]:
+        raise typer.BadParameter("a fit with numbers keeps no intermediate results", param_hint="--resume")
     if checkpoint.exists() and not any(resume):
         raise OutputExists(f"{checkpoint} is that of an interrupted run: --resume continues it, --force starts again")
     em, begun = options.em, clock.perf_counter()
@@ -70,7 +73,7 @@ def fit_sequences(  # noqa: PLR0913
             restarts=em.restarts, seed=options.seed, iterations=em.iterations, tolerance=em.tolerance,
             accelerate=em.accelerate, backend=run.backend,  # type: ignore[arg-type]
             threads=run.threads, dialect=csv.dialect(), na_values=csv.na_values, progress=shown_in(step),
-            checkpoint=checkpoint, resume=resume[0],
+            checkpoint=None if with_numbers else checkpoint, resume=resume[0],
         )  # fmt: skip
     write(fitted.network, output)
     summary = fitted.report() | {"output": output, "seconds": clock.perf_counter() - begun}

@@ -21,6 +21,7 @@ from ..formats.registry import format_of_suffix
 from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
@@ -77,7 +78,7 @@ def convert(  # noqa: PLR0913 (a Typer command)
     decisions = "chance" if chance_only else "network"
     model: Any = opened.format.parse(opened.text, source, zero_rows=zero_rows, decisions=decisions)
     warn_of_repairs(model.discrete if isinstance(model, MixedNetwork) else model, source)
-    if isinstance(model, DynamicNetwork):
+    if isinstance(model, (DynamicNetwork, MixedDynamicNetwork)):
         made = Conversion(dumps_dynamic(model, wanted.name), ())
         if wanted.parse(made.text, target) != model:
             raise JtgpuError(f"{target}: not written: the network would not be read back equal")

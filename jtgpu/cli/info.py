@@ -27,6 +27,7 @@ from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.loops import extension
@@ -231,15 +232,15 @@ def info(
             print("\n".join(shown(node) for node in error.nodes))
         raise
     comments = find_comments(opened.text, opened.format.name)
-    if isinstance(net, (MixedNetwork, DynamicNetwork)):
-        about = dynamic_facts(net) if isinstance(net, DynamicNetwork) else mixed_facts(net)
+    if isinstance(net, (MixedNetwork, DynamicNetwork, MixedDynamicNetwork)):
+        about = mixed_facts(net) if isinstance(net, MixedNetwork) else dynamic_facts(net)
         contents = {"format": opened.format.name, **about}
         if json:
             print_json({"file": file, **contents})
         else:
             shown_facts = {k: ", ".join(x) if isinstance(x, list) else f"{x}" for k, x in contents.items()}
             print_report(("", ""), [("file", file), *shown_facts.items()], "ll", named=False)
-            if isinstance(net, DynamicNetwork):
+            if not isinstance(net, MixedNetwork):
                 print(f"\n{net}")
         return
     warn_of_repairs(net, file)
@@ -253,16 +254,22 @@ def info(
     print_report(("", ""), [*_rows(file, about, comments)], "ll", named=False)
 
 
-def dynamic_facts(net: DynamicNetwork) -> dict[str, Any]:
+def dynamic_facts(net: DynamicNetwork | MixedDynamicNetwork) -> dict[str, Any]:
     """Properties of a template."""
-    tables = [net.cpt(v) for v in net] + [table for v in net for table in net.start(v)]
-    between = [v if v in net.static else f"{v}[t-{lag}]" for v, lag in net.interface]
-    return {
-        "name": net.name, "kind": "dynamic network", "variables": len(net), "order": net.order,
-        "static": list(net.static), "states": int(net.cardinality.sum()),
+    dyn = net if isinstance(net, DynamicNetwork) else net.discrete
+    own = [v for v in net if v in dyn]
+    tables = [dyn.cpt(v) for v in own] + [table for v in own for table in dyn.start(v)]
+    between = [v if v in dyn.static else f"{v}[t-{lag}]" for v, lag in dyn.interface]
+    about = {
+        "name": net.name, "kind": "dynamic network", "variables": len(net), "order": dyn.order,
+        "static": list(dyn.static), "states": sum(len(dyn.states(v)) for v in own),
         "arcs": sum(len(net.parents(v)) for v in net), "most_parents": max(len(net.parents(v)) for v in net),
         "between_slices": between, "entries": sum(np.asarray(table).size for table in tables),
     }  # fmt: skip
+    if isinstance(net, MixedDynamicNetwork):
+        densities = sum(g.mean.size for y in net.numbers for g in net.gaussians(y))
+        about |= {"kind": "dynamic network with numbers", "numbers": list(net.numbers), "densities": densities}
+    return about
 
 
 def _report_system(json: bool) -> None:

@@ -19,6 +19,7 @@ from ..model.discrete_part import DiscretePart
 from ..model.dynamic import DynamicNetwork
 from ..model.first_slice import SliceNetwork
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..model.quick import parse_findings
 from ..util.text_table import printable as shown
@@ -42,14 +43,15 @@ def load_any(file: str, *, over_time: bool = False) -> DiscreteModel | MixedNetw
     """Read a network with or without numbers."""
     if file.endswith(".plan"):
         raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
-    net: DiscreteModel | MixedNetwork = load(file)
-    if isinstance(net, DynamicNetwork) and not over_time:
+    net: Any = load(file)
+    if isinstance(net, MixedDynamicNetwork) or (isinstance(net, DynamicNetwork) and not over_time):
+        more = f", and jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
         raise ArgumentError(
-            f"{file} is a dynamic network: jtgpu dynamic answers questions about sequences, and "
-            f"jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
+            f"{file} is a dynamic network{'' if isinstance(net, DynamicNetwork) else ' with numbers'}: jtgpu dynamic "
+            f"answers questions about sequences{more if isinstance(net, DynamicNetwork) else ''}"
         )
     warn_of_repairs(net.discrete if isinstance(net, MixedNetwork) else net, file)
-    return net
+    return net  # type: ignore[no-any-return]
 
 
 def read_chance_network(file: str) -> DiscreteModel:

@@ -17,14 +17,14 @@ from ..cases.files import Report, saved
 from ..cases.query import FileOptions, TableOptions, file_fingerprint
 from ..cases.reading import CaseChunk, open_cases
 from ..cases.writing import ResumableFile, writer_for
-from ..errors import EvidenceError, JtgpuError, ParseError, shown
+from ..errors import EvidenceError, JtgpuError, ParseError
 from ..formats.mixed_writers import dumps_mixed
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.printed import make_frame
-from ..inference.tables.arrow import arrow, compute
+from ..inference.tables.arrow import arrow, as_floats, without_words
 from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork
-from ..util.missing import is_na_word, na_words
+from ..util.missing import na_words
 from .networks import split_names
 
 if TYPE_CHECKING:
@@ -128,32 +128,11 @@ def _typed(
     """Columns of text as states and numbers; words that mean a missing cell become null."""
     result = {k: c.combine_chunks() if hasattr(c, "combine_chunks") else c for k, c in columns.items()}
     for v in evidence:
-        column, pc = result[v], compute()
-        if not arrow().types.is_string(column.type):
-            continue
-        is_number = net.is_number(v)
-        known = frozenset() if is_number else frozenset(net.states(v))
-        gone = [x for x in column.unique().to_pylist() if x is not None and is_na_word(x, words) and x not in known]
-        column = pc.if_else(pc.is_in(column, arrow().array(gone, arrow().string())), None, column)
-        if is_number:
-            column = _as_floats(v, pc.utf8_trim_whitespace(column), name)
-        result[v] = column
+        column = result[v]
+        if arrow().types.is_string(column.type):
+            is_number = net.is_number(v)
+            result[v] = as_floats(v, column, words, name) if is_number else without_words(column, words, net.states(v))
     return result
-
-
-def _as_floats(v: str, column: Any, name: Callable[[int], str]) -> Any:
-    """A column of text as numbers, with decimal points or commas."""
-    for text in (column, compute().replace_substring(column, ",", ".")):
-        try:
-            return text.cast(arrow().float64())
-        except arrow().ArrowInvalid:
-            pass
-    for row, cell in enumerate(column.to_pylist()):
-        try:
-            float((cell or "0").replace(",", "."))
-        except ValueError:
-            raise EvidenceError(f"{name(row)}: column {v!r}: expected a number, got {shown(cell)}") from None
-    return column
 
 
 def _located(error: JtgpuError, name: Callable[[int], str]) -> JtgpuError:

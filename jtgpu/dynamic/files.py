@@ -17,11 +17,14 @@ from ..errors import EvidenceError, JtgpuError
 from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow
 from ..util.atomic_file import write_bytes
+from .numbers import Rows
 from .sequence_file import SequenceFile, SequenceQuestion
 
 if TYPE_CHECKING:
     from ..cases.solver import Progress
     from ..model.dynamic import DynamicNetwork
+    from ..model.mixed_dynamic import MixedDynamicNetwork
+    from .numbers import MixedDynamicTree
     from .sequences import Sequences
     from .tree import DynamicTree
 
@@ -45,9 +48,11 @@ class SequenceReport:
         return asdict(self)
 
 
-def answer_block(tree: DynamicTree, file: SequenceFile, block: Sequences) -> tuple[Any, int]:
+def answer_block(
+    tree: DynamicTree | MixedDynamicTree, file: SequenceFile, block: Sequences | Rows
+) -> tuple[Any, int]:
     """The answers about some sequences as an Arrow table, and how many of them are impossible."""
-    pa, q, net = arrow(), file.question, tree.network
+    pa, q, net = arrow(), file.question, file.discrete
     names = file.targets()
     more: dict[str, Any] = {"on_impossible": q.on_impossible}
     if q.kind == "predict":
@@ -59,8 +64,9 @@ def answer_block(tree: DynamicTree, file: SequenceFile, block: Sequences) -> tup
     sequence, place, t = result._places()
     columns: dict[str, Any] = {}
     if q.kind == "predict":
-        if q.id is not None and block.ids is not None:
-            columns[q.id] = pa.array([block.ids[i] for i in sequence.tolist()], file.kinds[q.id])
+        ids = (block.sequences if isinstance(block, Rows) else block).ids
+        if q.id is not None and ids is not None:
+            columns[q.id] = pa.array([ids[i] for i in sequence.tolist()], file.kinds[q.id])
         columns["step"] = pa.array(t + 1)
     else:
         for key, cells in result._keys().items():
@@ -71,6 +77,11 @@ def answer_block(tree: DynamicTree, file: SequenceFile, block: Sequences) -> tup
     for v in names:
         if q.kind == "mpe":
             _add(columns, v, pa.array(result[v][sequence, place], pa.string()))
+            continue
+        if v not in net:
+            for end, numbers in (("", result.mean),) if q.labels else ((".mean", result.mean), (".sd", result.sd)):
+                cells = numbers[v][sequence] if numbers[v].ndim == 1 else numbers[v][sequence, place]
+                _add(columns, f"{v}{end}", pa.array(cells, pa.float64(), mask=lost))
             continue
         table = result[v][sequence] if result[v].ndim == 2 else result[v][sequence, place]
         if q.labels:
@@ -95,15 +106,17 @@ def _add(columns: dict[str, Any], name: str, column: Any) -> None:
     columns[name] = column
 
 
-def answer_tables(tree: DynamicTree, file: SequenceFile, skip: int = 0) -> Iterator[tuple[Any, int, int, int]]:
+def answer_tables(
+    tree: DynamicTree | MixedDynamicTree, file: SequenceFile, skip: int = 0
+) -> Iterator[tuple[Any, int, int, int]]:
     """Tables of answers, impossible sequences in each, rows of the file up to its end, and how much has been read."""
-    width = sum(len(tree.network.states(v)) for v in file.targets())
+    width = sum(len(file.discrete.states(v)) if v in file.discrete else 2 for v in file.targets())
     for block, rows, done in file.blocks(width, skip):
         yield *answer_block(tree, file, block), rows, done
 
 
 def answer_file(
-    tree: DynamicTree, path: Path, output: Path, question: SequenceQuestion, options: FileOptions,
+    tree: DynamicTree | MixedDynamicTree, path: Path, output: Path, question: SequenceQuestion, options: FileOptions,
     progress: Progress | None = None,
 ) -> SequenceReport:  # fmt: skip
     """Write the answers about the sequences of a file to another; a run that was interrupted can be continued."""
@@ -135,7 +148,7 @@ def answer_file(
     )  # fmt: skip
 
 
-def draw_table(net: DynamicNetwork, n: int, length: int, seed: int | None) -> Any:
+def draw_table(net: DynamicNetwork | MixedDynamicNetwork, n: int, length: int, seed: int | None) -> Any:
     """Samples of the network as an Arrow table with the columns ``sequence`` and ``slice``."""
     return net.compile("reference").sample(n, length=length, seed=seed).to_frame("pyarrow")
 

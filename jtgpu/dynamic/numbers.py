@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, ImpossibleEvidence
+from ..errors import ArgumentError, DataError, ImpossibleEvidence, shown
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..inference.tables import as_numbers, open_table
 from ..model.discrete import DiscreteModel
 from ..model.mixed_dynamic import label
 from ..util.elementary import exps, log, logs
+from .number_samples import MixedSequenceStates, drawn_numbers
 from .results import SequenceExplanations, SequencePosteriors
 from .sequences import Sequences, is_sequence, read_sequences
 from .tree import DynamicTree
@@ -35,6 +36,13 @@ class Rows(NamedTuple):
 
     sequences: Sequences  # of the variables with states
     values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
+
+    @classmethod
+    def of(cls, sequences: Sequences, values: Mapping[str, Floats]) -> Rows:
+        """Sequences, and numbers in the order of the rows of their table."""
+        if (rows := sequences.source) is not None:
+            values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
+        return cls(sequences, values)
 
     @property
     def slices(self) -> Ints:
@@ -61,11 +69,7 @@ def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **ke
         if not any(v in part for v in net.discrete):
             part[net.discrete.variables[0]] = np.full(n, None, object)
     read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, **keys)
-    values = {y: np.concatenate(columns) for y, columns in cells.items()}
-    if read.source is not None:
-        rows = read.source
-        values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
-    return Rows(read, values)
+    return Rows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
 
 
 def _columns(net: MixedDynamicNetwork, frame: Any) -> dict[str, Any]:
@@ -81,11 +85,22 @@ def _numbers(name: str, column: Any) -> Floats:
     if np.ndim(column) == 2:
         array = np.asarray(column)
         flat = array.ravel() if array.dtype.kind in "iuf" else np.array(column, object).ravel().tolist()
-    numbers = as_numbers(flat if not isinstance(flat, tuple) else list(flat))
+    cells = list(flat) if isinstance(flat, tuple) else flat
+    numbers = as_numbers(cells)
     if numbers is None:
-        raise DataError(f"column {name!r} must hold numbers; empty cells are None or NaN")
+        listed = cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
+        at, odd = next((i, c) for i, c in enumerate(listed) if as_numbers([c]) is None)
+        raise DataError(
+            f"row {at}, column {name!r}: expected a number, got {shown(odd)}; cells that were not measured are None or "
+            "NaN"
+        )
+    return finite(name, numbers, "row {}".format)
+
+
+def finite(name: str, numbers: Floats, where: Callable[[int], str]) -> Floats:
+    """Numbers of a column, none of which is infinite."""
     if np.isinf(numbers).any():
-        raise DataError(f"row {int(np.argmax(np.isinf(numbers)))}, column {name!r}: the value is infinite")
+        raise DataError(f"{where(int(np.argmax(np.isinf(numbers))))}, column {name!r}: the value is infinite")
     return numbers
 
 
@@ -116,8 +131,9 @@ def regression(g: Gaussian) -> tuple[Floats, Floats]:
     return np.stack([g.mean.ravel(), *(c.ravel() for c in g.coefficients.values())], axis=1), g.sd.ravel()
 
 
-def with_densities(net: MixedDynamicNetwork, rows: Rows) -> tuple[Sequences, Floats]:
+def with_densities(net: MixedDynamicNetwork, rows: Rows, on_lost: str = "error") -> tuple[Sequences, Floats]:
     """The sequences with densities of numbers as likelihoods, and (R,) ln of what these were divided by."""
+    # on_lost: "flag" makes sequences impossible in which a density is 0 in every state
     sequences, offset = rows.sequences, np.zeros(len(rows.sequences.codes))
     density: dict[str, Floats] = {}
     for y in net.numbers:
@@ -139,7 +155,11 @@ def with_densities(net: MixedDynamicNetwork, rows: Rows) -> tuple[Sequences, Flo
         top = np.maximum(top, -np.finfo(np.float64).max)
         v = net.discrete.index(component)
         weights[v] = exps(each - top[:, None]) * weights.get(v, 1.0)
-    if (lost := np.flatnonzero(np.isneginf(offset))).size:
+    lost = np.flatnonzero(np.isneginf(offset))
+    if lost.size and on_lost == "flag":
+        weights[0] = np.array(weights.get(0, np.ones((len(offset), len(net.discrete.states(0))))))
+        weights[0][lost], offset[lost] = 0.0, 0.0
+    elif lost.size:
         i = int(np.searchsorted(sequences.ptr, lost[0], side="right")) - 1
         raise ImpossibleEvidence(
             f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they "
@@ -190,8 +210,13 @@ class MixedDynamicTree:
     def __init__(self, net: MixedDynamicNetwork, backend: BackendName = "auto", **options: Any):
         self.network, self.discrete = net, DynamicTree(net.discrete, backend, **options)
 
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+        return self.discrete.backend
+
     def __repr__(self) -> str:
-        return f"MixedDynamicTree({self.network.name!r}, backend={self.discrete.backend!r})"
+        return f"MixedDynamicTree({self.network.name!r}, backend={self.backend!r})"
 
     def filter(self, sequences: Any, *, targets: Any = None, at: At = None, on_impossible: OnProblem = "error",
                **options: Any) -> MixedSequencePosteriors:  # fmt: skip
@@ -210,18 +235,38 @@ class MixedDynamicTree:
 
     def log_likelihood(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> Floats:
         """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
-        read, offset = with_densities(self.network, self._read(sequences, options))
+        read, offset = with_densities(self.network, self._read(sequences, options), on_impossible)
         return self.discrete.log_likelihood(read, on_impossible=on_impossible) + sums(offset, read)
 
     def mpe(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> SequenceExplanations:
         """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""
         net = self.network
-        read, offset = with_densities(net, self._read(sequences, options))
+        read, offset = with_densities(net, self._read(sequences, options), on_impossible)
         best = self.discrete.mpe(read, on_impossible=on_impossible)
         own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
         at = np.arange(len(offset)) - np.repeat(read.ptr[:-1], read.lengths)
         states = best.states[np.repeat(np.arange(read.n), read.lengths), at]
         return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
+
+    def sample(
+        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, **options: Any
+    ) -> MixedSequenceStates:
+        """Draw sequences, or n samples of all variables given each one's evidence; see `DynamicTree.sample`."""
+        net, rng = self.network, np.random.default_rng(seed)
+        if sequences is None:
+            if options:
+                raise ArgumentError("sample takes id=, time=, likelihood=, do= and on_gap= with sequences only")
+            drawn = self.discrete.sample(n, length=length, seed=rng)
+            read, rows = drawn._sequences, drawn._sequences.codes
+            hidden = dict.fromkeys(net.numbers, np.full(len(rows), np.nan))
+            values = drawn_numbers(net, read, rows[None], hidden, rng)
+            return MixedSequenceStates(net, read, rows, {y: x[0] for y, x in values.items()})
+        given = self._read(sequences, options)
+        read, _ = with_densities(net, given)
+        drawn = self.discrete.sample(n, read, length=length, seed=rng)
+        sequence, place, _ = drawn._places()
+        rows = drawn.states[:, sequence, place]
+        return MixedSequenceStates(net, read, rows, drawn_numbers(net, read, rows, given.values, rng))
 
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
         for name in options:
@@ -239,7 +284,7 @@ class MixedDynamicTree:
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}
         rows = self._read(sequences, options)
-        read, offset = with_densities(net, rows)
+        read, offset = with_densities(net, rows, more["on_impossible"])
         answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
         made = MixedSequencePosteriors(
             net.discrete, answer._sequences, answer._slices, answer.log_evidence + sums(offset, read),

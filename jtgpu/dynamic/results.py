@@ -171,12 +171,11 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         sequence, place, t = self._places()
-        first = self.states if self.states.ndim == 3 else self.states[:1].reshape(-1, *self.states.shape[2:])
         names: list[str] = ["sequence", "slice", *self]
-        if not len(first):
+        if not self.states.size:
             return names, [[] for _ in names], 2
-        labels = [[*self._model.states(v), ""] for v in self]
-        cells = [[labels[v][s] for s in first[sequence, place, v].tolist()] for v in range(len(self))]
+        first = () if self.states.ndim == 3 else (0,)
+        cells = [["" if x is None else x for x in self[v][*first, sequence, place].tolist()] for v in self]
         return names, [sequence.tolist(), t.tolist(), *cells], 2
 
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from ..cases.query import FileOptions
 from ..cases.reading import open_cases
-from ..errors import DataError, ParseError, UnknownState
+from ..errors import DataError, EvidenceError, ParseError, UnknownState
 from ..inference.tables import column_values
-from ..inference.tables.arrow import arrow, compute
+from ..inference.tables.arrow import arrow, as_floats, compute
 from ..inference.tables.columns import Encoder, evidence_columns
 from ..util.missing import na_words
+from .numbers import Rows, finite
 from .sequences import Sequences, in_order
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from ..cases.reading import CaseChunk, Source
     from ..model.dynamic import DynamicNetwork
+    from ..model.mixed_dynamic import MixedDynamicNetwork
+    from ..util.arrays import Floats
 
 CHUNK_ROWS = 1 << 17  # read at a time
 BLOCK_CELLS = 1 << 23  # of the posteriors of the sequences that are answered together, with the ends of shorter ones
@@ -38,6 +41,7 @@ class SequenceQuestion:
     id: str | None = None
     time: str | None = None
     targets: tuple[str, ...] | None = None  # None: what is not observed
+    evidence: tuple[str, ...] | None = None  # columns; None: all variables except the targets
     last: bool = False  # only the last slice
     steps: int = 1  # of a prediction
     labels: bool = False  # the most probable states in place of probabilities
@@ -55,6 +59,7 @@ class _Rows:
     """Consecutive rows of a file, in the form of a table of ids and times."""
 
     codes: NDArray[np.int32]  # (n, V)
+    values: dict[str, Floats]  # (n,) of each number, NaN where it was not observed
     columns: dict[str, Any]  # id and time, Arrow arrays of n cells
     places: list[Place]  # of the chunks that the rows are from, and of no others: these keep their texts
 
@@ -81,20 +86,26 @@ class _Rows:
             if low < high:
                 places.append((high - low, first + low, name))
             at += n
-        return _Rows(self.codes[begin:end], columns, places)
+        values = {y: x[begin:end] for y, x in self.values.items()}
+        return _Rows(self.codes[begin:end], values, columns, places)
 
     def joined(self, other: _Rows) -> _Rows:
         pa = arrow()
         columns = {c: pa.concat_arrays([x, other.columns[c]]) for c, x in self.columns.items()}
-        return _Rows(np.concatenate([self.codes, other.codes]), columns, [*self.places, *other.places])
+        values = {y: np.concatenate([x, other.values[y]]) for y, x in self.values.items()}
+        return _Rows(np.concatenate([self.codes, other.codes]), values, columns, [*self.places, *other.places])
 
 
 class SequenceFile:
     """A CSV or Parquet file whose rows are slices; the rows of a sequence follow each other."""
 
-    def __init__(self, net: DynamicNetwork, path: Path, question: SequenceQuestion, options: FileOptions):
+    def __init__(
+        self, net: DynamicNetwork | MixedDynamicNetwork, path: Path, question: SequenceQuestion, options: FileOptions
+    ):
+        own: Any = net  # its names are all that opening a file needs
         self.net, self.question, self.name = net, question, str(path)
-        self.source: Source = open_cases(path, net, options.dialect, threads=options.threads != 1)
+        self.discrete: DynamicNetwork = getattr(own, "discrete", own)
+        self.source: Source = open_cases(path, own, options.dialect, threads=options.threads != 1)
         self.rows = options.chunk or CHUNK_ROWS
         self.keys = [k for k in (question.id, question.time) if k is not None]
         for what, key in (("--id", question.id), ("--time", question.time)):
@@ -102,31 +113,43 @@ class SequenceFile:
                 listed = ", ".join(map(repr, self.source.columns[:20]))
                 raise DataError(f"{path}: {what} {key!r} is no column; the file has {listed}")
         named = [c for c in self.source.columns if c not in self.keys]
-        asked = [net.index(v) for v in question.targets or () if question.kind != "predict"]
-        self.evidence = evidence_columns(net, named, asked, source=self.name)
+        asked = [net.variables.index(v) for v in question.targets or () if question.kind != "predict"]
+        known = {*named}.intersection(net.variables)
+        if question.evidence is not None:
+            named, asked = [c for c in named if c in question.evidence], []
+        elif known and asked and known <= {*(question.targets or ())}:
+            raise EvidenceError(
+                f"{path}: the targets are the only columns that are variables, and columns of targets are no evidence; "
+                "--evidence-columns names those that are"
+            )
+        self.evidence = evidence_columns(own, named, asked, source=self.name)
         self.ignored = tuple(c for c in named if c not in self.evidence and c not in net.variables)
-        numbers = [net.index(v) for v in self.evidence]
-        self.encoders = [
-            Encoder(net, numbers, na_words(question.na_values, is_text=is_text)) for is_text in (False, True)
-        ]
+        self.numbers = [v for v in self.evidence if v not in self.discrete]
+        self.states = [v for v in self.evidence if v in self.discrete]
+        seen = [self.discrete.index(v) for v in self.states]
+        self.words = [na_words(question.na_values, is_text=is_text) for is_text in (False, True)]
+        self.encoders = [Encoder(self.discrete, seen, words) for words in self.words]
         self.kinds: dict[str, Any] = {}  # Arrow type of each key in the output
         self.seen: set[Any] = set()
 
     def targets(self) -> tuple[str, ...]:
-        """The variables that are computed."""
+        """The variables that are computed; numbers with numeric parents are no targets."""
         if self.question.targets is not None:
             return self.question.targets
-        if self.question.kind in ("predict", "mpe"):
-            return self.net.variables
-        return tuple(v for v in self.net.variables if v not in self.evidence) or self.net.variables
+        net: Any = self.net
+        known = tuple(v for v in net if v in self.discrete or not net.numeric_parents(v))
+        if self.question.kind == "mpe":
+            return tuple(v for v in known if v in self.discrete)
+        return known if self.question.kind == "predict" else tuple(v for v in known if v not in self.evidence) or known
 
-    def blocks(self, width: int, skip: int = 0) -> Iterator[tuple[Sequences, int, int]]:
+    def blocks(self, width: int, skip: int = 0) -> Iterator[tuple[Sequences | Rows, int, int]]:
         """Sequences, how many rows of the file end with them, and the amount of the file that has been read."""
         # width: cells of the answer in a slice
         # skip: rows that an earlier run has answered
         held: _Rows | None = None
         row = n_sequences = 0
-        for chunk, last in _with_last(self.source.chunks(self.evidence, self.keys, self.rows)):
+        kept = [*self.keys, *self.numbers]
+        for chunk, last in _with_last(self.source.chunks(self.states, kept, self.rows)):
             rows = self._read(chunk)
             done = chunk.done
             starts = self._starts(rows, held)
@@ -141,7 +164,8 @@ class SequenceFile:
             for begin, stop, n in _groups(again, width):
                 part = rows.slice(begin, stop)
                 made = in_order(part.codes, part, self.question.id, self.question.time, self.question.on_gap)
-                yield replace(made, first=n_sequences), row + stop, done
+                made = replace(made, first=n_sequences)
+                yield made if self.discrete is self.net else Rows.of(made, part.values), row + stop, done
                 n_sequences += n
             row += end
             held = rows.slice(end, rows.n) if end < rows.n else None
@@ -158,18 +182,23 @@ class SequenceFile:
 
         for row, reason in chunk.broken.items():
             raise ParseError(reason, *chunk.locate(row))
-        n = len(self.evidence)
+        n = len(self.states)
         encoded = self.encoders[chunk.is_text].encode(chunk.columns[:n], chunk.n, first_only=True)
         for row, reason in encoded.rejected.items():
             raise UnknownState(f"{place(row)}: {reason}")
-        codes = np.full((chunk.n, len(self.net)), -1, np.int32)
-        codes[:, [self.net.index(v) for v in self.evidence]] = encoded.codes.T
+        codes = np.full((chunk.n, len(self.discrete)), -1, np.int32)
+        codes[:, [self.discrete.index(v) for v in self.states]] = encoded.codes.T
+        values = {y: np.full(chunk.n, np.nan) for y in self.net if y not in self.discrete}
         columns = {}
-        for name, column in zip(self.keys, chunk.columns[n:], strict=True):
+        for name, column in zip((*self.keys, *self.numbers), chunk.columns[n:], strict=True):
             cells = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-            columns[name] = self._key(name, cells, place)
+            if name in values:
+                read = as_floats(name, cells, self.words[chunk.is_text], place)
+                values[name] = finite(name, read.to_numpy(zero_copy_only=False), place)
+            else:
+                columns[name] = self._key(name, cells, place)
         chunk.columns = []
-        return _Rows(codes, columns, [(chunk.n, 0, place)])
+        return _Rows(codes, values, columns, [(chunk.n, 0, place)])
 
     def _key(self, name: str, cells: Any, place: Callable[[int], str]) -> Any:
         """A column of ids or times; times in text become numbers or dates."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..model.network import BayesianNetwork
     from ..util.options import Decisions, ZeroRows
 
-    Network = DiscreteModel | MixedNetwork
+    Network = DiscreteModel | MixedNetwork | MixedDynamicNetwork
     N = TypeVar("N", bound=Network)
 
 

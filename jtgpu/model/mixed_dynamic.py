@@ -14,6 +14,8 @@ from ..util.arguments import several
 from ..util.text_table import counted
 from .dynamic import DynamicNetwork
 from .gaussian import Gaussian, checked_gaussian
+from .mixed import MixedNetwork
+from .network_text import summary
 from .template_checks import check_cycle
 
 if TYPE_CHECKING:
@@ -203,6 +205,23 @@ class MixedDynamicNetwork:
             start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=dyn.static, name=self.name,
         )  # fmt: skip
 
+    def unroll(self, n_slices: int) -> MixedNetwork:
+        """Return the mixed network of so many slices, named as by `DynamicNetwork.unroll`."""
+        parents: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        whole = self.discrete.unroll(n_slices)
+        joined = {f"{v}[{t}]" for v in self.joined for t in range(n_slices)}
+        states: dict[str, Any] = {v: whole.states(v) for v in whole if v not in joined}
+        parents |= {v: whole.parents(v) for v in states}
+        own |= {v: whole.cpt(v) for v in states}
+        for t, y in product(range(n_slices), self.numbers):
+            g, name = self.gaussian(y, t), f"{y}[{t}]"
+            there = {(p, lag): p if p in self.discrete.static else f"{p}[{t - lag}]" for p, lag in self._parents[y]}
+            states[name], parents[name] = float, [v for (_, lag), v in there.items() if lag <= t]
+            terms = {v: g.coefficients[label(*p)] for p, v in there.items() if label(*p) in g.coefficients}
+            own[name] = Gaussian(g.mean, terms, g.sd)
+        return MixedNetwork(states, parents, own, name=self.name)
+
     def compile(self, backend: BackendName = "auto", **options: Unpack[CompileOptions]) -> MixedDynamicTree:
         """Plan one slice; see `DynamicNetwork.compile`."""
         made: MixedDynamicTree = late_imports.dynamic_numbers().MixedDynamicTree(self, backend, **options)
@@ -218,6 +237,14 @@ class MixedDynamicNetwork:
 
     def __hash__(self) -> int:
         return hash((self._order, self.discrete))
+
+    def __str__(self) -> str:
+        """The variables of a slice with their states and parents, as an aligned table."""
+        static = self.discrete.static
+        above = [[p if p in static else f"{p}[t-{lag}]" if lag else f"{p}[t]" for p, lag in self.parents(v)]
+                 for v in self]  # fmt: skip
+        labels = [("(number)",) if v in self.numbers else self.discrete.states(v) for v in self]
+        return summary(repr(self), [v if v in static else f"{v}[t]" for v in self], labels, above)
 
     def __repr__(self) -> str:
         more = f"{counted(len(self.numbers), 'number')} among them"

@@ -183,7 +183,7 @@ def test_wrong_sequences() -> None:
     tree = net.compile("cpu")
     with pytest.raises(jtgpu.DataError, match="sequence 0, slice 1: 'w' is observed, and its parent 'x' is not"):
         tree.filter({"w": [[NAN, 1.0]], "y": [[0.0, 0.0]]})
-    with pytest.raises(jtgpu.DataError, match="must hold numbers"):
+    with pytest.raises(jtgpu.DataError, match="row 0, column 'x': expected a number, got 'high'"):
         tree.filter({"x": [["high", None]]})
     with pytest.raises(jtgpu.DataError, match="infinite"):
         tree.filter({"x": [[1.0, np.inf]]})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from ...errors import EvidenceError, JtgpuError, shown
 from ...util.arrays import Floats
+from ...util.missing import is_na_word
 
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
@@ -55,6 +57,42 @@ def narwhals() -> Any:
     except ImportError:
         raise JtgpuError(_NEEDS.format("narwhals")) from None
     return nw
+
+
+# Columns of files with numbers in them.
+
+def without_words(column: Any, words: frozenset[str], known: Collection[str] = ()) -> Any:
+    """A column of text with null in place of the words that mean a missing cell, unless they are known states."""
+    pa, pc = arrow(), compute()
+    gone = [x for x in column.unique().to_pylist() if x is not None and is_na_word(x, words) and x not in known]
+    return pc.if_else(pc.is_in(column, pa.array(gone, pa.string())), None, column) if gone else column
+
+
+def as_floats(name: str, column: Any, words: frozenset[str], where: Callable[[int], str]) -> Any:
+    """A column of numbers, or of their texts, with decimal points or commas, as an Arrow array of float64."""
+    # words: those that mean a missing cell; where: the place of a row
+    # raises EvidenceError: For a cell that is no number, and for columns of other types.
+    pa, pc = arrow(), compute()
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return column.cast(pa.float64())
+    if not pa.types.is_string(kind):
+        raise EvidenceError(f"{where(0)}: column {name!r} must hold numbers, got cells of the type {kind}")
+    column = pc.utf8_trim_whitespace(without_words(column, words))
+    for text in (column, pc.replace_substring(column, ",", ".")):
+        try:
+            return text.cast(pa.float64())
+        except pa.ArrowInvalid:
+            pass
+    for row, cell in enumerate(column.to_pylist()):
+        try:
+            float((cell or "0").replace(",", "."))
+        except ValueError:
+            raise EvidenceError(
+                f"{where(row)}: column {name!r}: expected a number, got {shown(cell)}; leave cells empty that were not "
+                "measured"
+            ) from None
+    raise EvidenceError(f"{where(0)}: column {name!r} has cells that are no numbers")
 
 
 # Tensors of other libraries as NumPy arrays, by DLPack: without a copy where they are in host memory.
