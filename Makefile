@@ -22,12 +22,13 @@ run: $(VENV)/.stamp-run ## install into .venv, then time the seven benchmark net
 test: $(VENV)/.stamp-test ## one test of everything that needs no GPU, in a few minutes (ARGS: more for pytest)
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS)
 
-test-again: $(VENV)/.stamp-test ## the tests of `make test` without AVX-512, if the processor has it
-	@without="$$($(BIN)/python -m tests.support.processors)"; \
-	if [ -z "$$without" ]; then echo "no AVX-512 here that NumPy uses: nothing to test again"; \
-	else NPY_DISABLE_CPU_FEATURES="$$without" $(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS); fi
-
 test-all: $(VENV)/.stamp-test ## every test that needs no GPU, at full length
+	$(PYTEST) --hypothesis-profile=full $(ARGS)
+
+test-again: $(VENV)/.stamp-test ## every test at full length, without AVX-512 if the processor has it
+	@without="$$($(BIN)/python -m tests.support.processors)"; \
+	echo "processor features that NumPy does without: $${without:-none}"; \
+	if [ -n "$$without" ]; then export NPY_DISABLE_CPU_FEATURES="$$without"; fi; \
 	$(PYTEST) --hypothesis-profile=full $(ARGS)
 
 WORKERS ?= 2
@@ -124,6 +125,6 @@ $(VENV)/.stamp-test $(VENV)/.stamp-dev $(VENV)/.stamp-docs $(VENV)/.stamp-cuda: 
 	@echo "installing jtgpu and the packages of [$*] into $(VENV): a minute or two, once"
 	$(PIP) install --editable '.[$(subst cuda,cuda$(comma)test,$*)]'
 	@$(BIN)/python -m jtgpu.util.ahead || true
-	@touch $(VENV)/.stamp-run $@
+	@touch $(VENV)/.stamp-run $(if $(filter dev,$*),$(VENV)/.stamp-test $(VENV)/.stamp-docs) $@
 
 comma := ,

@@ -49,9 +49,9 @@ register_profiles()
 
 @pytest.fixture(autouse=True)
 def _warnings_are_logged() -> None:
-    """Every test: the package's logger is on, although servers of other tests configure the logging of the process."""
-    logger = logging.getLogger("jtgpu")
-    logger.disabled, logger.propagate = False, True
+    """Every test: our loggers are on, although servers and linters of other tests configure logging for the process."""
+    for logger in map(logging.getLogger, ("jtgpu", "jtgpu.serve")):
+        logger.disabled, logger.propagate = False, True
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +64,11 @@ def _signatures_are_declared() -> Iterator[None]:
         from jtgpu.util.jit import undeclared  # imports Numba
 
         assert undeclared() == []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the modules of this folder, which has the longest tests, to the front: at the end no process waits."""
+    items.sort(key=lambda item: item.path.parent != ROOT / "tests")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

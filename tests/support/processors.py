@@ -6,15 +6,17 @@ empty line where the processor or NumPy has none. (NumPy refuses names that it d
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 __all__ = ["LEVELS", "no_avx512"]
 
 
 def _dispatched() -> list[str]:
-    """What NumPy has loops for and this processor can do, beyond NumPy's least."""
+    """What NumPy has loops for and this processor can do, beyond NumPy's least; also what this process does without."""
     found: list[str] = np.show_config("dicts")["SIMD Extensions"].get("found", [])
-    return found
+    return found + [name for name in os.environ.get("NPY_DISABLE_CPU_FEATURES", "").split() if name not in found]
 
 
 def no_avx512() -> str:
