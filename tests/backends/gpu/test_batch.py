@@ -435,6 +435,25 @@ def test_structural_zeros_are_found() -> None:
     assert tile_products(without.tiles) < 0.65 * plan.cost().flops  # two operations each
 
 
+@examples(20)
+@given(data=st.data())
+def test_used_entries_are_those_of_terms(data: st.DataObject) -> None:
+    """Matrix products find the same entries as a walk over all multiply-adds."""
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    plan = planned(model, list(range(len(model))), "pairwise")
+    sparsity = find_sparsity(plan, tables(model))
+    needed = [np.zeros(len(x), np.bool_) for x in sparsity.needed]
+    for t in (*plan.posterior_table.tolist(), *plan.root_table.tolist()):
+        needed[t][:] = True
+    for i, s in enumerate(sparsity.program.steps):
+        terms = sparsity.terms(i)
+        assert sparsity.count[i] == len(terms.out)
+        assert np.array_equal(np.unique(terms.out), np.flatnonzero(sparsity.used(s.out)))
+        for t, cells in zip(s.ins, (terms.a, terms.b), strict=False):
+            needed[t][cells] = True
+    assert all(np.array_equal(a, b) for a, b in zip(needed, sparsity.needed, strict=True))
+
+
 def is_stored(tiles: batch_tiles.Tiles, t: int, i: int, j: int) -> bool:
     """Whether output i, j of a tile is stored."""
     wide = tiles.out_n.shape[1]

@@ -66,7 +66,7 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
 ENTRIES = 32  # of an evidence factor, that a warp enters
 CLEAR_BLOCKS = 1024
 CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
-LOOK = 40_000_000  # most multiply-adds of a propagation for which structural zeros are searched
+LOOK = 400_000_000  # most multiply-adds of a propagation for which structural zeros are searched
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,10 @@ def find_sparsity(
     flat = flat_factors(plan, factors)
     sizes = [plan.size(s) for s in program.scopes]
     nonzero = [f != 0 for f in flat] + [np.zeros(n, np.bool_) for n in sizes[len(flat) :]]
-    for s, axes in zip(program.steps, loops, strict=True):
-        both = _both(nonzero, s.ins, axes)
-        nonzero[s.out][_offsets(axes, OUT)[both]] = True
+    for i, s in enumerate(program.steps):
+        a, b = _inputs(nonzero, s.ins, loops[i])
+        made = _view(nonzero[s.out], loops[i], OUT, ("s", "m", "n"))
+        made[...] = (a.sum(axis=3) @ b.sum(axis=3) > 0).reshape(made.shape)
     needed = [np.zeros(n, np.bool_) for n in sizes]
     if wanted is None:
         wanted = [*plan.posterior_table.tolist(), *plan.root_table.tolist()]
@@ -110,21 +111,50 @@ def find_sparsity(
         needed[t][:] = True
     count = np.zeros(len(loops), np.int64)
     for i in range(len(loops) - 1, -1, -1):
-        s, axes = program.steps[i], loops[i]
-        both = _both(nonzero, s.ins, axes)
-        both &= needed[s.out][_offsets(axes, OUT)]
-        count[i] = int(both.sum())
-        for t, side in zip(s.ins, (A, B), strict=False):
-            needed[t][_offsets(axes, side)[both]] = True
+        s = program.steps[i]
+        a, b = _inputs(nonzero, s.ins, loops[i])
+        out = _numbers(_view(needed[s.out], loops[i], OUT, ("s", "m", "n")), loops[i], ("s", "m", "n"))
+        by_a = a * (out @ b.sum(axis=3).swapaxes(1, 2))[..., None]
+        count[i] = int(by_a.sum(dtype=np.float64))
+        there = _view(needed[s.ins[0]], loops[i], A, A_AXES)
+        there |= (by_a > 0).reshape(there.shape)
+        if len(s.ins) == 2:
+            by_b = b * (a.sum(axis=3).swapaxes(1, 2) @ out)[..., None]
+            there = _view(needed[s.ins[1]], loops[i], B, B_AXES)
+            there |= (by_b > 0).reshape(there.shape)
     return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
 
 
-def _both(nonzero: Sequence[NDArray[np.bool_]], ins: Sequence[int], loops: tuple[Loop, ...]) -> NDArray[np.bool_]:
-    """Where no input is zero, for every configuration of the joint axes."""
-    cells = nonzero[ins[0]][_offsets(loops, A)]
-    if len(ins) == 2:
-        cells &= nonzero[ins[1]][_offsets(loops, B)]
-    return cells
+# Axes by the tables that have them: s both inputs and the output, m and n one input and the output, k both inputs,
+# a and b one input.
+KINDS = {(1, 1, 1): "s", (1, 1, 0): "m", (1, 0, 1): "n", (0, 1, 1): "k", (0, 1, 0): "a", (0, 0, 1): "b"}
+A_AXES, B_AXES = ("s", "m", "k", "a"), ("s", "k", "n", "b")
+
+
+def _axes(loops: tuple[Loop, ...], kind: str) -> list[Loop]:
+    return [x for x in loops if KINDS[tuple(int(s > 0) for s in x[1])] == kind]  # type: ignore[index]
+
+
+def _view(
+    cells: NDArray[np.bool_], loops: tuple[Loop, ...], table: int, kinds: Sequence[str]
+) -> NDArray[np.bool_]:
+    """A table's cells with its axes in the order of their kinds."""
+    axes = [x for kind in kinds for x in _axes(loops, kind)]
+    return np.lib.stride_tricks.as_strided(cells, [n for n, _ in axes], [s[table] for _, s in axes])
+
+
+def _numbers(view: NDArray[np.bool_], loops: tuple[Loop, ...], kinds: Sequence[str]) -> NDArray[np.float32]:
+    """The same as ones and zeros, an axis a kind: counts of them are exact up to 2^24."""
+    return view.astype(np.float32, order="C").reshape([math.prod(n for n, _ in _axes(loops, k)) for k in kinds])
+
+
+def _inputs(
+    cells: Sequence[NDArray[np.bool_]], ins: Sequence[int], loops: tuple[Loop, ...]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    a = _numbers(_view(cells[ins[0]], loops, A, A_AXES), loops, A_AXES)
+    if len(ins) == 1:
+        return a, np.ones((1, 1, 1, 1), np.float32)
+    return a, _numbers(_view(cells[ins[1]], loops, B, B_AXES), loops, B_AXES)
 
 
 def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
