@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -207,6 +208,9 @@ def _work(shape: int, n_tiles: int, n_steps: int) -> float:
     return n_tiles * (TILE_WORK + OUT_WORK * outputs) + n_steps * (tm + tn + ADD_WORK * outputs)
 
 
+SAMPLE = 64  # places by which the shape of many tiles is chosen
+
+
 class TileMaker:
     """Makes the tiles of contractions; contractions of equal axes and zeros share them."""
 
@@ -249,6 +253,9 @@ def _cheapest(
         fits += [i for i in PRODUCTS if i in more and m >= SHAPES[i][0] // 2 and n > SHAPES[i][1] // 2]
     if used is None:  # tiles are alike: their cost is known without them
         fits = [min(fits, key=axes.dense_work)]
+    elif len(fits) > 1 and len(axes.out) >= 2 * SAMPLE:
+        some = axes.sampled()
+        fits = [min(fits, key=lambda i: some.tiles(i, swapped).work)]
     return min((axes.tiles(i, swapped) for i in fits), key=lambda t: t.work)
 
 
@@ -280,6 +287,13 @@ class _Axes:
             summed = summed[..., None] + self.at[w, table]
         cells: NDArray[np.int64] = summed[0]
         return cells
+
+    def sampled(self) -> _Axes:
+        """The same of some places of the axes that both inputs and the output have: enough to choose a shape."""
+        some, which = copy(self), np.arange(SAMPLE) * len(self.out) // SAMPLE
+        some.a, some.b, some.out = self.a[which], self.b[which], self.out[which]
+        some.at = self.at | {("s", t): self.at["s", t][which] for t in (OUT, A, B)}
+        return some
 
     def dense_work(self, shape: int) -> float:
         """Estimated cost of a case if no cell is structurally zero."""
