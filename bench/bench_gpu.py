@@ -43,7 +43,7 @@ from jtgpu.backends import cpu
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch.records import LOOK
-from jtgpu.backends.gpu.batch.tiling import find_sparsity
+from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.device.context import open_device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from jtgpu.plans import compiler

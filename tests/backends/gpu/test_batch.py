@@ -25,8 +25,8 @@ from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
+from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
-from jtgpu.backends.gpu.batch.tiling import find_sparsity
 from jtgpu.backends.gpu.program import records as shapes
 from jtgpu.backends.gpu.program.records import NONE, binary_program
 from jtgpu.backends.wrappers.row_queue import RowQueue

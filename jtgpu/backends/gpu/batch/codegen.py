@@ -14,7 +14,7 @@ import numpy as np
 
 from ....plans.plan import Plan
 from .parts import Part, Piece, partition
-from .tiling import Sparsity
+from .sparsity import Sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,8 +23,8 @@ from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
 from .on_device import OnDevice
 from .records import RecordProgram
+from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
-from .tiling import find_sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from ..program.records import NONE
 from .buffers import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .parts import code_lines
-from .tiling import Sparsity
+from .sparsity import Sparsity
 
 BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address
 MOST_CASES = 1 << 18  # of a chunk

@@ -13,7 +13,8 @@ from ....plans.plan import Plan
 from ..program.layout import Places
 from ..program.records import Binary, loops_of
 from .buffers import GROUP, THREADS
-from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, PRODUCTS, SLIM, WORDS, Sparsity, TileMaker, Tiles
+from .sparsity import Sparsity
+from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, PRODUCTS, SLIM, WORDS, TileMaker, Tiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .tiling import SHAPES, Sparsity, TileMaker
+from .sparsity import Sparsity
+from .tiling import SHAPES, TileMaker
 
 MOST_PART_LINES = 6000  # of one kernel: nvcc takes two to four seconds for so many, and more than linearly for more
 MOST_ALONE = 8000  # up to which one kernel does everything

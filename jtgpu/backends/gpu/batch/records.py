@@ -18,7 +18,7 @@ from ..program.layout import Places, load_factors, make_places
 from ..program.records import ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of
 from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .levels import Level, LevelKernels, level_tiles, most_cases
-from .tiling import Sparsity, find_sparsity
+from .sparsity import Sparsity, find_sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
 from ....plans.plan import Plan
 from ..batch.buffers import GROUP
-from ..batch.tiling import flat_factors
+from ..batch.sparsity import flat_factors
 from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
 from .held import CaseArrays, PartsOnDevice, read_cases

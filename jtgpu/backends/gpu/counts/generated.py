@@ -23,7 +23,7 @@ from ..batch.codegen import LANE_THREADS, Kernel, Scratch, Writer, write_kernels
 from ..batch.generated import BLOCKS, MOST_CONSTANTS, MOST_LINES, compile_kernels
 from ..batch.parts import code_lines
 from ..batch.records import split_sums
-from ..batch.tiling import Sparsity, find_sparsity, flat_factors
+from ..batch.sparsity import Sparsity, find_sparsity, flat_factors
 from ..program.records import NONE, Binary, Step, binary_steps, levels_of
 from .chunk import CODES_KERNELS, CountChunk, enter_codes, fold
 

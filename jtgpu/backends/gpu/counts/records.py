@@ -15,7 +15,7 @@ from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
 from ..batch.levels import Level, LevelKernels, level_tiles, most_cases
 from ..batch.records import CLEAR_BLOCKS, LOOK, case_factors
-from ..batch.tiling import find_sparsity
+from ..batch.sparsity import find_sparsity
 from ..program.layout import SECTOR, Places, evidence_chunks, load_factors, word_of
 from ..program.records import ANSWER, CHECK, SLOT
 from .chunk import CODES_KERNELS, CountChunk, CountKernels, enter_codes, fold

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..batch.tiling import flat_factors
+from ..batch.sparsity import flat_factors
 from ..program.records import OUT, A, B, Step, binary_program, loops_of, offsets
 
 if TYPE_CHECKING:
