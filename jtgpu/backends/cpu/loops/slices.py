@@ -7,7 +7,8 @@ import math
 from ....util.jit import compiled, inlined
 from .. import records as rec
 from ..records import LaneCounts, Marginals, Memory, Passing, Records, Slices
-from .lanes import chunk, copy_row, fill_row, times_row
+from .lane_loads import copy_row, fill_row, times_row
+from .lanes import chunk
 from .vector import LANES as WIDE
 from .vector import add, fma, load, peek, peek_int, poke, splat, store, total, zero
 
