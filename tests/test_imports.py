@@ -109,6 +109,8 @@ def imports_of(path: Path) -> Iterator[Import]:
 
     def walk(node: ast.AST, is_top: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):  # no import is inside
+                continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
             inner = is_top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))

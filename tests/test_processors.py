@@ -12,6 +12,7 @@ import pytest
 
 from jtgpu.util.loops import extension
 from tests.conftest import ROOT
+from tests.support.examples import slow
 from tests.support.processors import LEVELS
 
 QUICK = ("orders", "samples", "structures", "chains", "exact", "tables", "functions")
@@ -40,7 +41,7 @@ def variables_of(level: str) -> dict[str, str]:
     return LEVELS[level]
 
 
-@pytest.mark.parametrize("level", ["without AVX-512", "least"])
+@pytest.mark.parametrize("level", [*slow("without AVX-512"), "least"])
 def test_results_do_not_depend_on_the_processor(level: str) -> None:
     assert differing(QUICK, **variables_of(level)) == []
 
@@ -49,10 +50,6 @@ def test_results_do_not_depend_on_the_processor(level: str) -> None:
 @pytest.mark.parametrize("level", ["without AVX-512", "least"])
 def test_no_order_depends_on_the_processor(level: str) -> None:
     assert differing(("all_orders",), **variables_of(level)) == []
-
-
-def test_orders_do_not_depend_on_who_compiled_the_loops() -> None:
-    assert differing(("orders",), JTGPU_LOOPS="jit") == []
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def _name(path: Path, package: Path) -> str:
 
 def _targets(name: str, path: Path, modules: dict[str, Path]) -> Iterator[str]:
     base = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom):
@@ -40,6 +40,14 @@ def _targets(name: str, path: Path, modules: dict[str, Path]) -> Iterator[str]:
                     yield inner
                 elif module in modules:
                     yield module
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that are no expressions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from _statements(child)
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -12,6 +12,7 @@ from jtgpu.errors import FormatError, NetworkError
 
 from ..dynamic.random_templates import label, random_codes, random_template, unrolled_cases
 from ..formats.test_dynamic_files import umbrella
+from ..support.examples import some
 
 
 def same(a: jtgpu.DynamicNetwork, b: jtgpu.DynamicNetwork, length: int = 5) -> bool:
@@ -38,9 +39,10 @@ def templates(n: int, most: int = 3) -> list[jtgpu.DynamicNetwork]:
     return [dyn for dyn in made if dyn.order <= most][:n]
 
 
-def test_ktbn() -> None:
+@pytest.mark.parametrize("part", some(5, 1))
+def test_ktbn(part: int) -> None:
     pytest.importorskip("pyagrum.ktbn")
-    for dyn in templates(20):
+    for dyn in templates(20)[part::5]:
         theirs = jtgpu.to_pyagrum(dyn)
         assert theirs.k() == dyn.order + 1
         assert set(theirs.atemporalVarNames()) == set(dyn.static)
@@ -86,9 +88,10 @@ def test_ktbn_by_hand() -> None:
     assert np.allclose(a, full.compile("reference").posteriors_batch(columns).log_evidence, atol=1e-10)
 
 
-def test_two_slices() -> None:
+@pytest.mark.parametrize("part", some(5, 1))
+def test_two_slices(part: int) -> None:
     pytest.importorskip("pyagrum")
-    for dyn in templates(15, most=1):
+    for dyn in templates(15, most=1)[part::5]:
         theirs = jtgpu.to_pyagrum(dyn, two_slices=True)
         assert {v if v in dyn.static else v[:-1] for v in theirs.names()} == set(dyn.variables)
         again: Any = jtgpu.from_pyagrum(theirs, two_slices=True)
@@ -100,9 +103,10 @@ def test_two_slices() -> None:
         jtgpu.to_pyagrum(late, two_slices=True)
 
 
-def test_pgmpy() -> None:
+@pytest.mark.parametrize("part", some(4, 1))
+def test_pgmpy(part: int) -> None:
     pytest.importorskip("pgmpy")
-    for dyn in templates(12, most=1):
+    for dyn in templates(12, most=1)[part::4]:
         theirs = jtgpu.to_pgmpy(dyn)
         assert theirs.check_model()
         again: Any = jtgpu.from_pgmpy(theirs)

@@ -13,6 +13,7 @@ from jtgpu.device.context import Device
 from tests.mixed.test_against_enumeration import random_network
 from tests.mixed.test_lauritzen import incinerator
 from tests.support.emulated.install import needs_compiler
+from tests.support.examples import some
 
 pytestmark = needs_compiler
 
@@ -73,7 +74,7 @@ def test_the_incinerator(gpu: Device) -> None:
     check(net, {v: x for v, x in cases.items() if v != "D"}, do={"D": 3.0})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(12))
 def test_random_networks(gpu: Device, seed: int) -> None:
     net = random_network(np.random.default_rng(seed))
     check(net, with_holes(net, 40, seed, share=0.5))

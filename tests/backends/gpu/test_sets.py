@@ -12,11 +12,12 @@ from jtgpu.errors import BackendUnavailable, EvidenceError
 from tests.inference.test_sets import PAIR, WEIGHTS, Case
 from tests.support.bundled import bundled
 from tests.support.emulated.install import needs_compiler
+from tests.support.examples import slow
 
 pytestmark = needs_compiler
 
 
-@pytest.mark.parametrize("seed", [1, 2, 8])
+@pytest.mark.parametrize("seed", [1, *slow(2, 8)])
 def test_as_the_reference(gpu: Device, seed: int) -> None:
     case = Case(seed, 40)
     plan = case.net.plan("min-fill", together=case.sets)

@@ -13,6 +13,7 @@ from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import posteriors
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
+from tests.support.examples import some
 
 pytestmark = needs_compiler
 
@@ -32,7 +33,7 @@ def assert_close(made: Any, expected: Any, variables: Any) -> None:
         np.testing.assert_allclose(made[v], expected[v], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(12))
 def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     dyn = random_template(rng)

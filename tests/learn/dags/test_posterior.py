@@ -18,6 +18,7 @@ from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.scores.coded import CodedTable
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
+from tests.support.examples import slow
 
 SMALL = random_table(3, n=4, n_rows=30)
 
@@ -146,7 +147,7 @@ def test_candidates_are_checked_in_every_method(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("prior", ["uniform", "order"])
-@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("k", [2, *slow(4)])
 def test_few_candidates_have_the_probabilities_of_all(prior: Any, k: int) -> None:
     table = random_table(12, n=7, n_rows=60)
     exact = jtgpu.learn.posterior(table, prior=prior, max_parents=3)
