@@ -29,6 +29,7 @@ from . import device_numbers, get
 from .base import Backend, Evidence
 from .wrappers import pattern_cache
 from .wrappers.devices import DevicePool
+from .wrappers.possible_states import without_impossible_states
 from .wrappers.set_fallback import SetFallback, is_extensible
 from .wrappers.slices import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 
@@ -246,10 +247,14 @@ def make(
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)
-    backend = prepare(plan, factors, **options)
-    if not replan or plan.cost().flops < pattern_cache.MIN_COST:
-        return backend
-    return backend.with_patterns(factors, partial(prepare, **options))
+
+    def with_patterns(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Backend:
+        backend = prepare(plan, factors, **options)
+        if not replan or plan.cost().flops < pattern_cache.MIN_COST:
+            return backend
+        return backend.with_patterns(factors, partial(prepare, **options))
+
+    return without_impossible_states(plan, factors, with_patterns) if name == "cpu" else with_patterns(plan, factors)
 
 
 def make_conditioned(
