@@ -392,7 +392,8 @@ def test_scaling_by_powers_of_two_changes_no_bits() -> None:
     pairs = [(i, j) for i in range(8) for j in range(i + 1, min(i + 4, 8))]
     tables = [rng.uniform(0.5, 1.0, (6, 6)) for _ in pairs]
     cases: list[dict[str, str]] = [{}, {"a": "1"}, {"a": "2", "h": "0"}]
-    answers, expected = [], []
+    answers: list[Any] = []
+    expected: list[float] = []
     for shift in (0, -190, 190):  # such factors are left as they are, their products are scaled
         factors = [(pair, np.ldexp(table, shift)) for pair, table in zip(pairs, tables, strict=True)]
         with compiled(MarkovNetwork(states, factors)) as tree:
