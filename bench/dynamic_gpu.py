@@ -12,8 +12,10 @@ each other, bit by bit.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +57,8 @@ def times_of(
     own = {key: getattr(engine, key) for key in ALONE}
     with made.net.compile("gpu", devices=devices) as tree:
         answer = compared(made, tree, codes, targets)
-        calls, kernels = [], []
-        for _ in range(RUNS):
-            begin = time.perf_counter()
-            tree.smooth(given, targets=targets)
-            calls.append(time.perf_counter() - begin)
+        kernels = []
+        calls = [seconds_of(lambda: tree.smooth(given, targets=targets)) for _ in range(RUNS)]
         vars(engine).update(ALONE)
         for _ in range(RUNS):
             tree.smooth(given, targets=targets)
@@ -69,13 +68,13 @@ def times_of(
     return answer, kernels, calls
 
 
-def smoothing(made: Template, n: int, holes: bool = False) -> list[dict[str, Any]]:
+def smoothing(made: Template, n: int, holes: bool = False) -> Iterator[dict[str, Any]]:
     """Rows of one network: one GPU, all of them, and JAX."""
     codes = made.codes(n, LENGTH)
     if holes:
         codes[np.random.default_rng(2).random(codes.shape) < 0.25] = -1
     targets = list(made.net) if holes else made.hidden
-    name, rows = f"{made.net.name} T={LENGTH}{' holes' if holes else ''}", []
+    name = f"{made.net.name} T={LENGTH}{' holes' if holes else ''}"
     first: Any = None
     numbers = device_numbers("all")
     for devices in [[0]] if len(numbers) == 1 else [[0], numbers]:
@@ -84,22 +83,30 @@ def smoothing(made: Template, n: int, holes: bool = False) -> list[dict[str, Any
         if any(not np.array_equal(answer[v], first[v]) for v in targets):
             raise SystemExit(f"{name}: {len(devices)} GPUs have other bits; nothing is timed")
         for what, seconds in (("kernels", kernels), ("call", calls)):
-            rows.append(made_row(name, f"jtgpu gpu {what}", seconds, n, devices))
+            yield made_row(name, f"jtgpu gpu {what}", seconds, n, devices)
     if available("jax") and not holes:
+        os.environ["JAX_PLATFORMS"] = "cuda"
         peer = DenseChain(made.net, made.hidden, made.observed)
         theirs = peer.smooth(codes[:COMPARED])[0]
         gap = max(np.abs(theirs[:, :, i] - first[v][:COMPARED]).max() for i, v in enumerate(targets))
         if not gap <= TOLERANCE:
             raise SystemExit(f"{name}: JAX differs by {gap:g}; nothing is timed")
         codes = codes[: PEER_CELLS // len(peer.start)]
-        peer._smooth(codes)[0].block_until_ready()
-        seconds = []
-        for _ in range(RUNS):
-            begin = time.perf_counter()
-            peer._smooth(codes)[0].block_until_ready()
-            seconds.append(time.perf_counter() - begin)
-        rows.append(made_row(name, "jax dense chain on the GPU", seconds, len(codes), [0]))
-    return rows
+        there = importlib.import_module("jax").device_put(codes)
+        computed: dict[str, Callable[[], Any]] = {
+            "jax dense chain on the GPU": lambda: peer._smooth(there)[0].block_until_ready(),
+            "jax dense chain call": lambda: peer.smooth(codes),
+        }
+        for engine_name, work in computed.items():
+            work()
+            yield made_row(name, engine_name, [seconds_of(work) for _ in range(RUNS)], len(codes), [0])
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """Of a call."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
 
 def made_row(name: str, engine_name: str, seconds: list[float], n: int, devices: list[int]) -> dict[str, Any]:
@@ -117,9 +124,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     many, chain = (96, 96) if arguments.smoke else (1 << 15, 1 << 17)
-    rows = smoothing(ring(), many) + smoothing(hmm(), chain) + smoothing(hmm(), chain, holes=True)
-    if not arguments.smoke:
-        append(arguments.out, rows)
+    for made, n, holes in ((ring(), many, False), (hmm(), chain, False), (hmm(), chain, True)):
+        for one in smoothing(made, n, holes):
+            if not arguments.smoke:
+                append(arguments.out, [one])
 
 
 if __name__ == "__main__":
