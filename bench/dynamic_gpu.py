@@ -37,11 +37,16 @@ ALONE = {"WORKERS": 1, "ROUNDS": 1}  # constants of the engine: nothing overlaps
 def compared(made: Template, tree: Any, codes: Any, targets: list[str]) -> Any:
     """Answers, after those of some sequences have been compared with the CPU's."""
     answer = tree.smooth(arrays(made, codes), targets=targets)
-    same = made.net.compile("cpu").smooth(arrays(made, codes[:COMPARED]), targets=targets)
+    same = by_cpu(made, codes[:COMPARED], targets)
     gap = max(float(np.abs(answer[v][:COMPARED] - same[v]).max()) for v in targets)
     if not gap <= TOLERANCE or not np.allclose(answer.log_evidence[:COMPARED], same.log_evidence, rtol=1e-10):
         raise SystemExit(f"{made.net.name}: posteriors differ by {gap:g}; nothing is timed")
     return answer
+
+
+def by_cpu(made: Template, codes: Any, targets: list[str]) -> Any:
+    """Answers to compare with."""
+    return made.net.compile("cpu").smooth(arrays(made, codes), targets=targets)
 
 
 def arrays(made: Template, codes: Any) -> dict[str, Any]:
