@@ -22,7 +22,6 @@ struct Observed { u32 column, weight, inner, card, stride; };  // NONE: no colum
 struct Target { u32 from, is_const, n, column; };              // cells of an answer; first column
 struct Part { u32 items, n_items, ops, n_ops, targets, n_targets; };
 
-#define EARLY 6  // entries
 #define CONST_A 16u
 #define CONST_B 32u
 
@@ -90,17 +89,55 @@ __device__ __forceinline__ double read_once(const double* x) {
 #endif
 }
 
-#ifdef FIXED_MAIN
+// Code for one slice (jtgpu/backends/gpu/slices/generated.py) defines FIXED and its numbers, which are those of the
+// structs above, and replaces comments in capitals by its contractions.
+#ifdef FIXED
 #define LANES FIXED_LANES
+#define UNITS FIXED_UNITS
+#define ENTRIES FIXED_ENTRIES
+#define ANSWER (Target{FIXED_ANSWER})
+struct Constants { double c[FIXED_CONSTANTS]; };
 #else
+#define FIXED_UNITS 0
+#define FIXED_HELD 0
+#define FIXED_CODES 0
 #define LANES p.lanes
+#define UNITS h.units
+#define ENTRIES p.n_entries
+#define ANSWER p.answer
+struct Constants {};
 #endif
+#ifdef FIXED_SOURCE
+#define SOURCE(e) (e)
+#else
+#define SOURCE(e) fixed(p.pool + p.source + (e))
+#endif
+#ifdef FIXED_TARGET
+#define TARGET(e) (e)
+#else
+#define TARGET(e) fixed(p.pool + p.target + (e))
+#endif
+#if FIXED_HELD
+#define EARLY FIXED_HELD
+#else
+#define EARLY 6  // entries
+#endif
+
+// Units wait for each other; the numbers of a lane that is one thread are its own.
+__device__ __forceinline__ void together() {
+#if FIXED_UNITS != 1
+    __syncthreads();
+#endif
+}
 
 struct Here {        // a thread's place
     double* arena;   // constants first
     double* sums;    // 2 x warps x L numbers
     u32 lane, unit, units, lanes, turn;
-    u32 seq, row;
+    u32 seq, row, next;  // and the row after this one
+#if FIXED_CODES
+    int code[FIXED_CODES];
+#endif
 };
 
 // Sum over all units of a lane, the same for each of them.
@@ -117,6 +154,7 @@ __device__ __forceinline__ double lane_sum(Here& h, double x) {
     return x;
 }
 
+#ifndef FIXED
 __device__ __forceinline__ double2 twice(double x) { return make_double2(x, x); }
 
 // A thread computes two sequences. It reads its first record before it waits for the inputs.
@@ -190,46 +228,6 @@ __device__ __forceinline__ void run_record(const SliceProgram& p, const Contract
         default: __trap();
     }
 }
-
-#ifdef FIXED_MAIN
-template <bool CONST>
-__device__ __forceinline__ double2 loaded(const double* from) { return CONST ? twice(*from) : *(const double2*)from; }
-
-// A contraction whose cells are constants of the code (jtgpu/backends/gpu/slices/generated.py).
-template <class O>
-__device__ __forceinline__ void run_fixed(const Here& h) {
-    constexpr u32 PAIRS = FIXED_LANES / 2;
-    const u32 lane = threadIdx.x % PAIRS * 2;
-    if (O::SYNC_) __syncthreads();
-    for (u32 i = threadIdx.x / PAIRS; i < O::N_; i += blockDim.x / PAIRS) {
-        const double* const a = h.arena + O::a(i) + (O::CONST_A_ ? 0 : lane);
-        const double* const b = h.arena + O::b(i) + (O::CONST_B_ ? 0 : lane);
-        double* const out = h.arena + O::o(i) + lane;
-        double2 sum[O::TM_ * O::TN_];
-#pragma unroll
-        for (u32 e = 0; e < O::TM_ * O::TN_; e++) sum[e] = twice(0.0);
-#pragma unroll
-        for (u32 k = 0; k < O::K_; k++) {
-            double2 x[O::TM_], y[O::TN_];
-#pragma unroll
-            for (u32 m = 0; m < O::TM_; m++) x[m] = loaded<O::CONST_A_>(a + m * O::MA_ + O::ka(k));
-#pragma unroll
-            for (u32 n = 0; n < O::TN_; n++) y[n] = O::ALONE_ ? twice(1.0) : loaded<O::CONST_B_>(b + n * O::NB_ + O::kb(k));
-#pragma unroll
-            for (u32 m = 0; m < O::TM_; m++)
-#pragma unroll
-                for (u32 n = 0; n < O::TN_; n++) {
-                    double2& s = sum[m * O::TN_ + n];
-                    s.x = O::ALONE_ ? s.x + x[m].x : fma(x[m].x, y[n].x, s.x);
-                    s.y = O::ALONE_ ? s.y + x[m].y : fma(x[m].y, y[n].y, s.y);
-                }
-        }
-#pragma unroll
-        for (u32 m = 0; m < O::TM_; m++)
-#pragma unroll
-            for (u32 n = 0; n < O::TN_; n++) *(double2*)(out + m * O::MO_ + n * O::NO_) = sum[m * O::TN_ + n];
-    }
-}
 #endif
 
 __device__ __forceinline__ int code_of(const Sequences& s, u32 row, u32 column) {
@@ -237,11 +235,20 @@ __device__ __forceinline__ int code_of(const Sequences& s, u32 row, u32 column) 
     return s.width == 1 ? ((const signed char*)s.codes)[at] : ((const int*)s.codes)[at];
 }
 
+// What is observed in a row, before it is needed.
+__device__ __forceinline__ void read_codes(const Sequences& s, Here& h, u32 row) {
+#if FIXED_CODES
+#pragma unroll
+    for (u32 c = 0; c < FIXED_CODES; c++) h.code[c] = code_of(s, row, c);
+#endif
+}
+
 // The tables of a program whose numbers differ between sequences, then its contractions; the answers may be read.
 template <bool SECOND>
-__device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, Here& h, const double* kept) {
+__device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, Here& h, const double* kept,
+                                            const Constants& k) {
     const Part& part = SECOND ? p.second : p.main;
-    for (u32 i = h.unit; i < part.n_items; i += h.units) {
+    for (u32 i = h.unit; i < part.n_items; i += UNITS) {
         const Item q = p.items[part.items + i];
         u32 value = q.value;
         for (u32 a = 0; a < q.n_fixed; a++) {
@@ -260,33 +267,36 @@ __device__ __forceinline__ void run_program(const SliceProgram& p, const Sequenc
         if (q.message == 2) x *= kept[(u64)q.place * s.n + h.seq];
         h.arena[q.to + h.lane] = x;
     }
-#ifdef FIXED_MAIN
+#ifdef FIXED
     if (SECOND) {
-        FIXED_SECOND
+        /* LOADS OF SECOND */
+        /* BLOCKS OF SECOND */
     } else {
-        FIXED_MAIN
+        /* LOADS */
+        read_codes(s, h, h.next);
+        /* BLOCKS */
     }
 #else
     for (u32 i = 0; i < part.n_ops; i++) run_record(p, p.ops[part.ops + i], h);
 #endif
-    __syncthreads();
+    together();
 }
 
-__device__ __forceinline__ double answered(const Target& t, const Here& h, u32 cell) {
-    return h.arena[t.is_const ? t.from + cell : t.from + cell * h.lanes + h.lane];
+__device__ __forceinline__ double answered(const SliceProgram& p, const Target& t, const Here& h, u32 cell) {
+    return h.arena[t.is_const ? t.from + cell : t.from + cell * LANES + h.lane];
 }
 
 // Normalised answers of a program.
 __device__ __forceinline__ void write_targets(const SliceProgram& p, const Sequences& s, Here& h, double* row) {
-    for (u32 i = h.unit; i < p.second.n_targets; i += h.units) {
+    for (u32 i = h.unit; i < p.second.n_targets; i += UNITS) {
         const Target t = p.targets[p.second.targets + i];
         double total = 0.0;
-        for (u32 c = 0; c < t.n; c++) total += answered(t, h, c);
+        for (u32 c = 0; c < t.n; c++) total += answered(p, t, h, c);
         const double inverse = total > 0.0 ? 1.0 / total : 0.0;
         if (row)
-            for (u32 c = 0; c < t.n; c++) row[t.column + c] = answered(t, h, c) * inverse;
+            for (u32 c = 0; c < t.n; c++) row[t.column + c] = answered(p, t, h, c) * inverse;
     }
-    __syncthreads();  // the next program uses the same memory
+    together();  // the next program uses the same memory
 }
 
 // The first entries of a message that a thread needs later: memory answers while it computes.
@@ -294,8 +304,8 @@ __device__ __forceinline__ void read_early(const SliceProgram& p, const Sequence
                                            double* early) {
 #pragma unroll
     for (u32 j = 0; j < EARLY; j++) {
-        const u32 e = h.unit + j * h.units;
-        early[j] = e < p.n_entries ? from[(u64)e * s.n + h.seq] : 0.0;
+        const u32 e = h.unit + j * UNITS;
+        early[j] = e < ENTRIES ? from[(u64)e * s.n + h.seq] : 0.0;
     }
 }
 
@@ -305,68 +315,89 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
     double total = 0.0;
 #pragma unroll
     for (u32 j = 0; j < EARLY; j++) {
-        const u32 e = h.unit + j * h.units;
-        if (e < p.n_entries) {
-            double x = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
+        const u32 e = h.unit + j * UNITS;
+        if (e < ENTRIES) {
+            double x = h.arena[p.message + SOURCE(e) * LANES + h.lane];
             if (with) x *= early[j];
-            h.arena[p.work + e * h.lanes + h.lane] = x;
+            h.arena[p.work + e * LANES + h.lane] = x;
             total += x;
         }
     }
-    for (u32 e = h.unit + EARLY * h.units; e < p.n_entries; e += h.units) {
-        double x = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
+    for (u32 e = h.unit + EARLY * UNITS; e < ENTRIES; e += UNITS) {
+        double x = h.arena[p.message + SOURCE(e) * LANES + h.lane];
         if (with) x *= read_once(with + (u64)e * s.n + h.seq);
-        h.arena[p.work + e * h.lanes + h.lane] = x;
+        h.arena[p.work + e * LANES + h.lane] = x;
         total += x;
     }
     total = lane_sum(h, total);
-    __syncthreads();
+    together();
     const double inverse = total > 0.0 ? 1.0 / total : 0.0;
-    const u32 parts = p.work + p.n_entries * h.lanes + h.lane;
-    for (u32 i = h.unit; i < p.n_pairs * p.n_parts; i += h.units) {  // several units share a sum
+    const u32 parts = p.work + ENTRIES * LANES + h.lane;
+    for (u32 i = h.unit; i < p.n_pairs * p.n_parts; i += UNITS) {  // several units share a sum
         const u32* const pair = p.pool + p.pairs + i / p.n_parts * 3;  // first entry in the pool, entries, column
         double sum = 0.0;
 #pragma unroll 4
         for (u32 k = i % p.n_parts; k < pair[1]; k += p.n_parts)
-            sum += h.arena[p.work + fixed(p.pool + pair[0] + k) * h.lanes + h.lane];
-        h.arena[parts + i * h.lanes] = sum;
+            sum += h.arena[p.work + fixed(p.pool + pair[0] + k) * LANES + h.lane];
+        h.arena[parts + i * LANES] = sum;
     }
-    __syncthreads();
-    for (u32 i = h.unit; i < p.n_pairs; i += h.units) {
+    together();
+    for (u32 i = h.unit; i < p.n_pairs; i += UNITS) {
         double sum = 0.0;
-        for (u32 k = 0; k < p.n_parts; k++) sum += h.arena[parts + (i * p.n_parts + k) * h.lanes];
+        for (u32 k = 0; k < p.n_parts; k++) sum += h.arena[parts + (i * p.n_parts + k) * LANES];
         if (row) row[p.pool[p.pairs + 3 * i + 2]] = sum * inverse;
     }
-    __syncthreads();
+    together();
     return total;
 }
 
-// The answer of the program becomes the message, normalised if it is large enough; the sum.
-__device__ __forceinline__ double take_answer(const SliceProgram& p, Here& h, bool& good) {
+// The answer of the program becomes the message, normalised if it is large enough; the sum. It is kept, too, unless
+// `to` is null.
+__device__ __forceinline__ double take_answer(const SliceProgram& p, const Sequences& s, Here& h, double* to, bool& good) {
     double sum = 0.0;
+#if FIXED_HELD
+    double mine[FIXED_HELD];
+#pragma unroll
+    for (u32 j = 0; j < FIXED_HELD; j++) {
+        const u32 e = h.unit + j * UNITS;
+        mine[j] = e < ENTRIES ? answered(p, ANSWER, h, TARGET(e)) : 0.0;
+        sum += mine[j];
+    }
+#else
 #pragma unroll 4
-    for (u32 e = h.unit; e < p.n_entries; e += h.units) sum += answered(p.answer, h, fixed(p.pool + p.target + e));
+    for (u32 e = h.unit; e < ENTRIES; e += UNITS) sum += answered(p, ANSWER, h, TARGET(e));
+#endif
     sum = lane_sum(h, sum);
     good = sum >= p.least;
     const double inverse = good ? 1.0 / sum : 0.0;
+#if FIXED_HELD
+#pragma unroll
+    for (u32 j = 0; j < FIXED_HELD; j++) {
+        const u32 e = h.unit + j * UNITS;
+        const double x = mine[j] * inverse;
+#else
 #pragma unroll 4
-    for (u32 e = h.unit; e < p.n_entries; e += h.units) {
-        const double x = answered(p.answer, h, fixed(p.pool + p.target + e)) * inverse;
-        h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane] = x;
+    for (u32 e = h.unit; e < ENTRIES; e += UNITS) {
+        const double x = answered(p, ANSWER, h, TARGET(e)) * inverse;
+#endif
+        if (e < ENTRIES) {
+            h.arena[p.message + SOURCE(e) * LANES + h.lane] = x;
+            if (to) to[(u64)e * s.n + h.seq] = x;
+        }
     }
     return sum;
 }
 
 __device__ __forceinline__ void copy_message(const SliceProgram& p, const Sequences& s, const Here& h, double* to) {
 #pragma unroll 4
-    for (u32 e = h.unit; e < p.n_entries; e += h.units)
-        to[(u64)e * s.n + h.seq] = h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane];
+    for (u32 e = h.unit; e < ENTRIES; e += UNITS)
+        to[(u64)e * s.n + h.seq] = h.arena[p.message + SOURCE(e) * LANES + h.lane];
 }
 
 __device__ __forceinline__ void read_message(const SliceProgram& p, const Sequences& s, const Here& h) {
 #pragma unroll 4
-    for (u32 e = h.unit; e < p.n_entries; e += h.units)
-        h.arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane] = s.message[(u64)e * s.n + h.seq];
+    for (u32 e = h.unit; e < ENTRIES; e += UNITS)
+        h.arena[p.message + SOURCE(e) * LANES + h.lane] = s.message[(u64)e * s.n + h.seq];
 }
 
 // Where a thread's distributions of a slice go; null: they are not wanted of its sequence.
@@ -375,40 +406,53 @@ __device__ __forceinline__ double* row_of(const Sequences& s, const Here& h, u32
     return s.cells + ((u64)h.seq * s.n_rows + (s.place ? s.place[t] : 0)) * s.n_out;
 }
 
+__device__ __forceinline__ u32 row_at(u32 first, int length, u32 t) {
+    return first + ((int)t < length ? t : length ? (u32)length - 1 : 0);
+}
+
+// Where the message into a slice is kept; null: it is not.
+__device__ __forceinline__ double* kept_at(const Sequences& s, u32 t, u64 size) {
+    const u32 slot = (t - s.base) / s.stride;
+    return s.n_kept && t >= s.base && (t - s.base) % s.stride == 0 && slot < s.n_kept ? s.kept + slot * size : nullptr;
+}
+
 template <bool AHEAD>
-__device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequences& s, double* arena, double* sums) {
-    Here h = {arena, sums, threadIdx.x % LANES, threadIdx.x / LANES, blockDim.x / LANES, LANES, 0, 0, 0};
+__device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequences& s, const Constants& k, double* arena,
+                                            double* sums) {
+    Here h = {arena, sums, threadIdx.x % LANES, threadIdx.x / LANES, blockDim.x / LANES, LANES};
     for (u32 i = threadIdx.x; i < p.n_consts; i += blockDim.x) arena[i] = p.consts[i];
-    const u64 size = (u64)p.n_entries * s.n;
+    const u64 size = (u64)ENTRIES * s.n;
     for (u32 group = blockIdx.x; group < s.n / LANES; group += gridDim.x) {
         h.seq = group * LANES + h.lane;
         const int length = s.lengths[h.seq];
+        const u32 first = s.first[h.seq];
         double total = s.total[h.seq];
         int exponent = s.exponent[h.seq], failed = s.failed[h.seq], lost = s.lost[h.seq];
         __syncthreads();
         read_message(p, s, h);
+        h.next = row_at(first, length, AHEAD ? s.begin : s.end - 1);
+        read_codes(s, h, h.next);
         double early[EARLY];
         if (!AHEAD && p.n_pairs && s.end > s.begin) read_early(p, s, h, s.kept + (s.end - s.base) * size, early);
-        __syncthreads();
+        together();
+        if (AHEAD)
+            if (double* const to = kept_at(s, s.begin, size)) copy_message(p, s, h, to);
         for (u32 i = s.begin; i < s.end; i++) {
             const u32 t = AHEAD ? i : s.end - 1 - (i - s.begin);
-            h.row = s.first[h.seq] + ((int)t < length ? t : length ? (u32)length - 1 : 0);
+            h.row = h.next;
+            h.next = row_at(first, length, AHEAD ? t + 1 : t ? t - 1 : 0);
             const bool here = s.place ? s.place[t] >= 0 : false;
-            if (AHEAD) {
-                const u32 slot = (t - s.base) / s.stride;
-                if (s.n_kept && t >= s.base && (t - s.base) % s.stride == 0 && slot < s.n_kept)
-                    copy_message(p, s, h, s.kept + slot * size);
-            } else {
+            if (!AHEAD) {
                 if ((int)t + 1 >= length)
-                    for (u32 e = h.unit; e < p.n_entries; e += h.units)
-                        arena[p.message + fixed(p.pool + p.source + e) * h.lanes + h.lane] = 1.0;
-                __syncthreads();
+                    for (u32 e = h.unit; e < ENTRIES; e += UNITS)
+                        arena[p.message + SOURCE(e) * LANES + h.lane] = 1.0;
+                together();
                 if (s.n_later) copy_message(p, s, h, s.later + (t - s.base) * size);
             }
             const bool wanted = s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
             const double* const before = AHEAD ? nullptr : s.kept + (t - s.base) * size;
             if (wanted && p.second.n_targets) {
-                run_program<true>(p, s, h, before);
+                run_program<true>(p, s, h, before, k);
                 write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
             }
             if (!AHEAD && wanted && p.n_pairs) {
@@ -418,11 +462,11 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             if (!AHEAD && p.n_pairs && t > s.begin) read_early(p, s, h, before, early);
             if (AHEAD || t > 0) {
                 bool good;
-                run_program<false>(p, s, h, nullptr);
-                double sum = take_answer(p, h, good);
+                run_program<false>(p, s, h, nullptr, k);
+                double sum = take_answer(p, s, h, AHEAD ? kept_at(s, t + 1, size) : nullptr, good);
                 if (AHEAD && (int)t < length && failed < 0) {
                     for (u32 r = 0; r < p.n_others; r++) {
-                        const double root = answered(p.targets[p.others + r], h, 0);
+                        const double root = answered(p, p.targets[p.others + r], h, 0);
                         good = good && root >= p.least;
                         sum *= root;
                     }
@@ -432,14 +476,11 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                     if (!good || !(total > 0.0)) failed = (int)t;
                 }
                 if (!AHEAD && (int)t < length && failed < 0 && !good) lost = 1;
-                __syncthreads();
+                together();
             }
             if (AHEAD && wanted && p.n_pairs) write_between(p, s, h, nullptr, early, row_of(s, h, t, length, failed < 0));
         }
         copy_message(p, s, h, s.message);
-        const u32 slot = (s.end - s.base) / s.stride;
-        if (AHEAD && s.n_kept && s.end >= s.base && (s.end - s.base) % s.stride == 0 && slot < s.n_kept)
-            copy_message(p, s, h, s.kept + slot * size);
         if (h.unit == 0) {
             if (AHEAD && s.count) {
                 s.total[h.seq] = total;
@@ -448,7 +489,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             }
             if (!AHEAD) s.lost[h.seq] = lost;
         }
-        __syncthreads();
+        together();
     }
 }
 
@@ -457,10 +498,12 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
 #endif
 #define KERNEL(name, ahead, arena, sums)                                                                          \
     extern "C" __global__ void __launch_bounds__(BOUNDS) slices_##name(SliceProgram p, Sequences s) {             \
-        pass_slices<ahead>(p, s, arena, sums);                                                                    \
+        pass_slices<ahead>(p, s, {}, arena, sums);                                                                \
     }
-#ifdef FIXED_MAIN
-KERNEL(fixed, FIXED_AHEAD, slice_memory, slice_memory + p.n_cells)
+#ifdef FIXED
+extern "C" __global__ void __launch_bounds__(BOUNDS) slices_fixed(SliceProgram p, Sequences s, Constants k) {
+    pass_slices<FIXED_AHEAD>(p, s, k, slice_memory, slice_memory + p.n_cells);
+}
 #else
 KERNEL(forward_shared, true, slice_memory, slice_memory + p.n_cells)
 KERNEL(backward_shared, false, slice_memory, slice_memory + p.n_cells)

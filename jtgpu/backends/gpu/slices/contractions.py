@@ -8,7 +8,7 @@ evidence is computed here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,8 @@ import numpy as np
 
 from ..batch.sparsity import flat_factors
 from ..program.records import OUT, A, B, Step, binary_program, loops_of, offsets
+from .blocks import Block, Blocks
+from .reorder import Axes, Reorder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,6 +62,7 @@ class Part:
     loads: list[Load]
     steps: list[Step]
     phase: list[int]
+    message: list[int]  # factors that are the running message itself
     cell: dict[int, int]  # first cell of each table of a sequence
     size: int  # cells of a sequence
     answers: list[int]  # tables
@@ -72,7 +75,7 @@ class SliceMaker:
         self.plan, self.pattern = plan, pattern
         self.flat = flat_factors(plan, factors)
         binary = binary_program(plan)
-        self.steps, self.scopes = binary.steps, binary.scopes
+        self.steps, self.scopes = binary.steps, list(binary.scopes)
         self.cards = np.where(np.array(pattern.always), 1, plan.cardinality)
         self.axes = _Axes(self.cards, plan.axis_rank)
         self.component = self._components()
@@ -81,7 +84,7 @@ class SliceMaker:
 
     def size(self, table: int) -> int:
         """Cells of a table of a sequence."""
-        return math.prod(int(self.cards[v]) for v in self.scopes[table])
+        return self.cells_of(self.axes_of(table))
 
     def loops(self, step: Step) -> tuple[Any, ...]:
         """The joint axes of a contraction."""
@@ -132,10 +135,13 @@ class SliceMaker:
         )  # fmt: skip
         return Load(factor, fixed, axes, message) if fixed or axes or message else None
 
-    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int) -> tuple[Part, dict[int, Any]]:
+    def part(
+        self, messages: dict[int, int], answers: Sequence[int], first_cell: int, split: bool = False
+    ) -> tuple[Part, dict[int, Any]]:
         """The contractions of some tables, in phases, and the tables that are constant."""
         # messages: Factor to `RUNNING` or `KEPT`
         # first_cell: Of a sequence that tables may use
+        # split: Whether constants and evidence are multiplied one by one
         loads = {f: self.load(f, messages.get(f, 0)) for f in range(self.plan.n_factors)}
         consts = {f: self.flat[f][self.cells(f)] for f, x in loads.items() if x is None}
         alias: dict[int, int] = {}
@@ -152,17 +158,43 @@ class SliceMaker:
             else:
                 left.append(step)
         tables = [alias.get(t, t) for t in answers]
+        if split:
+            left = Reorder(left, self.axes_of, self.cells_of, self._new_table, consts, tables).done()
         used = {t for s in left for t in s.ins} | set(tables)
         mine = [x for f, x in loads.items() if x is not None and f in used]
         level = {x.factor: 0 for x in mine}
-        running = {x.factor for x in mine if x.message == RUNNING and not x.axes and (self.flat[x.factor] == 1.0).all()}
+        running = [x.factor for x in mine if x.message == RUNNING and not x.axes and (self.flat[x.factor] == 1.0).all()]
         for s in left:
             level[s.out] = 1 + max(level.get(t, 0) for t in s.ins)
         left.sort(key=lambda s: level[s.out])
         mine = [x for x in mine if x.factor not in running]  # the message itself, at the beginning of the arena
-        part = Part(mine, left, [level[s.out] for s in left], dict.fromkeys(running, 0), 0, tables)
-        self._place(part, level, consts, first_cell)
+        part = Part(mine, left, [level[s.out] for s in left], running, {}, 0, tables)
+        self._place(part, [(level[s.out], s.out, s.ins) for s in left], first_cell, 0)
         return part, {t: consts[t] for t in used if t in consts}
+
+    def blocks(self, part: Part, consts: Container[int], room: int) -> list[Block] | None:
+        """The contractions of a part in blocks; None if some contraction is too large for it."""
+        # room: Numbers of all sequences that an SM has room for
+        cutter = Blocks(self.axes_of, self.cells_of, consts, lambda v: int(self.plan.axis_rank[v]), room)
+        return cutter.cut(part.steps, part.answers)
+
+    def placed(self, part: Part, blocks: Sequence[Block], first_cell: int, n_message: int) -> Part:
+        """The same part with cells for what blocks leave; tables may overwrite the message's n cells when it was read."""
+        made = Part(part.loads, part.steps, part.phase, part.message, {}, 0, part.answers)
+        self._place(made, [(b.level, b.steps[-1].out, b.inputs) for b in blocks], first_cell, n_message)
+        return made
+
+    def axes_of(self, table: int) -> Axes:
+        """The axes of a table that have several states."""
+        return frozenset(self._axes_of(table))
+
+    def cells_of(self, axes: Axes) -> int:
+        """Cells of a table of a sequence."""
+        return math.prod(int(self.cards[v]) for v in axes)
+
+    def _new_table(self, axes: Axes) -> int:
+        self.scopes.append(tuple(sorted(axes, key=lambda v: int(self.plan.axis_rank[v]))))
+        return len(self.scopes) - 1
 
     def _axes_of(self, table: int) -> list[int]:
         return [v for v in self.scopes[table] if self.cards[v] > 1]
@@ -195,20 +227,24 @@ class SliceMaker:
         folded: NDArray[np.float64] = np.bincount(offsets(loops, OUT), x, self.size(step.out)).astype(np.float64)
         return folded
 
-    def _place(self, part: Part, level: dict[int, int], consts: dict[int, Any], first: int) -> None:
+    def _place(
+        self, part: Part, made_by: Sequence[tuple[int, int, Sequence[int]]], first: int, n_message: int
+    ) -> None:  # fmt: skip
         """Cells of each table: free ones from its own phase on, until the phase after the last that reads it."""
-        end = {t: level[t] for t in level}
-        for s in part.steps:
-            for t in s.ins:
-                end[t] = max(end.get(t, 0), level[s.out])
+        # made_by: Phase, table, and what it is computed from
+        level = {x.factor: 0 for x in part.loads} | {out: phase for phase, out, _ in made_by}
+        end = dict(level)
+        read = 0  # the last phase that reads the message
+        for phase, _, ins in made_by:
+            for t in ins:
+                end[t] = max(end.get(t, 0), phase)
+                read = max(read, phase) if t in part.message else read
         for t in part.answers:
             end[t] = max(level.values(), default=0) + 1
-        made: list[tuple[int, int, int]] = []  # first cell, behind the last, last phase
-        part.size = first
-        tables = [x.factor for x in part.loads] + [s.out for s in part.steps]
-        for t in tables:
-            if t in part.cell:
-                continue
+        made = [(0, n_message, read)] if n_message else []  # first cell, behind the last, last phase
+        part.cell = dict.fromkeys(part.message, 0)
+        part.size = max(first, n_message)
+        for t in level:
             at, size = first, self.size(t)
             for begin, behind, last in sorted(made):
                 if last >= level[t] and begin < at + size and behind > at:

@@ -87,7 +87,9 @@ class GpuSliceTable:
         self, passes: GpuPasses, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],
         sides: tuple[Side, Side], lengths: NDArray[np.int64],
     ):  # fmt: skip
-        self.passes, self.evidence = passes, SliceEvidence(passes.plan, states, likelihood, sides)
+        self.passes, self.evidence = passes, SliceEvidence(
+            passes.plan, states, likelihood, sides, len(lengths)
+        )
         passes.times = self._times = dict.fromkeys((d.ordinal for d in passes.devices), 0.0)
         self._local = threading.local()
         self._lock = threading.Lock()

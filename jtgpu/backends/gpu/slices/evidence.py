@@ -22,9 +22,9 @@ class SliceEvidence:
 
     def __init__(
         self, plan: Plan, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],
-        sides: tuple[Side, Side],
+        sides: tuple[Side, Side], n_sequences: int,
     ):  # fmt: skip
-        self.sides, self.n_entries = sides, len(sides[0].place)
+        self.sides, self.n_entries, self.n_sequences = sides, len(sides[0].place), n_sequences
         cards = plan.cardinality
         some, always = (np.zeros(len(cards), np.bool_) for _ in range(2))
         some[: states.shape[1]], always[: states.shape[1]] = observed(states)

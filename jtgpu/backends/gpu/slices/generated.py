@@ -1,94 +1,165 @@
-"""Contractions of a slice as text: their cells become constants of the code (`run_fixed` of cuda/batch/slices.cu).
+"""Blocks of contractions as text: the part of cuda/batch/slices.cu that is compiled for one slice.
 
-A kernel of records reads eight instructions for one of arithmetic; one compiled for the network reads two. The sums are
-those of the records, in the same order, so the bits are, too.
+Cells are constants of the code, constants are operands from the kernel's parameters, tables inside a block are
+registers. The sums are those of the records, in the same order, so the bits are, too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ....device import nvcc
-from ..program.records import OUT, A, B, Loop
+from .blocks import Block
 
-MOST_SUM = 32  # configurations of a sum that is written out
-MOST_SIDE, MOST_TILE = 6, 12  # outputs of a thread along an axis of one input, and in all
-Digit = tuple[int, tuple[int, ...]]  # extent; strides in A, B and the output
+Digits = Sequence[tuple[int, int]]  # extent and stride, the last digit fastest
 
 
-class Fixed(NamedTuple):
-    """A contraction as a struct that `run_fixed` takes."""
+@dataclass(frozen=True)
+class Layout:
+    """Where tables stand."""
 
-    text: str
-    n_tiles: int
+    lanes: int
+    threads: int
+    cards: Mapping[int, int]
+    scope: Callable[[int], Sequence[int]]  # axes of a table, slowest first
+    first: Callable[[int], int]  # number of a table in the arena
+    consts: Mapping[int, int]  # first number of each table of constants among the parameters, -1: not there
+    rank: Callable[[int], int]  # of axes, in the order of sums
 
+    @property
+    def units(self) -> int:
+        return self.threads // self.lanes
 
-def fixed_contraction(
-    name: str, loops: Sequence[Loop], first: Sequence[int], scale: Sequence[int], sync: bool
-) -> Fixed | None:
-    """The text of a contraction; None if a sum is too long."""
-    # loops: Its joint axes
-    # first, scale: Of A, B and the output: first number in the arena; numbers from one cell to the next, 1: a constant
-    kinds: dict[str, list[Digit]] = {"s": [], "m": [], "n": [], "k": []}
-    for extent, strides in loops:
-        kind = "k" if not strides[OUT] else "s" if strides[A] and strides[B] else "m" if strides[A] else "n"
-        by_table = (strides[A], strides[B], strides[OUT])
-        kinds[kind].append((extent, tuple(x * y for x, y in zip(by_table, scale, strict=True))))
-    n_sum = math.prod(extent for extent, _ in kinds["k"])
-    if n_sum > MOST_SUM:
-        return None
-    tm, tn = _tile(*(kinds[k][-1][0] if kinds[k] else 1 for k in "mn"))
-    digits = [*kinds["s"]]
-    steps: dict[str, tuple[int, ...]] = {}
-    for kind, tile in (("m", tm), ("n", tn)):
-        steps[kind] = kinds[kind][-1][1] if kinds[kind] else (0, 0, 0)
-        digits += kinds[kind][:-1]
-        if kinds[kind]:
-            extent, last = kinds[kind][-1]
-            digits.append((extent // tile, tuple(tile * x for x in last)))
-    constants = {
-        "N": math.prod(extent for extent, _ in digits), "TM": tm, "TN": tn, "K": n_sum, "SYNC": int(sync),
-        "CONST_A": int(scale[0] == 1), "CONST_B": int(scale[1] == 1), "ALONE": int(first[1] < 0),
-        "MA": steps["m"][0], "MO": steps["m"][2], "NB": steps["n"][1], "NO": steps["n"][2],
-    }  # fmt: skip
-    lines = [f"static constexpr u32 {key}_ = {value};" for key, value in constants.items()]
-    for t, table in enumerate(("a", "b", "o")):
-        lines.append(_function(table, "i", max(first[t], 0), [(e, s[t]) for e, s in digits]))
-    for t, table in enumerate(("ka", "kb")):
-        lines.append(_function(table, "k", 0, [(e, s[t]) for e, s in kinds["k"]]))
-    return Fixed(f"struct {name} {{\n" + "\n".join(lines) + "\n};\n", constants["N"])
+    def strides(self, table: int) -> dict[int, int]:
+        """Cells from one state to the next."""
+        at, of = 1, {}
+        for v in reversed(self.scope(table)):
+            of[v] = at
+            at *= self.cards[v]
+        return of
+
+    def scale(self, table: int) -> int:
+        """Numbers from one cell to the next."""
+        return 1 if table in self.consts else self.lanes
 
 
-def _tile(m: int, n: int) -> tuple[int, int]:
-    """Outputs of a thread along two axes: divisors of their extents."""
-    sides = [[d for d in range(1, MOST_SIDE + 1) if extent % d == 0] for extent in (m, n)]
-    fits = [(x, y) for x in sides[0] for y in sides[1] if x * y <= MOST_TILE]
-    return max(fits, key=lambda t: (t[0] * t[1] / (t[0] + t[1]), t))
-
-
-def _function(name: str, variable: str, first: int, digits: Sequence[tuple[int, int]]) -> str:
-    """Text of a function of a mixed-radix number, the last digit fastest."""
-    terms, inner = [f"{first}u"], 1
+def mixed_radix(variable: str, digits: Digits) -> str:
+    """The text of a sum of digits times strides."""
+    terms, inner = [], 1
     for extent, stride in reversed(digits):
         if stride and extent > 1:
             terms.append(f"{variable} / {inner}u % {extent}u * {stride}u")
         inner *= extent
-    return f"static __device__ __forceinline__ constexpr u32 {name}(u32 {variable}) {{ return {' + '.join(terms)}; }}"
+    return " + ".join(terms) or "0u"
 
 
-def source(lanes: int, ahead: bool, parts: Sequence[Sequence[tuple[int, Fixed | None]]]) -> str:
-    """The text of the kernels of a program."""
-    # parts: Of the main and the second one: the number of each contraction and its text; None: by records
-    structs, calls = [], []
-    for part in parts:
-        structs += [fixed.text for _, fixed in part if fixed is not None]
-        call = [f"run_fixed<Op{i}>(h);" if fixed is not None else f"run_record(p, p.ops[{i}], h);" for i, fixed in part]
-        calls.append(" ".join(call))
-    head = f'#include "common/types.cuh"\n#define FIXED_LANES {lanes}u\n#define FIXED_AHEAD {int(ahead)}\n'
-    return head + "".join(structs) + f"#define FIXED_MAIN {calls[0]}\n#define FIXED_SECOND {calls[1]}\n" + _kernels()
+class _BlockText:
+    def __init__(self, block: Block, layout: Layout):
+        self.block, self.layout = block, layout
+        self.lines: list[str] = []
+
+    def text(self) -> str:
+        """Statements for outer configuration i."""
+        block, layout = self.block, self.layout
+        main, out = block.mains[0], block.steps[-1].out
+        values = self._loaded(main, "x")
+        for number, (s, through) in enumerate(zip(block.steps, block.mains, strict=True)):
+            values = self._step(number, s.out, through, [t for t in s.ins if t != through][:1], values)
+        self.lines.append(f"double* const out = h.arena + ({self._base(out)});")
+        self.lines += [f"out[{self._cell(out, at)}u] = {name};" for at, name in values.items()]
+        n = math.prod(layout.cards[v] for v in block.outer)
+        body = "\n".join(self.lines)
+        if n == 1 and layout.units == 1:
+            return f"{{\nconst u32 i = 0;\n{body}\n}}\n"
+        if n <= layout.units:
+            return f"if (h.unit < {n}u) {{\nconst u32 i = h.unit;\n{body}\n}}\n"
+        return f"for (u32 i = h.unit; i < {n}u; i += {layout.units}u) {{\n{body}\n}}\n"
+
+    def _inner(self, table: int) -> list[int]:
+        return [v for v in self.layout.scope(table) if v not in self.block.outer]
+
+    def _places(self, table: int) -> list[tuple[int, ...]]:
+        return list(itertools.product(*(range(self.layout.cards[v]) for v in self._inner(table))))
+
+    def _cell(self, table: int, at: Sequence[int]) -> int:
+        of = self.layout.strides(table)
+        return self.layout.scale(table) * sum(of[v] * s for v, s in zip(self._inner(table), at, strict=True))
+
+    def _base(self, table: int) -> str:
+        layout, of = self.layout, self.layout.strides(table)
+        digits = [(layout.cards[v], of.get(v, 0) * layout.scale(table)) for v in self.block.outer]
+        lane = "" if table in layout.consts else " + h.lane"
+        return f"{layout.first(table)}u + {mixed_radix('i', digits)}{lane}"
+
+    def _loaded(self, table: int, name: str) -> dict[tuple[int, ...], str]:
+        """The numbers of an input."""
+        layout, places = self.layout, self._places(table)
+        slot = layout.consts.get(table, -1)
+        if slot >= 0 and len(places) == math.prod(layout.cards[v] for v in layout.scope(table)):
+            return {at: f"k.c[{slot + self._cell(table, at)}]" for at in places}
+        self.lines.append(f"const double* const {name} = h.arena + ({self._base(table)});")
+        made = {at: name + "".join(f"_{s}" for s in at) for at in places}
+        self.lines += [f"const double {n}_ = {name}[{self._cell(table, at)}u];" for at, n in made.items()]
+        return {at: n + "_" for at, n in made.items()}
+
+    def _step(
+        self, number: int, out: int, main: int, side: Sequence[int], values: Mapping[tuple[int, ...], str]
+    ) -> dict[tuple[int, ...], str]:
+        """The numbers of a contraction."""
+        tables = [main, *side]
+        joint = sorted({v for t in tables for v in self._inner(t)}, key=self.layout.rank)
+        summed = [v for v in joint if v not in self._inner(out)]
+        kept = [v for v in joint if v in self._inner(out)]
+        other = self._loaded(side[0], f"y{number}") if side else {}
+        made = {}
+        for at in itertools.product(*(range(self.layout.cards[v]) for v in kept)):
+            states, name = dict(zip(kept, at, strict=True)), ""
+            for k in itertools.product(*(range(self.layout.cards[v]) for v in summed)):
+                states |= dict(zip(summed, k, strict=True))
+                x = values[tuple(states[v] for v in self._inner(main))]
+                if side:
+                    y = other[tuple(states[v] for v in self._inner(side[0]))]
+                    name = f"fma({x}, {y}, {name})" if name else f"{x} * {y}"
+                else:
+                    name = f"{name} + {x}" if name else x
+            place = tuple(states[v] for v in self._inner(out))
+            made[place] = f"t{number}_" + "_".join(map(str, place))
+            self.lines.append(f"const double {made[place]} = {name};")
+        return made
 
 
-def _kernels() -> str:
-    return (nvcc.source_folder() / "batch/slices.cu").read_text(encoding="utf-8")
+def block_text(block: Block, layout: Layout, sync: bool) -> str:
+    """A block; `sync`: it waits for others."""
+    return ("together();\n" if sync else "") + _BlockText(block, layout).text()
+
+
+def load_text(  # noqa: PLR0913
+    layout: Layout, values: str, value: int, cells: Digits, codes: Sequence[tuple[int, int]], to: int, first_unit: int
+) -> str:
+    """A factor of which evidence chooses a part."""
+    # values: Of all factors; value: the factor's first one
+    # codes: Column and stride of each variable that is observed
+    n = math.prod(extent for extent, _ in cells)
+    at = " + ".join([f"{value}u", mixed_radix("i", cells), *(f"{s}u * (u32)h.code[{c}]" for c, s in codes)])
+    body = f"h.arena[{to}u + i * {layout.lanes}u + h.lane] = {values}[{at}];"
+    if layout.units == 1:
+        return f"#pragma unroll\nfor (u32 i = 0; i < {n}u; i++) {body}\n"
+    if first_unit + n <= layout.units:
+        return f"if (h.unit - {first_unit}u < {n}u) {{ const u32 i = h.unit - {first_unit}u; {body} }}\n"
+    return f"for (u32 i = h.unit; i < {n}u; i += {layout.units}u) {body}\n"
+
+
+def source(constants: Mapping[str, object], texts: Mapping[str, str]) -> str:
+    """The text of a kernel."""
+    # constants: Macros
+    # texts: Bodies of the functions that load and contract, by name
+    head = ['#include "common/types.cuh"']
+    head += [f"#define {name} {value}" for name, value in constants.items()]
+    kernels = (nvcc.source_folder() / "batch/slices.cu").read_text(encoding="utf-8")
+    for name, text in texts.items():
+        assert f"/* {name} */" in kernels
+        kernels = kernels.replace(f"/* {name} */", text)
+    return "\n".join(head) + "\n" + kernels

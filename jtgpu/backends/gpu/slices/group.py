@@ -239,8 +239,8 @@ class GpuSliceGroup:
         with device.active():
             start, stop = self.place.events
             start.record(stream)
-            name, n_slices = "forward" if way.ahead else "backward", slices[1] - slices[0]
-            program.launch(name, struct, self.size, n_slices, self._take, stream)
+            name, work = "forward" if way.ahead else "backward", (slices[1] - slices[0]) * self.evidence.n_sequences
+            program.launch(name, struct, self.size, work, self._take, stream)
             stop.record(stream)
             stream.synchronize()
             self._note(device, stop.time_since(start) * 1e3)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,111 +15,135 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
 from ....errors import BackendUnavailable
 from .contractions import SliceMaker
-from .program import SliceArrays, Way, slice_arrays
+from .fixed import MOST_LANES, MOST_THREADS, SM_BYTES, fixed_arrays
+from .program import Pairs, SliceArrays, SliceParts, Way, slice_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KERNELS = ("slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global")
-MOST_LANES = 32
 FIRST_LANES = 16  # more leave an SM with too few warps
 ENOUGH_WORK = 1 << 20  # slices of all sequences for which compiling kernels takes less time than they save
 MOST_OPS = 100  # contractions of a program for which they are compiled
-MOST_THREADS = 256
 SM_REGISTERS, LEAST_REGISTERS = 65_536, 64  # of an SM; of a thread, where kernels are compiled for a program
-SM_BYTES, SM_THREADS = 232_448, 768  # shared memory of an SM; threads that keep it busy
+RECORD_THREADS = 768  # that keep an SM busy
 GLOBAL_LANES = 8
 BLOCKS_PER_SM = 3  # that share an SM's memory, where at least so many lanes fit:
 ENOUGH_LANES = 4
 
 
-def best_arrays(maker: SliceMaker, way: Way, pairs: Sequence[Any], most: int) -> SliceArrays:
+class Programs(NamedTuple):
+    """A program as records, and as code if that pays: with the same lanes and threads, for the same bits."""
+
+    records: SliceArrays
+    code: SliceArrays | None
+
+
+def best_arrays(maker: SliceMaker, way: Way, pairs: Pairs, most: int) -> Programs:
     """The program with as many lanes as pay."""
+    # most: Bytes of shared memory of a block
+    parts = SliceParts.of(maker, way, split=True)
+    if len(parts.main.steps) + len(parts.second.steps) <= MOST_OPS:
+        code = fixed_arrays(parts, pairs)
+        if code is not None and shared_bytes(code) <= most:
+            return Programs(replace(slice_arrays(parts, pairs, code.lanes), threads=code.threads), code)
+    parts = SliceParts.of(maker, way)
     lanes, share = FIRST_LANES, most // BLOCKS_PER_SM - 1024
     while lanes >= 2:
-        made = slice_arrays(maker, way, pairs, lanes)
+        made = _with_threads(slice_arrays(parts, pairs, lanes))
         if shared_bytes(made) <= (share if lanes > ENOUGH_LANES else most):
-            return made
+            return Programs(made, None)
         lanes //= 2
-    return slice_arrays(maker, way, pairs, GLOBAL_LANES)
+    return Programs(_with_threads(slice_arrays(parts, pairs, GLOBAL_LANES)), None)
 
 
-def threads_of(made: SliceArrays) -> int:
+def _with_threads(made: SliceArrays) -> SliceArrays:
     """Threads of a block: as many as keep an SM busy with the sequences that its memory holds."""
     blocks = max(SM_BYTES // (8 * made.n_cells), 1)
-    threads = min(made.most_tiles * made.lanes // 2, SM_THREADS // blocks, MOST_THREADS)
-    return max(threads + 31, 32) // 32 * 32
+    threads = min(made.threads, RECORD_THREADS // blocks, MOST_THREADS)
+    return replace(made, threads=max(threads + 31, 32) // 32 * 32)
 
 
 def shared_bytes(made: SliceArrays) -> int:
     """Shared memory of a block with all tables."""
-    return 8 * made.n_cells + _sums_bytes(made)
+    return 8 * made.n_cells + sums_bytes(made)
 
 
-def _sums_bytes(made: SliceArrays) -> int:
-    return 16 * threads_of(made) // 32 * made.lanes
+def sums_bytes(made: SliceArrays) -> int:
+    """Shared memory of a block whose tables are elsewhere."""
+    return 16 * made.threads // 32 * made.lanes
 
 
 class GpuProgram:
     """A program in the memory of a device."""
 
-    def __init__(self, device: Device, made: SliceArrays):
-        self.device, self.lanes, self.n_cells = device, made.lanes, made.n_cells
-        self.threads, self.is_shared = threads_of(made), shared_bytes(made) <= most_shared(device) - 1024
-        self.shared = shared_bytes(made) if self.is_shared else _sums_bytes(made)
-        self._source = made.source if len(made.ops) <= MOST_OPS else ""
-        self._fixed: Kernels | None = None
-        blocks = min(SM_BYTES // (self.shared + 1024), SM_REGISTERS // (LEAST_REGISTERS * self.threads))
-        self._bounds = f"{self.threads}, {max(blocks, 1)}"
-        self._lock = threading.Lock()
+    def __init__(self, device: Device, made: Programs):
+        self.device, records, code = device, made.records, made.code
+        self.lanes, self.threads, self.n_cells = records.lanes, records.threads, records.n_cells
+        self.is_shared = shared_bytes(records) <= most_shared(device) - 1024
+        self.shared = shared_bytes(records) if self.is_shared else sums_bytes(records)
+        self._code, self._fixed, self._lock = code, _NO_KERNELS, threading.Lock()
         with device.active():
             self.kernels: Kernels = loaded_kernels(device, "batch/slices", KERNELS)
             self._memory = Memory(device)
-            stream = device.stream()
-            arrays = (made.ops, _padded(made.tiles), made.steps, made.items, made.observed, made.targets, made.pool)
             try:
-                words = [self._memory.put(x, stream) for x in (*arrays, made.consts, made.values)]
+                self.struct = self._put(records)
+                if code is not None:
+                    self._code_struct = self._put(code)
             except BaseException:
                 self._memory.close()
                 raise
-            del stream
+
+    def _put(self, made: SliceArrays) -> NDArray[np.uint64]:
+        """The struct of a program whose arrays are copied to the device."""
+        stream = self.device.stream()
+        arrays = (made.ops, _padded(made.tiles), made.steps, made.items, made.observed, made.targets, made.pool)
+        words = [self._memory.put(x, stream) for x in (*arrays, made.consts, made.values)]
         head = np.array([*words, 0], np.uint64)
         head[-1:] = np.array([made.least]).view(np.uint64)
-        self.struct = np.concatenate([head, np.array(made.words, np.uint32).view(np.uint64)])
+        return np.concatenate([head, np.array(made.words, np.uint32).view(np.uint64)])
 
     def launch(
-        self, way: str, sequences: NDArray[np.uint64], n: int, slices: int, arenas: Callable[[int], int], stream: Any
+        self, way: str, sequences: NDArray[np.uint64], n: int, work: int, arenas: Callable[[int], int], stream: Any
     ) -> None:  # fmt: skip
-        """Queue the kernel for n sequences and some slices; `arenas`: gives so many bytes of memory."""
+        """Queue the kernel for n sequences."""
+        # work: Slices of all sequences of the call
+        # arenas: Gives so many bytes of memory
+        if self._code is not None and work >= ENOUGH_WORK and (fixed := self._compiled(self._code)):
+            shared = shared_bytes(self._code)
+            fixed.allow_shared("slices_fixed", max(shared, 48 << 10))
+            arguments = Arguments(self._code_struct, sequences, self._code.constants)
+            fixed.launch("slices_fixed", n // self.lanes, self.threads, stream, arguments, shared=shared)
+            return
         blocks = n // self.lanes
         if not self.is_shared:
             blocks = min(blocks, self.device.multiprocessors * 2)
             sequences[_ARENAS] = arenas(8 * self.n_cells * blocks)
-        kernels, name = self._fixed_kernels(n * slices), "slices_fixed"
-        if kernels is None:
-            kernels, name = self.kernels, f"slices_{way}_{'shared' if self.is_shared else 'global'}"
-        kernels.allow_shared(name, max(self.shared, 48 << 10))
-        arguments = Arguments(self.struct, sequences)
-        kernels.launch(name, blocks, self.threads, stream, arguments, shared=self.shared)
+        name = f"slices_{way}_{'shared' if self.is_shared else 'global'}"
+        self.kernels.allow_shared(name, max(self.shared, 48 << 10))
+        self.kernels.launch(name, blocks, self.threads, stream, Arguments(self.struct, sequences), shared=self.shared)
 
-    def _fixed_kernels(self, work: int) -> Kernels | None:
-        """The kernel compiled for the program, if there is one that pays for so many slices; the bits are the same."""
+    def _compiled(self, code: SliceArrays) -> Kernels | None:
+        """The kernel compiled for the program; None without a compiler. The bits are those of the records."""
         with self._lock:
-            if self._fixed is None and self._source and self.is_shared and work >= ENOUGH_WORK:
-                text, self._source = nvcc.with_headers(f"#define BOUNDS {self._bounds}\n{self._source}"), ""
+            if self._fixed is _NO_KERNELS:
+                blocks = min(SM_BYTES // (shared_bytes(code) + 1024), SM_REGISTERS // (LEAST_REGISTERS * self.threads))
+                text = nvcc.with_headers(f"#define BOUNDS {self.threads}, {max(min(blocks, 32), 1)}\n{code.source}")
+                self._fixed = None
                 with contextlib.suppress(BackendUnavailable):  # no compiler
                     image = nvcc.compiled("batch/slices", text, self.device.arch)
                     self._fixed = Kernels(self.device, "", ("slices_fixed",), image)
-            return self._fixed if work >= ENOUGH_WORK else None
+            return self._fixed
 
     def close(self) -> None:
         """Free the memory."""
         with self.device.active():
             self._memory.close()
-            if self._fixed is not None:
+            if self._fixed:
                 self._fixed.close()
 
 
+_NO_KERNELS: Any = False  # before they are compiled
 _ARENAS = 13  # place of the address among those of struct Sequences
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,6 @@ import numpy as np
 from ..batch.tiling import SHAPES, TileMaker
 from ..program.records import NONE, Step
 from .contractions import KEPT, RUNNING, Load, Part, SliceMaker
-from .generated import Fixed, fixed_contraction, source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,34 +51,54 @@ class SliceArrays:
     words: tuple[int, ...]  # the numbers behind the addresses in struct SliceProgram
     lanes: int
     n_cells: int  # of the arena, constants included
-    most_tiles: int  # of a contraction
-    source: str  # of kernels for this program alone
+    threads: int  # of a block of code, or for which a record has work
+    busy: int = 0  # threads that have work
+    source: str = ""  # of a kernel for this program alone
+    constants: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # its third parameter
 
 
-def slice_arrays(
-    maker: SliceMaker, way: Way, pairs: Sequence[tuple[NDArray[np.int64], int]], lanes: int
-) -> SliceArrays:
+Pairs = Sequence[tuple["NDArray[np.int64]", int]]  # entries of a message with a state that is wanted, and its column
+
+
+@dataclass(frozen=True)
+class SliceParts:
+    """The contractions of a message's way through a slice."""
+
+    maker: SliceMaker
+    way: Way
+    main: Part
+    second: Part  # other answers
+    consts: dict[int, NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, maker: SliceMaker, way: Way, split: bool = False) -> SliceParts:
+        """Make them; `split`: see `SliceMaker.part`."""
+        plan = maker.plan
+        before, behind = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
+        n = len(way.source.place)
+        answer = int(plan.posterior_table[way.target.number])
+        roots = maker.other_roots(way.target) if way.ahead else []
+        main, consts = maker.part({before: RUNNING}, [answer, *roots], n, split)
+        second = Part([], [], [], [], {}, 0, [])
+        if way.others:
+            tables = [int(plan.posterior_table[v]) for v in way.others]
+            messages = {before: RUNNING, **({} if way.ahead else {behind: KEPT})}
+            second, more = maker.part(messages, tables, n, split)
+            consts |= more
+        return cls(maker, way, main, second, consts)
+
+
+def slice_arrays(parts: SliceParts, pairs: Pairs, lanes: int) -> SliceArrays:
     """The arrays of a message's way through a slice."""
-    # pairs: Entries of the message with each state of the variables between slices that are wanted, and the column
-    plan = maker.plan
-    before, behind = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
-    n = len(way.source.place)
-    answer = int(plan.posterior_table[way.target.number])
-    roots = maker.other_roots(way.target) if way.ahead else []
-    main, consts = maker.part({before: RUNNING}, [answer, *roots], n)
-    second = Part([], [], [], {}, 0, [])
-    if way.others:
-        tables = [int(plan.posterior_table[v]) for v in way.others]
-        second, more = maker.part({before: RUNNING, **({} if way.ahead else {behind: KEPT})}, tables, n)
-        consts |= more
-    return _Writer(maker, way, lanes, consts).arrays(main, second, pairs)
+    return Writer(parts, lanes).arrays(pairs)
 
 
-class _Writer:
+class Writer:
     """Writes the arrays of a program."""
 
-    def __init__(self, maker: SliceMaker, way: Way, lanes: int, consts: dict[int, NDArray[np.float64]]):
-        self.maker, self.way, self.lanes = maker, way, lanes
+    def __init__(self, parts: SliceParts, lanes: int):
+        self.given, self.lanes = parts, lanes
+        self.maker, self.way, consts = parts.maker, parts.way, parts.consts
         self.const_cell: dict[int, int] = {}
         at = 0
         for t, x in consts.items():
@@ -87,7 +106,7 @@ class _Writer:
             at += len(x)
         self.consts = np.concatenate([*consts.values(), np.zeros(at % 2)])
         self.n_consts = at + at % 2  # pairs of sequences are aligned
-        self.n = len(way.source.place)
+        self.n = len(self.way.source.place)
         self.tile_maker = TileMaker()
         self.parts: dict[str, list[Any]] = {k: [] for k in ("ops", "tiles", "steps", "items", "observed", "targets")}
         self.length = dict.fromkeys(self.parts, 0)
@@ -95,8 +114,7 @@ class _Writer:
         self._pooled = 0
         self._values: list[NDArray[np.float64]] = []
         self._value_cell: dict[int, int] = {}
-        self.most_tiles = 1
-        self._fixed: list[list[tuple[int, Fixed | None]]] = []
+        self.threads = 1
 
     def add(self, kind: str, rows: Any) -> int:
         """Append rows of a kind; the number of the first."""
@@ -119,16 +137,15 @@ class _Writer:
             return self.const_cell[table]
         return self.n_consts + part.cell[table] * self.lanes
 
-    def arrays(
-        self, main: Part, second: Part, pairs: Sequence[tuple[NDArray[np.int64], int]]
-    ) -> SliceArrays:
-        maker, way = self.maker, self.way
+    def arrays(self, pairs: Pairs) -> SliceArrays:
+        """All of it."""
+        maker, way, main, second = self.maker, self.way, self.given.main, self.given.second
         places = self.pool(way.source.place), self.pool(way.target.place)
-        mine = [self._part(part) for part in (main, second)]
+        mine = [self.part(part) for part in (main, second)]
         targets = [self._target(second, t, c) for t, c in zip(second.answers, way.columns, strict=True)]
         roots = [self._target(main, t, 0) for t in main.answers[1:]]
         first_target = self.add("targets", targets + roots)
-        answer = self._target(main, main.answers[0], 0)
+        answer = self.answer = self._target(main, main.answers[0], 0)
         listed = [(self.pool(entries), len(entries), column) for entries, column in pairs]
         first_pair = self.pool(np.array(listed, np.int64).ravel())
         most = max((len(entries) for entries, _ in pairs), default=0)
@@ -145,28 +162,31 @@ class _Writer:
         return SliceArrays(
             **made, pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
             values=np.concatenate([np.zeros(0), *self._values]), least=maker.least, words=tuple(words),
-            lanes=self.lanes, n_cells=n_cells, most_tiles=self.most_tiles,
-            source=source(self.lanes, way.ahead, self._fixed),
+            lanes=self.lanes, n_cells=n_cells, threads=self.threads,
         )  # fmt: skip
 
     def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
         return self.cell(part, table), int(table in self.const_cell), self.maker.size(table), column
 
-    def _part(self, part: Part) -> tuple[int, int, int, int]:
+    def part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first and the number of each."""
-        items = [item for x in part.loads for item in self._items(part, x)]
+        items = [item for x in part.loads for item in self.items(part, x)]
         ops, before = [], -1
-        self._fixed.append([])
         for s, phase in zip(part.steps, part.phase, strict=True):
             ops.append(self._op(part, s, int(phase != before)))
             before = phase
         return self.add("items", items), len(items), self.add("ops", ops), len(ops)
 
-    def _items(self, part: Part, x: Load) -> list[tuple[int, ...]]:
+    def value(self, factor: int) -> int:
+        """The first number of a factor among the values."""
+        if factor not in self._value_cell:
+            self._value_cell[factor] = sum(map(len, self._values))
+            self._values.append(self.maker.flat[factor])
+        return self._value_cell[factor]
+
+    def items(self, part: Part, x: Load) -> list[tuple[int, ...]]:
+        """The cells of a factor that is loaded."""
         maker, pattern, plan = self.maker, self.maker.pattern, self.maker.plan
-        if x.factor not in self._value_cell:
-            self._value_cell[x.factor] = sum(map(len, self._values))
-            self._values.append(maker.flat[x.factor])
         strides, scope = maker.strides(x.factor), maker.plan.table_scopes[x.factor]
         rows = []
         for v in (*x.fixed, *x.axes):
@@ -177,7 +197,7 @@ class _Writer:
         places = [*range(len(cells))]
         if x.message == KEPT:
             places = np.argsort(self.way.target.place).tolist()
-        value, to, axes = self._value_cell[x.factor], self.cell(part, x.factor), self.add("observed", rows)
+        value, to, axes = self.value(x.factor), self.cell(part, x.factor), self.add("observed", rows)
         more = (axes, len(x.fixed), len(rows), x.message)
         return [(value + c, to + i * self.lanes, *more, places[i], i) for i, c in enumerate(cells)]
 
@@ -202,12 +222,5 @@ class _Writer:
         assert at == 1 + 2 * tm + tn + wide
         steps = tiles.steps.astype(np.int64) * [scale[a], scale[b]]
         shape = tiles.shape | (CONST_A if a in self.const_cell else 0) | (CONST_B if b in self.const_cell else 0)
-        number = self.length["ops"] + sum(len(p) for p in self._fixed[-1:])
-        first = [self.cell(part, t) if t >= 0 else -1 for t in (*step.ins, -1)[:2]]
-        by_input = [1 if t in self.const_cell else self.lanes for t in (*step.ins, -1)[:2]]
-        fixed = fixed_contraction(
-            f"Op{number}", loops, [*first, self.cell(part, step.out)], [*by_input, self.lanes], bool(sync)
-        )
-        self._fixed[-1].append((number, fixed))
-        self.most_tiles = max(self.most_tiles, len(rows) if fixed is None else fixed.n_tiles)
+        self.threads = max(self.threads, len(rows) * self.lanes // 2)
         return self.add("tiles", rows), len(rows), self.add("steps", steps), len(steps), shape, sync

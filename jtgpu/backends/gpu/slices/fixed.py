@@ -1,0 +1,138 @@
+"""The program of a slice as code for this slice alone, and the number of sequences of a block. Knows no device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .blocks import Block
+from .contractions import Load, Part
+from .generated import Layout, block_text, load_text, source
+from .program import Pairs, SliceArrays, SliceParts, Writer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_THREADS = 256
+MOST_LANES, LEAST_LANES = 32, 4
+MOST_HELD = 12  # entries of a message that a thread keeps in registers
+MOST_CODES = 8  # columns of evidence that a thread reads ahead
+MOST_VALUES = 512  # numbers of loaded factors that shared memory holds
+MOST_CONSTANTS = 384  # numbers among a kernel's parameters, which have 4 KiB
+SM_BYTES = 232_448  # of shared memory
+SM_THREADS = 672  # that have registers enough
+
+TwoParts = tuple[list[Block], list[Block]]
+
+
+def fixed_arrays(parts: SliceParts, pairs: Pairs) -> SliceArrays | None:
+    """The program with as many lanes as pay; None if it is too large for code."""
+    room = SM_BYTES // 8
+    made = [parts.maker.blocks(part, parts.consts, room) for part in (parts.main, parts.second)]
+    if made[0] is None or made[1] is None:
+        return None
+    best: SliceArrays | None = None
+    most, lanes = 0, MOST_LANES
+    while lanes >= LEAST_LANES:
+        found = _arrays(parts, (made[0], made[1]), pairs, lanes)
+        blocks = min(SM_BYTES // (8 * found.n_cells + 16 * found.threads // 32 * lanes + 1024), 32)
+        busy = min(blocks * found.busy, SM_THREADS)
+        if busy > most:
+            best, most = found, busy
+        lanes //= 2
+    return best
+
+
+def _arrays(parts: SliceParts, blocks: TwoParts, pairs: Pairs, lanes: int) -> SliceArrays:
+    maker, n = parts.maker, len(parts.way.source.place)
+    most = max((maker.cells_of(frozenset(b.outer)) for b in (*blocks[0], *blocks[1])), default=1)
+    threads = min((most * lanes + 31) // 32 * 32, MOST_THREADS)
+    held = -(-n // (threads // lanes))
+    held = held if held <= MOST_HELD else 0
+    over = n if held and len(parts.main.answers) == 1 else 0  # cells of the message that tables may use
+    main = maker.placed(parts.main, blocks[0], 0 if over else n, over)
+    placed = replace(parts, main=main, second=maker.placed(parts.second, blocks[1], n, 0))
+    made = _CodeWriter(placed, blocks, lanes, threads, held).arrays(pairs)
+    return replace(made, busy=min(most * lanes, threads))
+
+
+class _CodeWriter(Writer):
+    """Writes the text of blocks in place of records."""
+
+    def __init__(self, parts: SliceParts, blocks: TwoParts, lanes: int, threads: int, held: int):  # noqa: PLR0913
+        super().__init__(parts, lanes)
+        self.threads, self._held, maker = threads, held, parts.maker
+        self._blocks = {id(parts.main): blocks[0], id(parts.second): blocks[1]}
+        slots, at = dict.fromkeys(self.const_cell, -1), 0
+        for t, x in sorted(parts.consts.items(), key=lambda item: len(item[1])):
+            if at + len(x) <= MOST_CONSTANTS:
+                slots[t] = at
+                at += len(x)
+        self._constants = np.zeros(max(at, 1))
+        for t, slot in slots.items():
+            if slot >= 0:
+                self._constants[slot : slot + len(parts.consts[t])] = parts.consts[t]
+        for x in (*parts.main.loads, *parts.second.loads):
+            self.value(x.factor)
+        values: NDArray[np.float64] = np.concatenate([np.zeros(0), *(maker.flat[f] for f in self._value_cell)])
+        self._values_text, self._first_value = "p.values", 0
+        if len(values) <= MOST_VALUES:
+            self._values_text, self._first_value = "h.arena", self.n_consts
+            self.consts = np.concatenate([self.consts, values, np.zeros(len(values) % 2)])
+            self.n_consts = len(self.consts)
+        rank = parts.maker.plan.axis_rank
+        self._layout = Layout(lanes, threads, self._cards(), self._scope, lambda _: 0, slots, lambda v: int(rank[v]))
+        self._codes = max([0, *(c + 1 for x in (*parts.main.loads, *parts.second.loads) for c in self._columns(x))])
+        self._texts: dict[str, str] = {}
+
+    def _cards(self) -> dict[int, int]:
+        return dict(enumerate(self.maker.cards.tolist()))
+
+    def _scope(self, table: int) -> Sequence[int]:
+        axes = self.maker.axes_of(table)
+        return [v for v in self.maker.scopes[table] if v in axes]
+
+    def _columns(self, x: Load) -> list[int]:
+        return [self.maker.pattern.column[v] for v in x.fixed]
+
+    def part(self, part: Part) -> tuple[int, int, int, int]:
+        """Loads and contractions of a part: the first item and the number of items, which have more than one code."""
+        layout = replace(self._layout, first=lambda t: self.cell(part, t))
+        items, loads, unit = [], [], 0
+        for x in part.loads:
+            if x.axes or x.message or self._codes > MOST_CODES:
+                items += self.items(part, x)
+                continue
+            n = self.maker.size(x.factor)
+            unit = unit if unit + n <= layout.units else 0
+            strides, scope = self.maker.strides(x.factor), self.maker.plan.table_scopes[x.factor]
+            cells = [(int(self.maker.cards[v]), strides[v]) for v in scope if not self.maker.pattern.always[v]]
+            codes = [(c, strides[v]) for c, v in zip(self._columns(x), x.fixed, strict=True)]
+            value, to = self._first_value + self.value(x.factor), self.cell(part, x.factor)
+            loads.append(load_text(layout, self._values_text, value, cells, codes, to, unit))
+            unit += n
+        texts, before = [], -1
+        for b in self._blocks[id(part)]:
+            texts.append(block_text(b, layout, b.level != before))
+            before = b.level
+        name = " OF SECOND" if part is self.given.second else ""
+        self._texts |= {f"LOADS{name}": "".join(loads), f"BLOCKS{name}": "".join(texts)}
+        return self.add("items", items), len(items), 0, 0
+
+    def arrays(self, pairs: Pairs) -> SliceArrays:
+        """All of it."""
+        made = super().arrays(pairs)
+        way = self.way
+        macros: dict[str, object] = {
+            "FIXED": 1, "FIXED_LANES": f"{self.lanes}u", "FIXED_UNITS": self._layout.units, "FIXED_HELD": self._held,
+            "FIXED_ENTRIES": f"{self.n}u", "FIXED_CODES": self._codes if self._codes <= MOST_CODES else 0,
+            "FIXED_AHEAD": int(way.ahead), "FIXED_CONSTANTS": len(self._constants),
+            "FIXED_ANSWER": ", ".join(map(str, self.answer)),
+        }  # fmt: skip
+        for name, side in (("FIXED_SOURCE", way.source), ("FIXED_TARGET", way.target)):
+            if np.array_equal(side.place, np.arange(self.n)):
+                macros[name] = 1
+        return replace(made, source=source(macros, self._texts), constants=self._constants)
