@@ -505,6 +505,11 @@ extern "C" __global__ void __launch_bounds__(BOUNDS) slices_fixed(SliceProgram p
     pass_slices<FIXED_AHEAD>(p, s, k, slice_memory, slice_memory + p.n_cells);
 }
 #else
+// The same message of all sequences, (K, n).
+extern "C" __global__ void slices_start(const double* __restrict__ from, double* __restrict__ to, u32 n_entries, u32 n) {
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < (u64)n_entries * n; i += (u64)gridDim.x * blockDim.x)
+        to[i] = from[i / n];
+}
 KERNEL(forward_shared, true, slice_memory, slice_memory + p.n_cells)
 KERNEL(backward_shared, false, slice_memory, slice_memory + p.n_cells)
 KERNEL(forward_global, true, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..util.rows import thread_map
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -146,8 +148,13 @@ class SliceGroup(Protocol):
 def observed(states: NDArray[np.int32]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Whether each variable is observed in some row, and in every row, of (R, V) states."""
     some, always = np.zeros(states.shape[1], np.bool_), np.ones(states.shape[1], np.bool_)
-    for first in range(0, len(states), BLOCK):  # along the first axis NumPy is slow, and caches are small
+
+    def look(first: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # along the first axis NumPy is slow
         block = np.ascontiguousarray(states[first : first + BLOCK].T)
-        some |= block.max(axis=1) >= 0
-        always &= block.min(axis=1) >= 0
+        return block.max(axis=1) >= 0, block.min(axis=1) >= 0
+
+    with thread_map(states.nbytes) as mapper:
+        for part, whole in mapper(look, range(0, len(states), BLOCK)):
+            some |= part
+            always &= whole
     return some, always

@@ -140,7 +140,7 @@ def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
             )
     if shape[1] == 0:
         raise DataError("the sequences have no slices")
-    codes, _ = read_states(net, {v: x.ravel() for v, x in arrays.items()})
+    codes, _ = read_states(net, {v: x.reshape(-1) for v, x in arrays.items()})
     return Sequences(codes, np.arange(shape[0] + 1) * shape[1])
 
 

@@ -277,8 +277,10 @@ def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
     if passes is None or before is None or after is None or before.number == after.number:
         return None
-    at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
-    weights = {v: np.where(at[:, None] > 0, 1.0, w) if v in plain.static else w for v, w in read.likelihood.items()}
+    weights = dict(read.likelihood)
+    if any(v in plain.static for v in weights):
+        at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
+        weights = {v: np.where(at[:, None] > 0, 1.0, w) if v in plain.static else w for v, w in weights.items()}
     return passes.slice_table(read.codes, weights, before, after, read.lengths, propagation.KEPT)
 
 

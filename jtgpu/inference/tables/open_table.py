@@ -11,7 +11,7 @@ from ...errors import DataError, EvidenceError, JtgpuError, UnknownState
 from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from ...util.missing import is_missing
-from ...util.rows import extremes
+from ...util.rows import BLOCK, Mapper, extremes, thread_map
 from .arrow import as_array, is_tensor, log_copy
 from .columns import Encoder, evidence_columns
 from .plain_table import NativeFrame, PlainTable, column_of_series
@@ -125,12 +125,41 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
     names = evidence_columns(model, table.names)
     variables = [model.index(name) for name in names]
     encoder = Encoder(model, variables, by_index=table.by_index)
-    encoded = encoder.encode([table.column(name) for name in names], table.n, first_only=True)
+    columns = [table.column(name) for name in names]
+    states = np.empty((table.n, len(model)), np.int32)
+    with thread_map(states.nbytes) as each:
+        if _copy_numbers(encoder, variables, columns, states, each):
+            return states, table
+        encoded = encoder.encode(columns, table.n, each, first_only=True)
     for row, reason in encoded.rejected.items():
         raise UnknownState(at_row(table, row, reason))
-    states = np.full((table.n, len(model)), -1, np.int32)
+    states[:] = -1
     states[:, variables] = encoded.codes.T
     return states, table
+
+
+def _copy_numbers(
+    encoder: Encoder, variables: list[int], columns: list[Any], states: NDArray[np.int32], each: Mapper
+) -> bool:
+    """Copy columns of numbers of states, all in one pass; False, and no more than a part, if there are others."""
+    plain = all(isinstance(c, np.ndarray) and c.dtype.kind in "iu" for c in columns)
+    if not plain or not all(x.numbers_are_states for x in encoder.lookups):
+        return False
+    most = [len(x.states) for x in encoder.lookups]
+    absent = sorted({*range(states.shape[1])} - {*variables})
+
+    def copy(first: int) -> bool:
+        some = slice(first, first + BLOCK)
+        for v in absent:
+            states[some, v] = -1
+        for v, column, n in zip(variables, columns, most, strict=True):
+            part = column[some]
+            if part.min() < -1 or part.max() >= n:
+                return False
+            states[some, v] = part
+        return True
+
+    return all(each(copy, range(0, len(states), BLOCK)))
 
 
 def at_row(table: Table | None, row: int, reason: str) -> str:

@@ -15,8 +15,9 @@ from ....device.driver import most_shared
 from ...slices import Side
 from .contractions import Pattern, SliceMaker
 from .evidence import SliceEvidence
-from .group import GpuSliceGroup, Place, whole
+from .group import GpuSliceGroup, whole
 from .kernels import MOST_LANES, GpuProgram, best_arrays
+from .place import Buffers, Place
 from .program import Way
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class GpuPasses:
         self._factors, self._lock = list(factors), threading.Lock()
         self._makers: dict[Pattern, SliceMaker] = {}
         self._programs: dict[Any, GpuProgram] = {}
+        self._buffers: dict[int, Buffers] = {}
         self.times: dict[int, float] = {}  # microseconds of the last call's kernels by the number of the device
 
     def slice_table(
@@ -66,9 +68,18 @@ class GpuPasses:
                 self._programs[key] = GpuProgram(device, made)
             return self._programs[key]
 
+    def buffers(self, device: Device) -> Buffers:
+        """The page-locked memory of a device."""
+        with self._lock:
+            if device.ordinal not in self._buffers:
+                self._buffers[device.ordinal] = Buffers(device)
+            return self._buffers[device.ordinal]
+
     def close(self) -> None:
         """Free the memory of all programs."""
         with self._lock:
+            for buffers in self._buffers.values():
+                buffers.close()
             for program in self._programs.values():
                 program.close()
             self._programs.clear()
@@ -87,9 +98,8 @@ class GpuSliceTable:
         self, passes: GpuPasses, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],
         sides: tuple[Side, Side], lengths: NDArray[np.int64],
     ):  # fmt: skip
-        self.passes, self.evidence = passes, SliceEvidence(
-            passes.plan, states, likelihood, sides, len(lengths)
-        )
+        self.passes = passes
+        self.evidence = SliceEvidence(passes.plan, states, likelihood, sides, len(lengths))
         passes.times = self._times = dict.fromkeys((d.ordinal for d in passes.devices), 0.0)
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -128,7 +138,7 @@ class GpuSliceTable:
     def place(self) -> Place:
         """The device of this thread, and memory of groups that have ended."""
         if not hasattr(self._local, "place"):
-            self._local.place = Place(self.passes.devices[0])
+            self._local.place = Place(self.passes.devices[0], self.passes.buffers(self.passes.devices[0]))
         made: Place = self._local.place
         return made
 
@@ -137,7 +147,7 @@ class GpuSliceTable:
         waiting, errors = deque(parts), list[BaseException]()
 
         def serve(device: Device) -> None:
-            place = self._local.place = Place(device)
+            place = self._local.place = Place(device, self.passes.buffers(device))
             try:
                 while waiting and not errors:
                     try:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...slices import Side, observed
+from ....util.rows import thread_map
+from ...slices import BLOCK, Side, observed
 from ..batch.table import scale_weights
 from .contractions import Pattern
 
@@ -35,7 +36,13 @@ class SliceEvidence:
         column = np.full(len(cards), -1)
         column[columns] = np.arange(len(columns))
         dtype = np.int8 if int(cards.max()) <= 127 else np.int32
-        self.codes: NDArray[Any] = np.ascontiguousarray(states[:, columns], dtype)
+        self.codes: NDArray[Any] = np.empty((len(states), len(columns)), dtype)
+
+        def copy(first: int) -> None:
+            self.codes[first : first + BLOCK] = states[first : first + BLOCK, columns]
+
+        with thread_map(states.nbytes) as mapper:
+            list(mapper(copy, range(0, len(states), BLOCK)))
         scaled = scale_weights(likelihood, len(states), cards)
         self.weights, self.log_scale = scaled.values, scaled.log_scale
         weight = scaled.first.astype(np.int64)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ....device.context import Device, Memory
+from ....device.context import Device
 from ....device.driver import Arguments, loaded_kernels
 from ...slices import Between
-from .kernels import MOST_LANES
+from .kernels import KERNELS, MOST_LANES
+from .place import Place
 from .program import Way
 
 if TYPE_CHECKING:
@@ -28,32 +29,6 @@ class Programs(Protocol):
 
     def program(self, pattern: Pattern, way: Way, pairs: Sequence[Any], device: Device) -> GpuProgram:
         """The kernels' arguments for one way through a slice."""
-
-
-class Place:
-    """A device with a stream, and blocks of memory that groups use one after another."""
-
-    def __init__(self, device: Device):
-        self.device = device
-        self._free: dict[int, list[int]] = {}
-        with device.active():
-            self.memory, self.stream = Memory(device), device.stream()
-            self.events = device.event(timing=True), device.event(timing=True)
-
-    def take(self, n_bytes: int) -> tuple[int, int]:
-        """Memory: bytes and address."""
-        free = self._free.get(n_bytes)
-        return n_bytes, free.pop() if free else self.memory.empty(n_bytes)
-
-    def put_back(self, block: tuple[int, int]) -> None:
-        self._free.setdefault(block[0], []).append(block[1])
-
-    def close(self) -> None:
-        """Free everything."""
-        with self.device.active():
-            self.stream.synchronize()
-            self.memory.close()
-            del self.stream, self.events
 
 
 class _Messages:
@@ -91,7 +66,10 @@ class GpuSliceGroup:
             self.log_scale = np.add.reduceat(evidence.log_scale[rows], ends - lengths)
         starts = np.full(size, int(ends[-1] - lengths[-1]), np.uint32)
         starts[: self.n] = ends - lengths
-        self.message = self._put(np.repeat(np.asarray(message, np.float64)[:, None], size, axis=1))
+        self.message = self._take(8 * len(message) * size)
+        start = np.array([self._put(np.asarray(message, np.float64)), self.message], np.uint64)
+        kernels = loaded_kernels(place.device, "batch/slices", KERNELS)
+        kernels.launch("slices_start", 256, 256, place.stream, Arguments(start[:1], start[1:], len(message), size))
         self._codes, self._weights, self._first = self._put(codes), self._put(weights), self._put(starts)
         self._lengths = self._put(self.lengths.astype(np.int32))
         self._total, self._exponent = self._put(np.ones(size)), self._put(np.zeros(size, np.int32))
@@ -114,9 +92,7 @@ class GpuSliceGroup:
         """Copy rows of each sequence to their places."""
         first, shape = int(rows[0]), (self.n * n_rows, to.shape[1])
         if (np.diff(rows) == n_rows).all():
-            with self.place.device.active():
-                self.place.device.download(to[first : first + shape[0]], address, self.place.stream)
-                self.place.stream.synchronize()
+            self.place.download(to[first : first + shape[0]], address)
             return
         where = (rows[:, None] + np.arange(n_rows)).ravel()
         to[where] = self._get(address, shape, np.float64)
@@ -124,9 +100,7 @@ class GpuSliceGroup:
     def _get(self, address: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         array = np.empty(shape, dtype)
         if array.nbytes:
-            with self.place.device.active():
-                self.place.device.download(array, address, self.place.stream)
-                self.place.stream.synchronize()
+            self.place.download(array, address)
         return array
 
     @property
@@ -154,12 +128,7 @@ class GpuSliceGroup:
         return _Messages(address, n, self._blocks[-1])
 
     def ones(self) -> _Messages:
-        made = self.messages(1)
-        with self.place.device.active():
-            ones = np.ones(self.evidence.n_entries * self.size)
-            self.place.device.upload(made.address, ones, self.place.stream)
-            self.place.stream.synchronize()
-        return made
+        return self.messages(1)  # the kernel writes ones where a sequence ends
 
     def load(self, messages: _Messages, i: int) -> None:
         with self.place.device.active():

@@ -21,7 +21,9 @@ from .program import Pairs, SliceArrays, SliceParts, Way, slice_arrays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KERNELS = ("slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global")
+KERNELS = (
+    "slices_start", "slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global",
+)  # fmt: skip
 FIRST_LANES = 16  # more leave an SM with too few warps
 ENOUGH_WORK = 1 << 20  # slices of all sequences for which compiling kernels takes less time than they save
 MOST_OPS = 100  # contractions of a program for which they are compiled
