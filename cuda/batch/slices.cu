@@ -43,7 +43,8 @@ struct SliceProgram {
     u32 n_consts, n_cells;       // of the arena
     u32 n_entries, lanes;        // K, L
     u32 n_others, others;        // roots of other components: targets
-    u32 n_pairs, pairs, n_parts, pad;  // states of variables between slices: their entries in the pool, n and column first
+    u32 n_groups, groups;        // sums of entries, in the pool: where its terms are, their number, place of the sum
+    u32 n_sums, sums;            // of entries or groups, for each state of the variables between slices: column
 };
 
 struct Sequences {
@@ -123,6 +124,12 @@ struct Constants {};
 #define EARLY 6  // entries
 #endif
 
+#ifdef FIXED_EASY
+#define EASY true  // neither loads, nor other answers, nor roots read what other units write between two slices
+#else
+#define EASY false
+#endif
+
 // Units wait for each other; the numbers of a lane that is one thread are its own.
 __device__ __forceinline__ void together() {
 #if FIXED_UNITS != 1
@@ -140,11 +147,14 @@ struct Here {        // a thread's place
 #endif
 };
 
-// Sum over all units of a lane, the same for each of them.
+// Sum over all units of a lane, the same for each of them, which have waited for each other.
 __device__ __forceinline__ double lane_sum(Here& h, double x) {
     for (u32 bit = h.lanes; bit < 32; bit <<= 1) x += __shfl_xor_sync(0xffffffffu, x, bit);
     const u32 warps = blockDim.x >> 5, warp = threadIdx.x >> 5;
-    if (warps == 1) return x;
+    if (warps == 1) {
+        __syncwarp();
+        return x;
+    }
     double* const sums = h.sums + h.turn * warps * h.lanes;
     h.turn ^= 1;
     if ((threadIdx.x & 31) < h.lanes) sums[warp * h.lanes + h.lane] = x;
@@ -309,6 +319,13 @@ __device__ __forceinline__ void read_early(const SliceProgram& p, const Sequence
     }
 }
 
+__device__ __forceinline__ double added(const SliceProgram& p, const Here& h, const u32* sum) {
+    double total = 0.0;
+#pragma unroll 4
+    for (u32 k = 0; k < sum[1]; k++) total += h.arena[p.work + fixed(p.pool + sum[0] + k) * LANES + h.lane];
+    return total;
+}
+
 // Distributions of variables between slices: the message times another one, `with`, (K, n); null: ones. Its sum.
 __device__ __forceinline__ double write_between(const SliceProgram& p, const Sequences& s, Here& h, const double* with,
                                                 const double* early, double* row) {
@@ -330,23 +347,25 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
         total += x;
     }
     total = lane_sum(h, total);
-    together();
     const double inverse = total > 0.0 ? 1.0 / total : 0.0;
-    const u32 parts = p.work + ENTRIES * LANES + h.lane;
-    for (u32 i = h.unit; i < p.n_pairs * p.n_parts; i += UNITS) {  // several units share a sum
-        const u32* const pair = p.pool + p.pairs + i / p.n_parts * 3;  // first entry in the pool, entries, column
-        double sum = 0.0;
-#pragma unroll 4
-        for (u32 k = i % p.n_parts; k < pair[1]; k += p.n_parts)
-            sum += h.arena[p.work + fixed(p.pool + pair[0] + k) * LANES + h.lane];
-        h.arena[parts + i * LANES] = sum;
+#ifdef FIXED_SUMS
+    /* SUMS OF GROUPS */
+    if (p.n_groups) together();
+    if (row) {
+        /* SUMS */
     }
-    together();
-    for (u32 i = h.unit; i < p.n_pairs; i += UNITS) {
-        double sum = 0.0;
-        for (u32 k = 0; k < p.n_parts; k++) sum += h.arena[parts + (i * p.n_parts + k) * LANES];
-        if (row) row[p.pool[p.pairs + 3 * i + 2]] = sum * inverse;
+#else
+    for (u32 i = h.unit; i < p.n_groups; i += UNITS) {
+        const u32* const sum = p.pool + p.groups + 3 * i;
+        h.arena[p.work + sum[2] * LANES + h.lane] = added(p, h, sum);
     }
+    if (p.n_groups) together();
+    for (u32 i = h.unit; i < p.n_sums; i += UNITS) {
+        const u32* const sum = p.pool + p.sums + 3 * i;
+        const double x = added(p, h, sum);
+        if (row) row[sum[2]] = x * inverse;
+    }
+#endif
     together();
     return total;
 }
@@ -433,7 +452,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
         h.next = row_at(first, length, AHEAD ? s.begin : s.end - 1);
         read_codes(s, h, h.next);
         double early[EARLY];
-        if (!AHEAD && p.n_pairs && s.end > s.begin) read_early(p, s, h, s.kept + (s.end - s.base) * size, early);
+        if (!AHEAD && p.n_sums && s.end > s.begin) read_early(p, s, h, s.kept + (s.end - s.base) * size, early);
         together();
         if (AHEAD)
             if (double* const to = kept_at(s, s.begin, size)) copy_message(p, s, h, to);
@@ -446,7 +465,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 if ((int)t + 1 >= length)
                     for (u32 e = h.unit; e < ENTRIES; e += UNITS)
                         arena[p.message + SOURCE(e) * LANES + h.lane] = 1.0;
-                together();
+                if (!EASY) together();
                 if (s.n_later) copy_message(p, s, h, s.later + (t - s.base) * size);
             }
             const bool wanted = s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
@@ -455,11 +474,11 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 run_program<true>(p, s, h, before, k);
                 write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
             }
-            if (!AHEAD && wanted && p.n_pairs) {
+            if (!AHEAD && wanted && p.n_sums) {
                 const double product = write_between(p, s, h, before + size, early, row_of(s, h, t, length, failed < 0));
                 if ((int)t < length && failed < 0 && !(product >= p.least)) lost = 1;
             }
-            if (!AHEAD && p.n_pairs && t > s.begin) read_early(p, s, h, before, early);
+            if (!AHEAD && p.n_sums && t > s.begin) read_early(p, s, h, before, early);
             if (AHEAD || t > 0) {
                 bool good;
                 run_program<false>(p, s, h, nullptr, k);
@@ -476,9 +495,9 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                     if (!good || !(total > 0.0)) failed = (int)t;
                 }
                 if (!AHEAD && (int)t < length && failed < 0 && !good) lost = 1;
-                together();
+                if (!EASY) together();
             }
-            if (AHEAD && wanted && p.n_pairs) write_between(p, s, h, nullptr, early, row_of(s, h, t, length, failed < 0));
+            if (AHEAD && wanted && p.n_sums) write_between(p, s, h, nullptr, early, row_of(s, h, t, length, failed < 0));
         }
         copy_message(p, s, h, s.message);
         if (h.unit == 0) {

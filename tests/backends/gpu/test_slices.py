@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.gpu.slices import engine, kernels
+from jtgpu.backends.gpu.slices import engine, kernels, place
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import posteriors
+from tests.backends.gpu.test_slice_programs import ring
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import some
@@ -116,6 +117,60 @@ def test_bits_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: 
         np.testing.assert_array_equal(other.log_evidence[turn], found[0].log_evidence)
         for v in dyn:
             np.testing.assert_array_equal(other[v][turn], found[0][v])
+
+
+@pytest.mark.parametrize(("what", "targets"), [("ring", "some"), ("chain", "all"), ("chain", "some"), ("parts", "all")])
+def test_code_for_a_slice_has_the_bits_of_records(
+    what: str, targets: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_kernels(monkeypatch)
+    rng = np.random.default_rng(7)
+    dyn = {"ring": ring(), "chain": chain(), "parts": parts()}[what]
+    hidden = [v for v in dyn if v.startswith("h")]
+    codes = rng.integers(0, 2, (40, 6, len(dyn)))
+    codes[:, :, [dyn.index(v) for v in hidden]] = -1
+    if targets == "all":
+        codes[rng.random(codes.shape) < 0.3] = -1
+    options: Any = {"targets": hidden} if targets == "some" else {}
+    found = []
+    for enough in (1 << 20, 1):
+        monkeypatch.setattr(kernels, "ENOUGH_WORK", enough)
+        with dyn.compile("gpu") as tree:
+            found.append([tree.smooth(codes, **options), tree.filter(codes, **options), tree.filter(codes, at="last")])
+    expected = dyn.compile("cpu").smooth(codes, **options)
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_array_equal(x.log_evidence, y.log_evidence)
+        for v in options.get("targets", dyn):
+            np.testing.assert_array_equal(x[v], y[v])
+    assert_close(found[1][0], expected, options.get("targets", dyn))
+
+
+def chain() -> jtgpu.DynamicNetwork:
+    """A hidden Markov model of 8 states."""
+    rng = np.random.default_rng(1)
+    cpts = {"h": rng.dirichlet(np.ones(8), 8), "o": rng.dirichlet(np.ones(3), 8)}
+    states = {"h": [*"01234567"], "o": ["a", "b", "c"]}
+    return jtgpu.DynamicNetwork(states, {"h": [("h", 1)], "o": ["h"]}, cpts, start={"h": rng.dirichlet(np.ones(8))})
+
+
+def parts() -> jtgpu.DynamicNetwork:
+    """A chain, and variables of each slice that have nothing to do with it."""
+    rng = np.random.default_rng(2)
+    states = {"h": ["0", "1", "2"], "o": ["0", "1"], "x": ["0", "1"], "y": ["0", "1", "2"]}
+    cpts = {v: rng.dirichlet(np.ones(n), s) for v, n, s in (("h", 3, 3), ("o", 2, 3), ("x", 2, 1), ("y", 3, 2))}
+    cpts["x"] = cpts["x"][0]
+    start = {"h": rng.dirichlet(np.ones(3))}
+    return jtgpu.DynamicNetwork(states, {"h": [("h", 1)], "o": ["h"], "y": ["x"]}, cpts, start=start)
+
+
+def test_answers_come_through_buffers(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_kernels(monkeypatch)
+    for name, size in (("LARGE", 1), ("BUFFER", 60), ("SHARE", 16)):
+        monkeypatch.setattr(place, name, size)
+    dyn, codes = lagged(), holes(50, 6)
+    with dyn.compile("gpu") as tree:
+        for _ in range(2):
+            assert_close(tree.smooth(codes), dyn.compile("cpu").smooth(codes), dyn)
 
 
 def test_improbable_and_impossible_sequences_are_those_of_the_cpu(gpu: Device) -> None:

@@ -1,8 +1,8 @@
 """Contractions that a thread runs one after the other in registers. Knows no device.
 
-A chain is a sequence of contractions each of which reads the answer of the one before. It is cut into blocks. Of a block
-some axes are walked by threads (`outer`), so no thread needs what another one computes, and all others by the text of
-the code.
+A chain is a sequence of contractions each of which reads the answer of the one before. It is cut into blocks. Threads
+walk some axes of a block (`outer`), so that none needs what another one computes, and the text of the code walks all
+others.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Blocks:
     """Cuts contractions into blocks."""
 
     def __init__(
-        self, axes: Callable[[int], Axes], size: Callable[[Axes], int], consts: Container[int], rank: Callable[[int], int],
-        room: int,
+        self, axes: Callable[[int], Axes], size: Callable[[Axes], int], consts: Container[int],
+        rank: Callable[[int], int], room: int,
     ):  # fmt: skip
         # room: Numbers of all sequences that an SM has room for
         self.axes, self.size, self.consts, self.rank, self.room = axes, size, consts, rank, room
@@ -49,7 +49,8 @@ class Blocks:
 
     def cut(self, steps: Sequence[Step], answers: Sequence[int]) -> list[Block] | None:
         """The blocks, in an order in which they can run; None if there is none for some contraction."""
-        largest = max((self.size(self.axes(t)) for s in steps for t in (s.out, *s.ins) if t not in self.consts), default=1)
+        tables = {t for s in steps for t in (s.out, *s.ins) if t not in self.consts}
+        largest = max((self.size(self.axes(t)) for t in tables), default=1)
         self._lanes = self.room / (1.5 * largest)
         made: list[Block] = []
         for chain in self._chains(steps, answers):

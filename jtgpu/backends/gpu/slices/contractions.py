@@ -178,10 +178,13 @@ class SliceMaker:
         cutter = Blocks(self.axes_of, self.cells_of, consts, lambda v: int(self.plan.axis_rank[v]), room)
         return cutter.cut(part.steps, part.answers)
 
-    def placed(self, part: Part, blocks: Sequence[Block], first_cell: int, n_message: int) -> Part:
-        """The same part with cells for what blocks leave; tables may overwrite the message's n cells when it was read."""
+    def placed(
+        self, part: Part, blocks: Sequence[Block], first_cell: int, n_message: int, in_place: bool = False
+    ) -> Part:
+        """The same part with cells for what blocks leave; tables may overwrite a message of n cells that was read."""
+        # in_place: Whether a block may write over what it reads
         made = Part(part.loads, part.steps, part.phase, part.message, {}, 0, part.answers)
-        self._place(made, [(b.level, b.steps[-1].out, b.inputs) for b in blocks], first_cell, n_message)
+        self._place(made, [(b.level, b.steps[-1].out, b.inputs) for b in blocks], first_cell, n_message, in_place)
         return made
 
     def axes_of(self, table: int) -> Axes:
@@ -228,7 +231,8 @@ class SliceMaker:
         return folded
 
     def _place(
-        self, part: Part, made_by: Sequence[tuple[int, int, Sequence[int]]], first: int, n_message: int
+        self, part: Part, made_by: Sequence[tuple[int, int, Sequence[int]]], first: int, n_message: int,
+        in_place: bool = False,
     ) -> None:  # fmt: skip
         """Cells of each table: free ones from its own phase on, until the phase after the last that reads it."""
         # made_by: Phase, table, and what it is computed from
@@ -247,7 +251,7 @@ class SliceMaker:
         for t in level:
             at, size = first, self.size(t)
             for begin, behind, last in sorted(made):
-                if last >= level[t] and begin < at + size and behind > at:
+                if last >= level[t] + (in_place and level[t] > 0) and begin < at + size and behind > at:
                     at = behind
             made.append((at, at + size, end[t]))
             part.cell[t] = at

@@ -15,8 +15,9 @@ from ....device.driver import most_shared
 from ...slices import Side
 from .contractions import Pattern, SliceMaker
 from .evidence import SliceEvidence
+from .fixed import MOST_LANES
 from .group import GpuSliceGroup, whole
-from .kernels import MOST_LANES, GpuProgram, best_arrays
+from .kernels import GpuProgram, best_arrays
 from .place import Buffers, Place
 from .program import Way
 
@@ -57,14 +58,14 @@ class GpuPasses:
             self.devices += [d for other in others for d in other.devices]
         return self
 
-    def program(self, pattern: Pattern, way: Way, pairs: Sequence[Any], device: Device) -> GpuProgram:
+    def program(self, pattern: Pattern, way: Way, wanted: Sequence[Any], device: Device) -> GpuProgram:
         """The kernels' arguments for one way through a slice."""
-        key = (pattern, *_hashable(way), *((e.tobytes(), c) for e, c in pairs), device.ordinal)
+        key = (pattern, *_hashable(way), *((e.tobytes(), c) for e, c in wanted), device.ordinal)
         with self._lock:
             if key not in self._programs:
                 if pattern not in self._makers:
                     self._makers[pattern] = SliceMaker(self.plan, self._factors, pattern)
-                made = best_arrays(self._makers[pattern], way, pairs, most_shared(device) - 1024)
+                made = best_arrays(self._makers[pattern], way, wanted, most_shared(device) - 1024)
                 self._programs[key] = GpuProgram(device, made)
             return self._programs[key]
 

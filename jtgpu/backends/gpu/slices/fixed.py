@@ -10,8 +10,9 @@ import numpy as np
 
 from .blocks import Block
 from .contractions import Load, Part
-from .generated import Layout, block_text, load_text, source
-from .program import Pairs, SliceArrays, SliceParts, Writer
+from .generated import Layout, block_text, load_text, source, sums_text
+from .program import SliceArrays, SliceParts, Writer
+from .sums import Wanted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,10 +26,11 @@ MOST_CONSTANTS = 384  # numbers among a kernel's parameters, which have 4 KiB
 SM_BYTES = 232_448  # of shared memory
 SM_THREADS = 672  # that have registers enough
 
+CAREFUL = (1, 11, 24)  # numbers of items, of other answers, and of roots among the words of a program
 TwoParts = tuple[list[Block], list[Block]]
 
 
-def fixed_arrays(parts: SliceParts, pairs: Pairs) -> SliceArrays | None:
+def fixed_arrays(parts: SliceParts, wanted: Wanted) -> SliceArrays | None:
     """The program with as many lanes as pay; None if it is too large for code."""
     room = SM_BYTES // 8
     made = [parts.maker.blocks(part, parts.consts, room) for part in (parts.main, parts.second)]
@@ -37,7 +39,7 @@ def fixed_arrays(parts: SliceParts, pairs: Pairs) -> SliceArrays | None:
     best: SliceArrays | None = None
     most, lanes = 0, MOST_LANES
     while lanes >= LEAST_LANES:
-        found = _arrays(parts, (made[0], made[1]), pairs, lanes)
+        found = _arrays(parts, (made[0], made[1]), wanted, lanes)
         blocks = min(SM_BYTES // (8 * found.n_cells + 16 * found.threads // 32 * lanes + 1024), 32)
         busy = min(blocks * found.busy, SM_THREADS)
         if busy > most:
@@ -46,23 +48,24 @@ def fixed_arrays(parts: SliceParts, pairs: Pairs) -> SliceArrays | None:
     return best
 
 
-def _arrays(parts: SliceParts, blocks: TwoParts, pairs: Pairs, lanes: int) -> SliceArrays:
+def _arrays(parts: SliceParts, blocks: TwoParts, wanted: Wanted, lanes: int) -> SliceArrays:
     maker, n = parts.maker, len(parts.way.source.place)
     most = max((maker.cells_of(frozenset(b.outer)) for b in (*blocks[0], *blocks[1])), default=1)
     threads = min((most * lanes + 31) // 32 * 32, MOST_THREADS)
     held = -(-n // (threads // lanes))
     held = held if held <= MOST_HELD else 0
     over = n if held and len(parts.main.answers) == 1 else 0  # cells of the message that tables may use
-    main = maker.placed(parts.main, blocks[0], 0 if over else n, over)
+    alone = threads == lanes and len(blocks[0]) == 1  # a thread reads all that it needs before it writes
+    main = maker.placed(parts.main, blocks[0], 0 if over else n, over, alone)
     placed = replace(parts, main=main, second=maker.placed(parts.second, blocks[1], n, 0))
-    made = _CodeWriter(placed, blocks, lanes, threads, held).arrays(pairs)
+    made = _CodeWriter(placed, blocks, lanes, threads, held).arrays(wanted)
     return replace(made, busy=min(most * lanes, threads))
 
 
 class _CodeWriter(Writer):
     """Writes the text of blocks in place of records."""
 
-    def __init__(self, parts: SliceParts, blocks: TwoParts, lanes: int, threads: int, held: int):  # noqa: PLR0913
+    def __init__(self, parts: SliceParts, blocks: TwoParts, lanes: int, threads: int, held: int):
         super().__init__(parts, lanes)
         self.threads, self._held, maker = threads, held, parts.maker
         self._blocks = {id(parts.main): blocks[0], id(parts.second): blocks[1]}
@@ -75,8 +78,8 @@ class _CodeWriter(Writer):
         for t, slot in slots.items():
             if slot >= 0:
                 self._constants[slot : slot + len(parts.consts[t])] = parts.consts[t]
-        for x in (*parts.main.loads, *parts.second.loads):
-            self.value(x.factor)
+        for load in (*parts.main.loads, *parts.second.loads):
+            self.value(load.factor)
         values: NDArray[np.float64] = np.concatenate([np.zeros(0), *(maker.flat[f] for f in self._value_cell)])
         self._values_text, self._first_value = "p.values", 0
         if len(values) <= MOST_VALUES:
@@ -122,9 +125,9 @@ class _CodeWriter(Writer):
         self._texts |= {f"LOADS{name}": "".join(loads), f"BLOCKS{name}": "".join(texts)}
         return self.add("items", items), len(items), 0, 0
 
-    def arrays(self, pairs: Pairs) -> SliceArrays:
+    def arrays(self, wanted: Wanted) -> SliceArrays:
         """All of it."""
-        made = super().arrays(pairs)
+        made = super().arrays(wanted)
         way = self.way
         macros: dict[str, object] = {
             "FIXED": 1, "FIXED_LANES": f"{self.lanes}u", "FIXED_UNITS": self._layout.units, "FIXED_HELD": self._held,
@@ -135,4 +138,12 @@ class _CodeWriter(Writer):
         for name, side in (("FIXED_SOURCE", way.source), ("FIXED_TARGET", way.target)):
             if np.array_equal(side.place, np.arange(self.n)):
                 macros[name] = 1
+        if not any(made.words[i] for i in CAREFUL):
+            macros["FIXED_EASY"] = 1
+        work = self.n_consts + self.n * self.lanes
+        both = (self.groups, False), (self.singles, True)
+        texts = [sums_text(self._layout, sums, work, rows) for sums, rows in both]
+        if self.singles and texts[0] is not None and texts[1] is not None:
+            macros["FIXED_SUMS"] = 1
+            self._texts |= {"SUMS OF GROUPS": texts[0], "SUMS": texts[1]}
         return replace(made, source=source(macros, self._texts), constants=self._constants)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ....device import nvcc
 from .blocks import Block
+from .sums import Sums
 
 Digits = Sequence[tuple[int, int]]  # extent and stride, the last digit fastest
 
@@ -136,7 +137,7 @@ def block_text(block: Block, layout: Layout, sync: bool) -> str:
     return ("together();\n" if sync else "") + _BlockText(block, layout).text()
 
 
-def load_text(  # noqa: PLR0913
+def load_text(
     layout: Layout, values: str, value: int, cells: Digits, codes: Sequence[tuple[int, int]], to: int, first_unit: int
 ) -> str:
     """A factor of which evidence chooses a part."""
@@ -144,12 +145,35 @@ def load_text(  # noqa: PLR0913
     # codes: Column and stride of each variable that is observed
     n = math.prod(extent for extent, _ in cells)
     at = " + ".join([f"{value}u", mixed_radix("i", cells), *(f"{s}u * (u32)h.code[{c}]" for c, s in codes)])
-    body = f"h.arena[{to}u + i * {layout.lanes}u + h.lane] = {values}[{at}];"
+    return over_units(layout, n, first_unit, f"h.arena[{to}u + i * {layout.lanes}u + h.lane] = {values}[{at}];")
+
+
+def over_units(layout: Layout, n: int, first_unit: int, body: str) -> str:
+    """Statements for i from 0 to n, each by a unit."""
     if layout.units == 1:
-        return f"#pragma unroll\nfor (u32 i = 0; i < {n}u; i++) {body}\n"
+        return f"#pragma unroll\nfor (u32 i = 0; i < {n}u; i++) {{ {body} }}\n"
     if first_unit + n <= layout.units:
         return f"if (h.unit - {first_unit}u < {n}u) {{ const u32 i = h.unit - {first_unit}u; {body} }}\n"
-    return f"for (u32 i = h.unit; i < {n}u; i += {layout.units}u) {body}\n"
+    return f"for (u32 i = h.unit; i < {n}u; i += {layout.units}u) {{ {body} }}\n"
+
+
+def sums_text(layout: Layout, sums: Sequence[Sums], work: int, rows: bool) -> str | None:
+    """Sums of a table that begins at `work`; None if they are not regular."""
+    # rows: Whether they are written to a row of answers, else behind the table
+    text, unit = "", 0
+    for x in sums:
+        if x.walk is None:
+            return None
+        first, step, offsets = x.walk
+        unit = unit if unit + len(x.terms) <= layout.units else 0
+        source = f"const double* const x = h.arena + ({work}u + ({first}u + i * {step}u) * {layout.lanes}u + h.lane);"
+        total = " + ".join(f"x[{layout.lanes * o}u]" for o in offsets)
+        to = f"h.arena[{work}u + ({x.to}u + i) * {layout.lanes}u + h.lane] = {total};"
+        if rows:
+            to = f"row[{x.to}u + i] = ({total}) * inverse;"
+        text += over_units(layout, len(x.terms), unit, f"{source} {to}")
+        unit += len(x.terms)
+    return text
 
 
 def source(constants: Mapping[str, object], texts: Mapping[str, str]) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 from ....device.context import Device
 from ....device.driver import Arguments, loaded_kernels
 from ...slices import Between
-from .kernels import KERNELS, MOST_LANES
+from .fixed import MOST_LANES
+from .kernels import KERNELS
 from .place import Place
 from .program import Way
 
@@ -27,7 +28,7 @@ LN2 = float(np.log(2.0))
 class Programs(Protocol):
     """The programs of slices with the same tables."""
 
-    def program(self, pattern: Pattern, way: Way, pairs: Sequence[Any], device: Device) -> GpuProgram:
+    def program(self, pattern: Pattern, way: Way, wanted: Sequence[Any], device: Device) -> GpuProgram:
         """The kernels' arguments for one way through a slice."""
 
 
@@ -154,12 +155,9 @@ class GpuSliceGroup:
             loaded_kernels(device, "batch/batch", ("batch_clear",)).launch("batch_clear", 1024, 256, stream, words)
             place = self._put(between.place.astype(np.int32)) if len(between.place) else 0
         self._between = (between, rows, cells, n_rows)
-        pairs = []
-        for j, states in enumerate(between.states):
-            first, last = between.columns[j : j + 2].tolist()
-            pairs += [(np.flatnonzero(states == k - first), k) for k in range(first, last)]
+        wanted = tuple(zip(between.states, between.columns.tolist(), strict=False))
         columns = tuple(between.columns[len(between.states) : -1].tolist())
-        return _Out(tuple(pairs), between.others, columns, cells, place, width, n_rows)
+        return _Out(wanted, between.others, columns, cells, place, width, n_rows)
 
     def forward(
         self, passes: Programs, begin: int, end: int, kept: _Messages, base: int, stride: int, out: _Out
@@ -194,7 +192,7 @@ class GpuSliceGroup:
     ) -> None:  # fmt: skip
         device, stream = self.place.device, self.place.stream
         way = way._replace(others=out.others, columns=out.columns)
-        program = passes.program(self.evidence.pattern, way, out.pairs, device)
+        program = passes.program(self.evidence.pattern, way, out.wanted, device)
         codes, weights = self.evidence.codes, self.evidence.weights
         words = [
             self._codes, self._weights, self._first, self._lengths, self.message, kept.address, later.address,
@@ -230,7 +228,7 @@ class GpuSliceGroup:
 class _Out(NamedTuple):
     """Distributions that a kernel writes."""
 
-    pairs: tuple[tuple[NDArray[np.int64], int], ...]  # see `slice_arrays`
+    wanted: tuple[tuple[NDArray[np.int64], int], ...]  # see `sums_of`
     others: tuple[int, ...]
     columns: tuple[int, ...]  # first one of each of the others
     cells: int  # addresses

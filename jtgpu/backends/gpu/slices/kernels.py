@@ -15,14 +15,16 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
 from ....errors import BackendUnavailable
 from .contractions import SliceMaker
-from .fixed import MOST_LANES, MOST_THREADS, SM_BYTES, fixed_arrays
-from .program import Pairs, SliceArrays, SliceParts, Way, slice_arrays
+from .fixed import MOST_THREADS, SM_BYTES, fixed_arrays
+from .program import SliceArrays, SliceParts, Way, slice_arrays
+from .sums import Wanted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KERNELS = (
-    "slices_start", "slices_forward_shared", "slices_forward_global", "slices_backward_shared", "slices_backward_global",
+    "slices_start", "slices_forward_shared", "slices_forward_global", "slices_backward_shared",
+    "slices_backward_global",
 )  # fmt: skip
 FIRST_LANES = 16  # more leave an SM with too few warps
 ENOUGH_WORK = 1 << 20  # slices of all sequences for which compiling kernels takes less time than they save
@@ -41,22 +43,22 @@ class Programs(NamedTuple):
     code: SliceArrays | None
 
 
-def best_arrays(maker: SliceMaker, way: Way, pairs: Pairs, most: int) -> Programs:
+def best_arrays(maker: SliceMaker, way: Way, wanted: Wanted, most: int) -> Programs:
     """The program with as many lanes as pay."""
     # most: Bytes of shared memory of a block
     parts = SliceParts.of(maker, way, split=True)
     if len(parts.main.steps) + len(parts.second.steps) <= MOST_OPS:
-        code = fixed_arrays(parts, pairs)
+        code = fixed_arrays(parts, wanted)
         if code is not None and shared_bytes(code) <= most:
-            return Programs(replace(slice_arrays(parts, pairs, code.lanes), threads=code.threads), code)
+            return Programs(replace(slice_arrays(parts, wanted, code.lanes), threads=code.threads), code)
     parts = SliceParts.of(maker, way)
     lanes, share = FIRST_LANES, most // BLOCKS_PER_SM - 1024
     while lanes >= 2:
-        made = _with_threads(slice_arrays(parts, pairs, lanes))
+        made = _with_threads(slice_arrays(parts, wanted, lanes))
         if shared_bytes(made) <= (share if lanes > ENOUGH_LANES else most):
             return Programs(made, None)
         lanes //= 2
-    return Programs(_with_threads(slice_arrays(parts, pairs, GLOBAL_LANES)), None)
+    return Programs(_with_threads(slice_arrays(parts, wanted, GLOBAL_LANES)), None)
 
 
 def _with_threads(made: SliceArrays) -> SliceArrays:
@@ -135,7 +137,8 @@ class GpuProgram:
                 with contextlib.suppress(BackendUnavailable):  # no compiler
                     image = nvcc.compiled("batch/slices", text, self.device.arch)
                     self._fixed = Kernels(self.device, "", ("slices_fixed",), image)
-            return self._fixed
+            found: Kernels | None = self._fixed
+            return found
 
     def close(self) -> None:
         """Free the memory."""

@@ -12,6 +12,7 @@ import numpy as np
 from ..batch.tiling import SHAPES, TileMaker
 from ..program.records import NONE, Step
 from .contractions import KEPT, RUNNING, Load, Part, SliceMaker
+from .sums import Sums, Wanted, sums_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ...slices import Side
 
 CONST_A, CONST_B = 16, 32  # bits of a contraction's shape
-UNITS = 48  # of threads that may share the sums of distributions between slices
-LEAST_PART = 8  # entries of such a sum that a unit adds, at least
 TILE_WORDS = 20  # of a tile: mask, then its cells
 
 
@@ -57,9 +56,6 @@ class SliceArrays:
     constants: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # its third parameter
 
 
-Pairs = Sequence[tuple["NDArray[np.int64]", int]]  # entries of a message with a state that is wanted, and its column
-
-
 @dataclass(frozen=True)
 class SliceParts:
     """The contractions of a message's way through a slice."""
@@ -88,9 +84,9 @@ class SliceParts:
         return cls(maker, way, main, second, consts)
 
 
-def slice_arrays(parts: SliceParts, pairs: Pairs, lanes: int) -> SliceArrays:
+def slice_arrays(parts: SliceParts, wanted: Wanted, lanes: int) -> SliceArrays:
     """The arrays of a message's way through a slice."""
-    return Writer(parts, lanes).arrays(pairs)
+    return Writer(parts, lanes).arrays(wanted)
 
 
 class Writer:
@@ -137,7 +133,7 @@ class Writer:
             return self.const_cell[table]
         return self.n_consts + part.cell[table] * self.lanes
 
-    def arrays(self, pairs: Pairs) -> SliceArrays:
+    def arrays(self, wanted: Wanted) -> SliceArrays:
         """All of it."""
         maker, way, main, second = self.maker, self.way, self.given.main, self.given.second
         places = self.pool(way.source.place), self.pool(way.target.place)
@@ -146,24 +142,28 @@ class Writer:
         roots = [self._target(main, t, 0) for t in main.answers[1:]]
         first_target = self.add("targets", targets + roots)
         answer = self.answer = self._target(main, main.answers[0], 0)
-        listed = [(self.pool(entries), len(entries), column) for entries, column in pairs]
-        first_pair = self.pool(np.array(listed, np.int64).ravel())
-        most = max((len(entries) for entries, _ in pairs), default=0)
-        parts = max(min(UNITS // max(len(pairs), 1), most // LEAST_PART), 1)
-        size = max(main.size, second.size, 2 * self.n + parts * len(pairs))
+        self.groups, self.singles = sums_of(wanted, self.n)
+        listed = [self._sums(sums) for sums in (self.groups, self.singles)]
+        size = max(main.size, second.size, 2 * self.n + sum(len(x.terms) for x in self.groups))
         n_cells = self.n_consts + size * self.lanes
         words = [
             *mine[0], 0, 0, *mine[1], first_target, len(targets), *answer, *places, self.n_consts,
             self.n_consts + self.n * self.lanes, self.n_consts, n_cells, self.n, self.lanes,
-            len(roots), first_target + len(targets), len(pairs), first_pair, parts, 0,
+            len(roots), first_target + len(targets), *listed[0], *listed[1],
         ]  # fmt: skip
         made = {k: np.concatenate([np.zeros((0, w), np.int64), *rows]).astype(np.uint32)
                 for (k, rows), w in zip(self.parts.items(), (6, TILE_WORDS, 2, 8, 5, 4), strict=True)}
         return SliceArrays(
-            **made, pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
+            made["ops"], made["tiles"], made["steps"], made["items"], made["observed"], made["targets"],
+            pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
             values=np.concatenate([np.zeros(0), *self._values]), least=maker.least, words=tuple(words),
             lanes=self.lanes, n_cells=n_cells, threads=self.threads,
         )  # fmt: skip
+
+    def _sums(self, sums: Sequence[Sums]) -> tuple[int, int]:
+        """The number of sums, and where they are in the pool."""
+        rows = [(self.pool(terms), len(terms), x.to + i) for x in sums for i, terms in enumerate(x.terms)]
+        return len(rows), self.pool(np.array(rows, np.int64).ravel())
 
     def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
         return self.cell(part, table), int(table in self.const_cell), self.maker.size(table), column

@@ -102,7 +102,8 @@ class Reorder:
 
         order = [*early]
         while rest:
-            order.append(min(rest, key=lambda f: self.size(self.axes(f).union(self.axes(main), *map(self.axes, order)))))
+            joint = self.axes(main).union(*map(self.axes, order))
+            order.append(min(rest, key=lambda f: self.size(joint | self.axes(f))))
             rest.remove(order[-1])
         order += late
         for i, f in enumerate(order):
