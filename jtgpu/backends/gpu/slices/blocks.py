@@ -48,7 +48,7 @@ class Blocks:
         self._lanes = 1.0
 
     def cut(self, steps: Sequence[Step], answers: Sequence[int]) -> list[Block] | None:
-        """The blocks, in an order in which they can run; None if there is none for some contraction."""
+        """The blocks, in an order in which they can run; None if some contraction is too large."""
         tables = {t for s in steps for t in (s.out, *s.ins) if t not in self.consts}
         largest = max((self.size(self.axes(t)) for t in tables), default=1)
         self._lanes = self.room / (1.5 * largest)

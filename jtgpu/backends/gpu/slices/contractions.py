@@ -8,8 +8,10 @@ evidence is computed here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -59,6 +61,7 @@ class Load:
 class Part:
     """The contractions of some answers."""
 
+    maker: SliceMaker
     loads: list[Load]
     steps: list[Step]
     phase: list[int]
@@ -71,16 +74,40 @@ class Part:
 class SliceMaker:
     """The contractions of a plan's slice for one pattern of evidence."""
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], pattern: Pattern):
-        self.plan, self.pattern = plan, pattern
-        self.flat = flat_factors(plan, factors)
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], pattern: Pattern, answers: bool = True
+    ):  # fmt: skip
+        # answers: Whether any variable may have a posterior, else messages alone are answers: then a variable that is
+        #     sometimes observed and in no other factor has one state more, "missing"
+        self.plan, self.pattern, self._factors = plan, pattern, factors
+        self.flat = list(flat_factors(plan, factors))
+        self.missing = set[int]() if answers else self._add_missing()
         binary = binary_program(plan)
         self.steps, self.scopes = binary.steps, list(binary.scopes)
-        self.cards = np.where(np.array(pattern.always), 1, plan.cardinality)
+        self.chosen = [v in self.missing or pattern.always[v] for v in range(len(pattern.always))]
+        self.cards = np.where(np.array(self.chosen), 1, plan.cardinality)
         self.axes = _Axes(self.cards, plan.axis_rank)
         self.component = self._components()
         top = sum(max(0.0, math.log2(float(f.max()))) + math.log2(max(len(f), 1)) for f in self.flat if f.max() > 0)
         self.least = 2.0 ** min(LOWEST + DIGITS + top, 0.0)
+
+    @cached_property
+    def of_all(self) -> SliceMaker:
+        """The contractions that give the posterior of any variable."""
+        return SliceMaker(self.plan, self._factors, self.pattern) if self.missing else self
+
+    def _add_missing(self) -> set[int]:
+        plan, p = self.plan, self.pattern
+        uses = Counter(v for scope in plan.table_scopes[: plan.n_factors] for v in scope)
+        found = set[int]()
+        for v, factor in enumerate(plan.evidence_factor[: plan.n_variables].tolist()):
+            if uses[v] == 1 and p.column[v] >= 0 and p.weight[v] < 0 and not p.always[v]:
+                scope = plan.table_scopes[factor]
+                table = self.flat[factor].reshape([int(plan.cardinality[u]) + (u in found) for u in scope])
+                whole = table.sum(axis=scope.index(v), keepdims=True)
+                self.flat[factor] = np.concatenate([whole, table], axis=scope.index(v)).ravel()
+                found.add(v)
+        return found
 
     def size(self, table: int) -> int:
         """Cells of a table of a sequence."""
@@ -113,25 +140,25 @@ class SliceMaker:
         at = np.zeros(1, np.int64)
         strides = self.strides(factor)
         for v in self.plan.table_scopes[factor]:
-            if not self.pattern.always[v]:
+            if not self.chosen[v]:
                 at = np.add.outer(at, np.arange(int(self.plan.cardinality[v])) * strides[v]).ravel()
-        return at
+        return at + sum(strides[v] for v in self.plan.table_scopes[factor] if v in self.missing)
 
     def strides(self, factor: int) -> dict[int, int]:
         """Of a whole factor."""
         strides, at = {}, 1
         for v in reversed(self.plan.table_scopes[factor]):
             strides[v] = at
-            at *= int(self.plan.cardinality[v])
+            at *= int(self.plan.cardinality[v]) + (v in self.missing)
         return strides
 
     def load(self, factor: int, message: int) -> Load | None:
         """How a factor is loaded; None if all sequences share it."""
         p, scope = self.pattern, self.plan.table_scopes[factor]
-        fixed = tuple(v for v in scope if p.always[v] and int(self.plan.cardinality[v]) > 1)
+        fixed = tuple(v for v in scope if self.chosen[v] and int(self.plan.cardinality[v]) > 1)
         axes = tuple(
             v for v in scope
-            if self.plan.evidence_factor[v] == factor and not p.always[v] and (p.column[v] >= 0 or p.weight[v] >= 0)
+            if self.plan.evidence_factor[v] == factor and not self.chosen[v] and (p.column[v] >= 0 or p.weight[v] >= 0)
         )  # fmt: skip
         return Load(factor, fixed, axes, message) if fixed or axes or message else None
 
@@ -168,7 +195,7 @@ class SliceMaker:
             level[s.out] = 1 + max(level.get(t, 0) for t in s.ins)
         left.sort(key=lambda s: level[s.out])
         mine = [x for x in mine if x.factor not in running]  # the message itself, at the beginning of the arena
-        part = Part(mine, left, [level[s.out] for s in left], running, {}, 0, tables)
+        part = Part(self, mine, left, [level[s.out] for s in left], running, {}, 0, tables)
         self._place(part, [(level[s.out], s.out, s.ins) for s in left], first_cell, 0)
         return part, {t: consts[t] for t in used if t in consts}
 
@@ -183,7 +210,7 @@ class SliceMaker:
     ) -> Part:
         """The same part with cells for what blocks leave; tables may overwrite a message of n cells that was read."""
         # in_place: Whether a block may write over what it reads
-        made = Part(part.loads, part.steps, part.phase, part.message, {}, 0, part.answers)
+        made = Part(self, part.loads, part.steps, part.phase, part.message, {}, 0, part.answers)
         self._place(made, [(b.level, b.steps[-1].out, b.inputs) for b in blocks], first_cell, n_message, in_place)
         return made
 

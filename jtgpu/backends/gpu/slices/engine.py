@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = 0.6  # of the free memory
 MOST_KEPT = 16 << 30  # bytes of messages of a group up to which those of all slices are kept
-LEAST_GROUP, MOST_GROUP = 1 << 12, 1 << 16  # sequences
+LEAST_GROUP, MOST_GROUP = 1 << 12, 1 << 17  # sequences
 WORKERS = 2  # of a device: one computes while another one copies answers
 ROUNDS = 2  # groups of a worker, at least, if they are large enough
 
@@ -64,7 +64,7 @@ class GpuPasses:
         with self._lock:
             if key not in self._programs:
                 if pattern not in self._makers:
-                    self._makers[pattern] = SliceMaker(self.plan, self._factors, pattern)
+                    self._makers[pattern] = SliceMaker(self.plan, self._factors, pattern, answers=False)
                 made = best_arrays(self._makers[pattern], way, wanted, most_shared(device) - 1024)
                 self._programs[key] = GpuProgram(device, made)
             return self._programs[key]

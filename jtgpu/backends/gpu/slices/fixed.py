@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_THREADS = 256
 MOST_LANES, LEAST_LANES = 32, 4
 MOST_HELD = 12  # entries of a message that a thread keeps in registers
+OTHER_REGISTERS = 24
 MOST_CODES = 8  # columns of evidence that a thread reads ahead
 MOST_VALUES = 512  # numbers of loaded factors that shared memory holds
 MOST_CONSTANTS = 384  # numbers among a kernel's parameters, which have 4 KiB
@@ -33,7 +34,7 @@ TwoParts = tuple[list[Block], list[Block]]
 def fixed_arrays(parts: SliceParts, wanted: Wanted) -> SliceArrays | None:
     """The program with as many lanes as pay; None if it is too large for code."""
     room = SM_BYTES // 8
-    made = [parts.maker.blocks(part, parts.consts, room) for part in (parts.main, parts.second)]
+    made = [part.maker.blocks(part, parts.consts, room) for part in (parts.main, parts.second)]
     if made[0] is None or made[1] is None:
         return None
     best: SliceArrays | None = None
@@ -50,16 +51,18 @@ def fixed_arrays(parts: SliceParts, wanted: Wanted) -> SliceArrays | None:
 
 def _arrays(parts: SliceParts, blocks: TwoParts, wanted: Wanted, lanes: int) -> SliceArrays:
     maker, n = parts.maker, len(parts.way.source.place)
-    most = max((maker.cells_of(frozenset(b.outer)) for b in (*blocks[0], *blocks[1])), default=1)
+    both = [(maker, b) for b in blocks[0]] + [(parts.second.maker, b) for b in blocks[1]]
+    most = max((made.cells_of(frozenset(b.outer)) for made, b in both), default=1)
     threads = min((most * lanes + 31) // 32 * 32, MOST_THREADS)
     held = -(-n // (threads // lanes))
     held = held if held <= MOST_HELD else 0
     over = n if held and len(parts.main.answers) == 1 else 0  # cells of the message that tables may use
     alone = threads == lanes and len(blocks[0]) == 1  # a thread reads all that it needs before it writes
     main = maker.placed(parts.main, blocks[0], 0 if over else n, over, alone)
-    placed = replace(parts, main=main, second=maker.placed(parts.second, blocks[1], n, 0))
+    placed = replace(parts, main=main, second=parts.second.maker.placed(parts.second, blocks[1], n, 0))
     made = _CodeWriter(placed, blocks, lanes, threads, held).arrays(wanted)
-    return replace(made, busy=min(most * lanes, threads))
+    inner = max((maker.cells_of(maker.axes_of(t) - {*b.outer}) for b in blocks[0] for t in b.mains), default=0)
+    return replace(made, busy=min(most * lanes, threads), registers=2 * (inner + held) + OTHER_REGISTERS)
 
 
 class _CodeWriter(Writer):
@@ -67,7 +70,7 @@ class _CodeWriter(Writer):
 
     def __init__(self, parts: SliceParts, blocks: TwoParts, lanes: int, threads: int, held: int):
         super().__init__(parts, lanes)
-        self.threads, self._held, maker = threads, held, parts.maker
+        self.threads, self._held = threads, held
         self._blocks = {id(parts.main): blocks[0], id(parts.second): blocks[1]}
         slots, at = dict.fromkeys(self.const_cell, -1), 0
         for t, x in sorted(parts.consts.items(), key=lambda item: len(item[1])):
@@ -78,43 +81,43 @@ class _CodeWriter(Writer):
         for t, slot in slots.items():
             if slot >= 0:
                 self._constants[slot : slot + len(parts.consts[t])] = parts.consts[t]
-        for load in (*parts.main.loads, *parts.second.loads):
-            self.value(load.factor)
-        values: NDArray[np.float64] = np.concatenate([np.zeros(0), *(maker.flat[f] for f in self._value_cell)])
+        for part in (parts.main, parts.second):
+            for load in part.loads:
+                self.value(part, load.factor)
+        values: NDArray[np.float64] = np.concatenate([np.zeros(0), *self.values])
         self._values_text, self._first_value = "p.values", 0
         if len(values) <= MOST_VALUES:
             self._values_text, self._first_value = "h.arena", self.n_consts
             self.consts = np.concatenate([self.consts, values, np.zeros(len(values) % 2)])
             self.n_consts = len(self.consts)
         rank = parts.maker.plan.axis_rank
-        self._layout = Layout(lanes, threads, self._cards(), self._scope, lambda _: 0, slots, lambda v: int(rank[v]))
+        self._layout = Layout(lanes, threads, {}, lambda _: (), lambda _: 0, slots, lambda v: int(rank[v]))
         self._codes = max([0, *(c + 1 for x in (*parts.main.loads, *parts.second.loads) for c in self._columns(x))])
         self._texts: dict[str, str] = {}
-
-    def _cards(self) -> dict[int, int]:
-        return dict(enumerate(self.maker.cards.tolist()))
-
-    def _scope(self, table: int) -> Sequence[int]:
-        axes = self.maker.axes_of(table)
-        return [v for v in self.maker.scopes[table] if v in axes]
 
     def _columns(self, x: Load) -> list[int]:
         return [self.maker.pattern.column[v] for v in x.fixed]
 
     def part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first item and the number of items, which have more than one code."""
-        layout = replace(self._layout, first=lambda t: self.cell(part, t))
+        maker, cards = part.maker, dict(enumerate(part.maker.cards.tolist()))
+
+        def scope_of(table: int) -> Sequence[int]:
+            return [v for v in maker.scopes[table] if cards[v] > 1]
+
+        layout = replace(self._layout, cards=cards, scope=scope_of, first=lambda t: self.cell(part, t))
         items, loads, unit = [], [], 0
         for x in part.loads:
             if x.axes or x.message or self._codes > MOST_CODES:
                 items += self.items(part, x)
                 continue
-            n = self.maker.size(x.factor)
+            n = maker.size(x.factor)
             unit = unit if unit + n <= layout.units else 0
-            strides, scope = self.maker.strides(x.factor), self.maker.plan.table_scopes[x.factor]
-            cells = [(int(self.maker.cards[v]), strides[v]) for v in scope if not self.maker.pattern.always[v]]
+            strides, scope = maker.strides(x.factor), maker.plan.table_scopes[x.factor]
+            cells = [(cards[v], strides[v]) for v in scope if not maker.chosen[v]]
             codes = [(c, strides[v]) for c, v in zip(self._columns(x), x.fixed, strict=True)]
-            value, to = self._first_value + self.value(x.factor), self.cell(part, x.factor)
+            value, to = self._first_value + self.value(part, x.factor), self.cell(part, x.factor)
+            value += int(maker.cells(x.factor)[0])
             loads.append(load_text(layout, self._values_text, value, cells, codes, to, unit))
             unit += n
         texts, before = [], -1
@@ -128,7 +131,7 @@ class _CodeWriter(Writer):
     def arrays(self, wanted: Wanted) -> SliceArrays:
         """All of it."""
         made = super().arrays(wanted)
-        way = self.way
+        way, second = self.way, self.given.second
         macros: dict[str, object] = {
             "FIXED": 1, "FIXED_LANES": f"{self.lanes}u", "FIXED_UNITS": self._layout.units, "FIXED_HELD": self._held,
             "FIXED_ENTRIES": f"{self.n}u", "FIXED_CODES": self._codes if self._codes <= MOST_CODES else 0,
@@ -141,8 +144,9 @@ class _CodeWriter(Writer):
         if not any(made.words[i] for i in CAREFUL):
             macros["FIXED_EASY"] = 1
         work = self.n_consts + self.n * self.lanes
-        both = (self.groups, False), (self.singles, True)
-        texts = [sums_text(self._layout, sums, work, rows) for sums, rows in both]
+        others = [column + second.maker.size(t) for t, column in zip(second.answers, way.columns, strict=True)]
+        width = max([0, *others, *(x.to + len(x.terms) for x in self.singles)])
+        texts = [sums_text(self._layout, self.groups, work), sums_text(self._layout, self.singles, work, width)]
         if self.singles and texts[0] is not None and texts[1] is not None:
             macros["FIXED_SUMS"] = 1
             self._texts |= {"SUMS OF GROUPS": texts[0], "SUMS": texts[1]}

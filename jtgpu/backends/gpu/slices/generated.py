@@ -157,10 +157,10 @@ def over_units(layout: Layout, n: int, first_unit: int, body: str) -> str:
     return f"for (u32 i = h.unit; i < {n}u; i += {layout.units}u) {{ {body} }}\n"
 
 
-def sums_text(layout: Layout, sums: Sequence[Sums], work: int, rows: bool) -> str | None:
+def sums_text(layout: Layout, sums: Sequence[Sums], work: int, width: int = 0) -> str | None:
     """Sums of a table that begins at `work`; None if they are not regular."""
-    # rows: Whether they are written to a row of answers, else behind the table
-    text, unit = "", 0
+    # width: Of a row of answers, to which they are written; 0: behind the table
+    text, unit, rows = "", 0, width > 0
     for x in sums:
         if x.walk is None:
             return None
@@ -169,9 +169,15 @@ def sums_text(layout: Layout, sums: Sequence[Sums], work: int, rows: bool) -> st
         source = f"const double* const x = h.arena + ({work}u + ({first}u + i * {step}u) * {layout.lanes}u + h.lane);"
         total = " + ".join(f"x[{layout.lanes * o}u]" for o in offsets)
         to = f"h.arena[{work}u + ({x.to}u + i) * {layout.lanes}u + h.lane] = {total};"
+        n = len(x.terms)
         if rows:
             to = f"row[{x.to}u + i] = ({total}) * inverse;"
-        text += over_units(layout, len(x.terms), unit, f"{source} {to}")
+        if rows and layout.units == 1 and width % 2 == x.to % 2 == n % 2 == 0:  # half as many transactions
+            pair = f"make_double2(({total}) * inverse, ({total.replace('x[', 'y[')}) * inverse)"
+            second = f"const double* const y = x + {step * layout.lanes}u;"
+            to = f"{second} *(double2*)(row + {x.to}u + 2 * i) = {pair};"
+            source, n = source.replace("i *", "2 * i *"), n // 2
+        text += over_units(layout, n, unit, f"{source} {to}")
         unit += len(x.terms)
     return text
 

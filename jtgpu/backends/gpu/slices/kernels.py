@@ -29,7 +29,7 @@ KERNELS = (
 FIRST_LANES = 16  # more leave an SM with too few warps
 ENOUGH_WORK = 1 << 20  # slices of all sequences for which compiling kernels takes less time than they save
 MOST_OPS = 100  # contractions of a program for which they are compiled
-SM_REGISTERS, LEAST_REGISTERS = 65_536, 64  # of an SM; of a thread, where kernels are compiled for a program
+SM_REGISTERS, MOST_BLOCKS = 65_536, 32  # of an SM
 RECORD_THREADS = 768  # that keep an SM busy
 GLOBAL_LANES = 8
 BLOCKS_PER_SM = 3  # that share an SM's memory, where at least so many lanes fit:
@@ -71,6 +71,14 @@ def _with_threads(made: SliceArrays) -> SliceArrays:
 def shared_bytes(made: SliceArrays) -> int:
     """Shared memory of a block with all tables."""
     return 8 * made.n_cells + sums_bytes(made)
+
+
+def blocks_of(code: SliceArrays) -> int:
+    """Blocks of an SM that have room and the registers that the code needs."""
+    blocks = min(SM_BYTES // (shared_bytes(code) + 1024), MOST_BLOCKS)
+    while blocks > 1 and SM_REGISTERS // (-(-blocks * code.threads // 128) * 128) < code.registers:
+        blocks -= 1
+    return max(blocks, 1)
 
 
 def sums_bytes(made: SliceArrays) -> int:
@@ -131,8 +139,7 @@ class GpuProgram:
         """The kernel compiled for the program; None without a compiler. The bits are those of the records."""
         with self._lock:
             if self._fixed is _NO_KERNELS:
-                blocks = min(SM_BYTES // (shared_bytes(code) + 1024), SM_REGISTERS // (LEAST_REGISTERS * self.threads))
-                text = nvcc.with_headers(f"#define BOUNDS {self.threads}, {max(min(blocks, 32), 1)}\n{code.source}")
+                text = nvcc.with_headers(f"#define BOUNDS {self.threads}, {blocks_of(code)}\n{code.source}")
                 self._fixed = None
                 with contextlib.suppress(BackendUnavailable):  # no compiler
                     image = nvcc.compiled("batch/slices", text, self.device.arch)

@@ -52,6 +52,7 @@ class SliceArrays:
     n_cells: int  # of the arena, constants included
     threads: int  # of a block of code, or for which a record has work
     busy: int = 0  # threads that have work
+    registers: int = 0  # of a thread, that its code needs
     source: str = ""  # of a kernel for this program alone
     constants: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # its third parameter
 
@@ -75,11 +76,11 @@ class SliceParts:
         answer = int(plan.posterior_table[way.target.number])
         roots = maker.other_roots(way.target) if way.ahead else []
         main, consts = maker.part({before: RUNNING}, [answer, *roots], n, split)
-        second = Part([], [], [], [], {}, 0, [])
+        second = Part(maker, [], [], [], [], {}, 0, [])
         if way.others:
             tables = [int(plan.posterior_table[v]) for v in way.others]
             messages = {before: RUNNING, **({} if way.ahead else {behind: KEPT})}
-            second, more = maker.part(messages, tables, n, split)
+            second, more = maker.of_all.part(messages, tables, n, split)
             consts |= more
         return cls(maker, way, main, second, consts)
 
@@ -108,8 +109,8 @@ class Writer:
         self.length = dict.fromkeys(self.parts, 0)
         self._pool: list[NDArray[np.int64]] = []
         self._pooled = 0
-        self._values: list[NDArray[np.float64]] = []
-        self._value_cell: dict[int, int] = {}
+        self.values: list[NDArray[np.float64]] = []
+        self._value_cell: dict[tuple[int, bool], int] = {}
         self.threads = 1
 
     def add(self, kind: str, rows: Any) -> int:
@@ -156,7 +157,7 @@ class Writer:
         return SliceArrays(
             made["ops"], made["tiles"], made["steps"], made["items"], made["observed"], made["targets"],
             pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
-            values=np.concatenate([np.zeros(0), *self._values]), least=maker.least, words=tuple(words),
+            values=np.concatenate([np.zeros(0), *self.values]), least=maker.least, words=tuple(words),
             lanes=self.lanes, n_cells=n_cells, threads=self.threads,
         )  # fmt: skip
 
@@ -166,7 +167,7 @@ class Writer:
         return len(rows), self.pool(np.array(rows, np.int64).ravel())
 
     def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
-        return self.cell(part, table), int(table in self.const_cell), self.maker.size(table), column
+        return self.cell(part, table), int(table in self.const_cell), part.maker.size(table), column
 
     def part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first and the number of each."""
@@ -177,17 +178,18 @@ class Writer:
             before = phase
         return self.add("items", items), len(items), self.add("ops", ops), len(ops)
 
-    def value(self, factor: int) -> int:
+    def value(self, part: Part, factor: int) -> int:
         """The first number of a factor among the values."""
-        if factor not in self._value_cell:
-            self._value_cell[factor] = sum(map(len, self._values))
-            self._values.append(self.maker.flat[factor])
-        return self._value_cell[factor]
+        key = factor, bool(part.maker.missing)
+        if key not in self._value_cell:
+            self._value_cell[key] = sum(map(len, self.values))
+            self.values.append(part.maker.flat[factor])
+        return self._value_cell[key]
 
     def items(self, part: Part, x: Load) -> list[tuple[int, ...]]:
         """The cells of a factor that is loaded."""
-        maker, pattern, plan = self.maker, self.maker.pattern, self.maker.plan
-        strides, scope = maker.strides(x.factor), maker.plan.table_scopes[x.factor]
+        maker, pattern, plan = part.maker, part.maker.pattern, part.maker.plan
+        strides, scope = maker.strides(x.factor), plan.table_scopes[x.factor]
         rows = []
         for v in (*x.fixed, *x.axes):
             inner = reduce(lambda n, u: n * int(maker.cards[u]), scope[scope.index(v) + 1 :], 1)
@@ -197,12 +199,12 @@ class Writer:
         places = [*range(len(cells))]
         if x.message == KEPT:
             places = np.argsort(self.way.target.place).tolist()
-        value, to, axes = self.value(x.factor), self.cell(part, x.factor), self.add("observed", rows)
+        value, to, axes = self.value(part, x.factor), self.cell(part, x.factor), self.add("observed", rows)
         more = (axes, len(x.fixed), len(rows), x.message)
         return [(value + c, to + i * self.lanes, *more, places[i], i) for i, c in enumerate(cells)]
 
     def _op(self, part: Part, step: Step, sync: int) -> tuple[int, ...]:
-        loops = self.maker.loops(step)
+        loops = part.maker.loops(step)
         tiles = self.tile_maker.tiles(loops, len(step.ins) == 1, None)
         tm, tn = SHAPES[tiles.shape]
         wide = max(tn, 1)
