@@ -17,7 +17,7 @@ from ..util.rows import thread_map
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BLOCK = 1 << 13  # rows
+BLOCK, TASK = 1 << 13, 1 << 17  # rows that fit the cache, and of a thread's task
 
 Messages = Any  # n messages, of a group; on the CPU an array (n, K, lanes)
 
@@ -149,12 +149,12 @@ def observed(states: NDArray[np.int32]) -> tuple[NDArray[np.bool_], NDArray[np.b
     """Whether each variable is observed in some row, and in every row, of (R, V) states."""
     some, always = np.zeros(states.shape[1], np.bool_), np.ones(states.shape[1], np.bool_)
 
-    def look(first: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # along the first axis NumPy is slow
-        block = np.ascontiguousarray(states[first : first + BLOCK].T)
-        return block.max(axis=1) >= 0, block.min(axis=1) >= 0
+    def look(first: int) -> None:
+        for at in range(first, min(first + TASK, len(states)), BLOCK):  # along the first axis NumPy is slow
+            block = np.ascontiguousarray(states[at : at + BLOCK].T)
+            some[block.max(axis=1) >= 0] = True  # threads write the same
+            always[block.min(axis=1) < 0] = False
 
     with thread_map(states.nbytes) as mapper:
-        for part, whole in mapper(look, range(0, len(states), BLOCK)):
-            some |= part
-            always &= whole
+        list(mapper(look, range(0, len(states), TASK)))
     return some, always

@@ -114,7 +114,8 @@ class _Counting(Passes):
             first = int(t[0])
             cut = self.read.cut(first)
             states, likelihood = case_of(step, self.read, first, group.first[lane] + t, *both)
-            counts = step.backend(first, cut).run_counts(states, self._weights[part[lane]], likelihood)
+            tree = step.tree(first, cut)
+            counts = step.backend_of(tree).run_counts(states, self._weights[part[lane]], likelihood)
             total.add(min(first, step.order), counts.families, cut)
 
 
@@ -152,7 +153,8 @@ def _count_slices(run: Propagation, weights: Floats, total: _Sum) -> None:
         likelihood = {v: np.concatenate([w[v] for _, w in cases]) for v in cases[0][1]}
         each = np.concatenate([weights[run.chosen[which]] for _, which, _, _ in waiting])
         kind, cut = group
-        total.add(kind, step.backend(kind, cut).run_counts(states, each, likelihood).families, cut)
+        tree = step.tree(kind, cut)
+        total.add(kind, step.backend_of(tree).run_counts(states, each, likelihood).families, cut)
         waiting.clear()
 
     for t, which, alpha, beta in run.backward():

@@ -61,8 +61,8 @@ class Propagation:
     ) -> BatchResult:
         """Run slice t with weights of the interfaces; the answer has the targets' cells side by side."""
         states, weights = self.case(t, which, alpha, beta)
-        backend = self.step.backend(t, self.sequences.cut(t), self.maximal)
-        return backend.tables.run_batch(states, weights, list(targets))
+        tree = self.step.tree(t, self.sequences.cut(t))
+        return self.step.backend_of(tree, self.maximal).tables.run_batch(states, weights, list(targets))
 
     def case(
         self, t: int, which: Ints, alpha: Floats | None, beta: Floats | None

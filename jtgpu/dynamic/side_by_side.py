@@ -43,6 +43,7 @@ class Passes:
         self.lengths = read.lengths
         self.log_evidence, self.failed = np.zeros(read.n), np.full(read.n, -1)
         self._made: dict[Any, SlicePasses | None] = {}
+        self._open = [plain.tree(0)]
         self.unsure = np.zeros(read.n, np.bool_)  # sequences that the backend leaves to slices one after the other
 
     def run(self) -> None:
@@ -50,7 +51,9 @@ class Passes:
         n, order = self.table.lanes, np.argsort(-self.lengths, kind="stable")
         parts = [order[i : i + n] for i in range(0, len(order), n)]
         for t, _ in self._segments(0, int(self.lengths.max())):  # in one thread, since each is compiled once
-            self._made[self._kind(t)] = self.plain.backend(t, self.read.cut(t), self._maximal).slices()
+            tree = self.plain.tree(t, self.read.cut(t))
+            self._open.append(tree)
+            self._made[self._kind(t)] = self.plain.backend_of(tree, self._maximal).slices()
         self.table.run_all(self._group, parts, 2 * propagation.KEPT)
 
     def _group(self, part: Ints) -> None:
@@ -217,8 +220,8 @@ class SideBySide(Passes):
                 continue
             messages = [kept[t - begin, :, lane], None if later is None else later[t - begin, :, lane]]
             states, weights = propagation.case_of(self.step, self.read, first, group.first[lane] + t, *messages)
-            backend = self.step.backend(first, self.read.cut(first))
-            cells = backend.tables.run_batch(states, weights, self.rest).posterior
+            tree = self.step.tree(first, self.read.cut(first))
+            cells = self.step.backend_of(tree).tables.run_batch(states, weights, self.rest).posterior
             where = (part[lane],) if self.slices is None else (part[lane], self.place[t])
             at = 0
             for v in self.rest:
@@ -273,7 +276,8 @@ def choosing(plain: Step, read: Sequences, uniforms: Floats | None) -> Choosing 
 
 def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     """The compiled passes of a call; None where the backend has none, or there is no memory for it."""
-    passes = plain.backend(0, frozenset(), maximal).slices()
+    tree = plain.tree(0)
+    passes = plain.backend_of(tree, maximal).slices()
     before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
     if passes is None or before is None or after is None or before.number == after.number:
         return None

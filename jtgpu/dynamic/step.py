@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 1 << 26  # of the interface
 MOST_VARIANTS = 16  # compiled slices: the first ones, later ones, and those with interventions
+
+
+class _Slice(NamedTuple):
+    """A compiled step network."""
+
+    tree: JunctionTree
+    kind: int
+    cut: frozenset[int]
+    release: weakref.finalize[Any, JunctionTree]
 
 
 class Step:
@@ -75,7 +85,7 @@ class Step:
         self._sets = Sets(self.plan.model, self.plan.plan)
         self.before_number, self.after_number = self._place(self.before), self._place(self.after)
         self.joints = {s: self._place(s) for s in joints}
-        self._trees: LRU[Any, tuple[JunctionTree, int, frozenset[int]]] = LRU(MOST_VARIANTS)
+        self._trees: LRU[Any, _Slice] = LRU(MOST_VARIANTS)
         self.n_variables = len(self.names)
         self.backend(0)
 
@@ -110,26 +120,33 @@ class Step:
     def reload(self, net: DynamicNetwork) -> None:
         """Replace the CPTs; plans and programs stay."""
         self.net = net
-        for tree, kind, cut in self._trees.values():
-            tree.reload(self._model(kind, cut))
+        for x in self._trees.values():
+            x.tree.reload(self._model(x.kind, x.cut))
 
     def close(self) -> None:
         """Free the memory of all backends."""
-        for tree, _, _ in self._trees.values():
-            tree.close()
+        for x in self._trees.values():
+            x.release.detach()
+            x.tree.close()
 
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
-        """The compiled step network of slice t."""
+        """The compiled step network of slice t, which is closed when it was dropped and nothing refers to it."""
         kind = min(t, self.order)
 
-        def make() -> tuple[JunctionTree, int, frozenset[int]]:
-            return JunctionTree(self.plan.with_model(self._model(kind, cut)), self._backend, **self._run), kind, cut
+        def make() -> _Slice:
+            tree = JunctionTree(self.plan.with_model(self._model(kind, cut)), self._backend, **self._run)
+            release = weakref.finalize(tree, tree.intervened().backend.close)
+            release.atexit = False
+            return _Slice(tree, kind, cut, release)
 
-        return self._trees.get_or_make((kind, cut), make)[0]
+        return self._trees.get_or_make((kind, cut), make).tree
 
-    def backend(self, t: int, cut: frozenset[int] = frozenset(), maximal: bool = False) -> Backend:
-        """The backend that runs slice t; with `maximal` one whose posteriors are those by maximum."""
-        tree = self.tree(t, cut)
+    def backend(self, t: int, cut: frozenset[int] = frozenset()) -> Backend:
+        """The backend that runs slice t."""
+        return self.backend_of(self.tree(t, cut))
+
+    def backend_of(self, tree: JunctionTree, maximal: bool = False) -> Backend:
+        """The backend of a slice, open as long as the tree is; with `maximal` its posteriors are those by maximum."""
         return tree.cached("maximal", 0, lambda: self._maximal(tree)) if maximal else tree.intervened().backend
 
     def _maximal(self, tree: JunctionTree) -> Backend:

@@ -76,9 +76,9 @@ class Stream:
         weights = dict(given.likelihood)
         number, cells = step.before_number, step.cells_of(step.before_number, step.before, self._alpha)[0]
         weights[number] = weights[number] * cells if number in weights else cells
-        backend = step.backend(self._t)
+        tree = step.tree(self._t)
         try:
-            result = backend.run(Evidence(states, weights), self._targets)
+            result = step.backend_of(tree).run(Evidence(states, weights), self._targets)
         except ImpossibleEvidence:
             raise ImpossibleEvidence(f"slice {self._t}: the evidence up to this slice has probability 0") from None
         ptr, net = self._ptr, step.net

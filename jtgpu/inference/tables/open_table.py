@@ -11,7 +11,7 @@ from ...errors import DataError, EvidenceError, JtgpuError, UnknownState
 from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from ...util.missing import is_missing
-from ...util.rows import BLOCK, Mapper, extremes, thread_map
+from ...util.rows import BLOCK, BLOCKS, Mapper, extremes, thread_map
 from .arrow import as_array, is_tensor, log_copy
 from .columns import Encoder, evidence_columns
 from .plain_table import NativeFrame, PlainTable, column_of_series
@@ -149,17 +149,18 @@ def _copy_numbers(
     absent = sorted({*range(states.shape[1])} - {*variables})
 
     def copy(first: int) -> bool:
-        some = slice(first, first + BLOCK)
-        for v in absent:
-            states[some, v] = -1
-        for v, column, n in zip(variables, columns, most, strict=True):
-            part = column[some]
-            if part.min() < -1 or part.max() >= n:
-                return False
-            states[some, v] = part
+        for at in range(first, min(first + BLOCKS * BLOCK, len(states)), BLOCK):
+            some = slice(at, at + BLOCK)
+            for v in absent:
+                states[some, v] = -1
+            for v, column, n in zip(variables, columns, most, strict=True):
+                part = column[some]
+                if part.min() < -1 or part.max() >= n:
+                    return False
+                states[some, v] = part
         return True
 
-    return all(each(copy, range(0, len(states), BLOCK)))
+    return all(each(copy, range(0, len(states), BLOCKS * BLOCK)))
 
 
 def at_row(table: Table | None, row: int, reason: str) -> str:

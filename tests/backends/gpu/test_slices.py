@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.slices import engine, kernels, place
 from jtgpu.device.context import Device, device_numbers
-from jtgpu.dynamic import posteriors
+from jtgpu.dynamic import posteriors, step
 from tests.backends.gpu.test_slice_programs import ring
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
@@ -161,6 +163,27 @@ def parts() -> jtgpu.DynamicNetwork:
     cpts["x"] = cpts["x"][0]
     start = {"h": rng.dirichlet(np.ones(3))}
     return jtgpu.DynamicNetwork(states, {"h": [("h", 1)], "o": ["h"], "y": ["x"]}, cpts, start=start)
+
+
+def test_slices_that_are_dropped_are_closed(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "MOST_VARIANTS", 2)
+    only_kernels(monkeypatch)
+    closed, close = list[int](), Gpu.close
+
+    def counted(backend: Gpu) -> None:
+        closed.append(1)
+        close(backend)
+
+    monkeypatch.setattr(Gpu, "close", counted)
+    dyn, codes = lagged(), holes(20, 6)
+    with dyn.compile("gpu") as tree:
+        for t in range(4):
+            do = {"a": dict.fromkeys(range(t + 1), "1"), "b": {t: "0"}}
+            expected = dyn.compile("cpu").smooth(codes, do=do, on_impossible="flag")
+            assert_close(tree.smooth(codes, do=do, on_impossible="flag"), expected, dyn)
+        gc.collect()
+        assert len(closed) >= 4
+    gc.collect()
 
 
 def test_answers_come_through_buffers(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

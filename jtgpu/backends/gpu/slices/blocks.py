@@ -105,10 +105,10 @@ class Blocks:
         outer = frozenset.intersection(*(self.axes(s.out) for s in steps))
         cost = self._cost(steps, mains, outer)
         while outer:
-            found, v = min((self._cost(steps, mains, outer - {v}), v) for v in outer)
-            if found >= cost:
+            lower, v = min((self._cost(steps, mains, outer - {v}), v) for v in outer)
+            if lower >= cost:
                 break
-            outer, cost = outer - {v}, found
+            outer, cost = outer - {v}, lower
         if cost == float("inf"):
             return None
         return cost, Block(tuple(steps), tuple(mains), tuple(sorted(outer, key=self.rank)))

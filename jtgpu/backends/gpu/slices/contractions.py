@@ -99,15 +99,15 @@ class SliceMaker:
     def _add_missing(self) -> set[int]:
         plan, p = self.plan, self.pattern
         uses = Counter(v for scope in plan.table_scopes[: plan.n_factors] for v in scope)
-        found = set[int]()
+        added = set[int]()
         for v, factor in enumerate(plan.evidence_factor[: plan.n_variables].tolist()):
             if uses[v] == 1 and p.column[v] >= 0 and p.weight[v] < 0 and not p.always[v]:
                 scope = plan.table_scopes[factor]
-                table = self.flat[factor].reshape([int(plan.cardinality[u]) + (u in found) for u in scope])
+                table = self.flat[factor].reshape([int(plan.cardinality[u]) + (u in added) for u in scope])
                 whole = table.sum(axis=scope.index(v), keepdims=True)
                 self.flat[factor] = np.concatenate([whole, table], axis=scope.index(v)).ravel()
-                found.add(v)
-        return found
+                added.add(v)
+        return added
 
     def size(self, table: int) -> int:
         """Cells of a table of a sequence."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....util.rows import thread_map
-from ...slices import BLOCK, Side, observed
+from ...slices import BLOCK, TASK, Side, observed
 from ..batch.table import scale_weights
 from .contractions import Pattern
 
@@ -39,10 +39,11 @@ class SliceEvidence:
         self.codes: NDArray[Any] = np.empty((len(states), len(columns)), dtype)
 
         def copy(first: int) -> None:
-            self.codes[first : first + BLOCK] = states[first : first + BLOCK, columns]
+            for at in range(first, min(first + TASK, len(states)), BLOCK):
+                self.codes[at : at + BLOCK] = states[at : at + BLOCK, columns]
 
         with thread_map(states.nbytes) as mapper:
-            list(mapper(copy, range(0, len(states), BLOCK)))
+            list(mapper(copy, range(0, len(states), TASK)))
         scaled = scale_weights(likelihood, len(states), cards)
         self.weights, self.log_scale = scaled.values, scaled.log_scale
         weight = scaled.first.astype(np.int64)

@@ -40,11 +40,11 @@ def fixed_arrays(parts: SliceParts, wanted: Wanted) -> SliceArrays | None:
     best: SliceArrays | None = None
     most, lanes = 0, MOST_LANES
     while lanes >= LEAST_LANES:
-        found = _arrays(parts, (made[0], made[1]), wanted, lanes)
-        blocks = min(SM_BYTES // (8 * found.n_cells + 16 * found.threads // 32 * lanes + 1024), 32)
-        busy = min(blocks * found.busy, SM_THREADS)
+        arrays = _arrays(parts, (made[0], made[1]), wanted, lanes)
+        blocks = min(SM_BYTES // (8 * arrays.n_cells + 16 * arrays.threads // 32 * lanes + 1024), 32)
+        busy = min(blocks * arrays.busy, SM_THREADS)
         if busy > most:
-            best, most = found, busy
+            best, most = arrays, busy
         lanes //= 2
     return best
 

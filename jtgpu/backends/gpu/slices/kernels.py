@@ -144,8 +144,8 @@ class GpuProgram:
                 with contextlib.suppress(BackendUnavailable):  # no compiler
                     image = nvcc.compiled("batch/slices", text, self.device.arch)
                     self._fixed = Kernels(self.device, "", ("slices_fixed",), image)
-            found: Kernels | None = self._fixed
-            return found
+            compiled: Kernels | None = self._fixed
+            return compiled
 
     def close(self) -> None:
         """Free the memory."""

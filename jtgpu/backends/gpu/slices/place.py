@@ -1,4 +1,4 @@
-"""What a thread works with on a device: a stream, memory that groups use one after another, page-locked buffers."""
+"""The resources of a thread on a device: a stream, memory that groups use one after another, page-locked buffers."""
 
 from __future__ import annotations
 

@@ -118,14 +118,14 @@ class Reorder:
     def _elementwise(self) -> list[Step]:
         """Products by smaller tables that are loaded."""
         making = {s.out for s in self.steps}
-        found = []
+        products = []
         for s in self.steps:
             if len(s.ins) == 2:
                 main, side = self._main(s)
                 loaded = side not in self.consts and side not in making
                 if loaded and self.axes(s.out) == self.axes(main) > self.axes(side) and main not in self.consts:
-                    found.append(s)
-        return found
+                    products.append(s)
+        return products
 
     def _later(self, step: Step) -> None:
         """Move a product behind contractions that make the table smaller."""
