@@ -5,7 +5,7 @@
 // but the smallest, whose pivots are the same in all lanes; its lanes take the smallest parent, so that they eliminate
 // two rows of at most 6 numbers in registers, and the scores of a warp are consecutive. Bound by two logarithms a score.
 // jtgpu/learn/dags/scores/gpu_numbers.py repeats the layout of Families.
-#include "learn/numbers.cuh"
+#include "learn/parent_sets.cuh"
 
 #define THREADS 256
 
@@ -32,19 +32,13 @@ template <int N_PARENTS>
 __device__ __forceinline__ void score(const Families& f) {
     const u64 warp = (u64)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     if (warp >= f.n_warps) return;
-    const int N_UPPER = N_PARENTS > 1 ? N_PARENTS - 1 : 0;
-    const u64 n_upper = f.binomials[(u64)(f.n - 1) * BINOMIAL_SIZES + N_UPPER];
-    const u32 child = (u32)(warp / n_upper), v = f.first_child + child;
-    u64 rank = warp % n_upper, first = f.first;
-    u32 upper[N_UPPER + 1], limit = f.n - 1;
+    const Upper<N_PARENTS> of(f, warp);
+    const int N_UPPER = Upper<N_PARENTS>::N;
+    const u32 v = of.v;
+    u32 upper[N_UPPER + 1];
     double l[6][6], inverse[6], product = 1.0;
 #pragma unroll
-    for (int j = N_UPPER; j > 0; j--) {
-        limit = largest_member(f.binomials, limit, j, rank);
-        rank -= f.binomials[limit * BINOMIAL_SIZES + j];
-        first += f.binomials[limit * BINOMIAL_SIZES + j + 1];
-        upper[N_UPPER - j] = limit + (limit >= v);
-    }
+    for (int i = 0; i < N_UPPER; i++) upper[i] = of.variable(of.squeezed[N_UPPER - i]);
 #pragma unroll
     for (int i = 0; i < N_UPPER; i++) {
         const double* row = f.sums + (u64)upper[i] * f.n;
@@ -63,10 +57,10 @@ __device__ __forceinline__ void score(const Families& f) {
     eliminate(N_UPPER, of_child, upper, l, c);
 #pragma unroll
     for (int j = 0; j < N_UPPER; j++) residual -= c[j] * c[j] * inverse[j];
-    for (u32 p = threadIdx.x % 32; p < (N_PARENTS ? limit : 1); p += 32) {
+    for (u32 p = threadIdx.x % 32; p < (N_PARENTS ? of.limit : 1); p += 32) {
         double last = residual, others = product;
         if (N_PARENTS) {
-            const u32 parent = p + (p >= v);
+            const u32 parent = of.variable(p);
             const double* row = f.sums + (u64)parent * f.n;
             double d[6], pivot = row[parent], cross = row[v];
             eliminate(N_UPPER, row, upper, l, d);
@@ -81,7 +75,7 @@ __device__ __forceinline__ void score(const Families& f) {
         }
         double s = f.constant - f.of_child * log(last);
         if (N_PARENTS) s -= 0.5 * log(others);
-        f.scores[child * f.n_scores + first + p] = s;
+        f.scores[of.child * f.n_scores + of.first + p] = s;
     }
 }
 

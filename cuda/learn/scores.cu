@@ -3,7 +3,7 @@
 // score(v, P) = value(P + v) - value(P) - penalty * parameters. A warp takes a child and the parents but the smallest,
 // its lanes the smallest parent, so the scores of a warp are consecutive.
 // jtgpu/learn/dags/scores/gpu_device.py repeats the layout of Families.
-#include "learn/numbers.cuh"
+#include "learn/parent_sets.cuh"
 
 #define THREADS 256
 
@@ -45,36 +45,26 @@ template <int N_PARENTS>
 __device__ __forceinline__ void fill(const Families& f) {
     const u64 warp = (u64)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     if (warp >= f.n_warps) return;
-    const int N_UPPER = N_PARENTS > 1 ? N_PARENTS - 1 : 0;
-    const u64 n_upper = f.binomials[(u64)(f.n - 1) * BINOMIAL_SIZES + N_UPPER];
-    const u32 child = (u32)(warp / n_upper), v = f.first_child + child;
-    u64 rank = warp % n_upper, first = f.first;
-    u32 squeezed[N_PARENTS + 1], limit = f.n - 1;
+    const Upper<N_PARENTS> of(f, warp);
+    const u32 v = of.v;
     double n_parameters = f.cards[v] - 1;
 #pragma unroll
-    for (int j = N_UPPER; j > 0; j--) {
-        limit = largest_member(f.binomials, limit, j, rank);
-        rank -= f.binomials[limit * BINOMIAL_SIZES + j];
-        first += f.binomials[limit * BINOMIAL_SIZES + j + 1];
-        squeezed[j] = limit;
-        n_parameters *= f.cards[limit + (limit >= v)];
-    }
+    for (int j = 1; j <= Upper<N_PARENTS>::N; j++) n_parameters *= f.cards[of.variable(of.squeezed[j])];
     const double* below = f.parents + f.parent_row[v] * f.n_parent_sets;
-    for (u32 p = threadIdx.x % 32; p < (N_PARENTS ? limit : 1); p += 32) {
-        squeezed[0] = p;
+    for (u32 p = threadIdx.x % 32; p < (N_PARENTS ? of.limit : 1); p += 32) {
         u32 parents[N_PARENTS + 1], family[N_PARENTS + 1];
 #pragma unroll
-        for (int j = 0; j < N_PARENTS; j++) parents[j] = family[j] = f.number[squeezed[j] + (squeezed[j] >= v)];
+        for (int j = 0; j < N_PARENTS; j++) parents[j] = family[j] = f.number[of.variable(j ? of.squeezed[j] : p)];
         family[N_PARENTS] = f.number[v];
         sort<N_PARENTS>(parents);
         sort<N_PARENTS + 1>(family);
         const double value = f.families[rank_of<N_PARENTS + 1>(f.binomials, family)];
         double score = value;
         if (value != -infinity()) {
-            const double q = N_PARENTS ? n_parameters * f.cards[p + (p >= v)] : n_parameters;
+            const double q = N_PARENTS ? n_parameters * f.cards[of.variable(p)] : n_parameters;
             score = value - below[rank_of<N_PARENTS>(f.binomials, parents)] - f.penalty * q;
         }
-        const u64 at = child * f.n_scores + first + p;
+        const u64 at = of.child * f.n_scores + of.first + p;
         if (f.is_single) ((float*)f.scores)[at] = (float)score;
         else ((double*)f.scores)[at] = score;
     }

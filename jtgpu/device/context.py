@@ -92,6 +92,11 @@ def device_numbers(devices: Any) -> list[int]:
     return [*range(count)] if numbers is None else numbers
 
 
+def open_devices(devices: Any = None) -> list[Device]:
+    """The devices of an option, see `device_numbers`; default: one, as `open_device` chooses it."""
+    return [open_device()] if devices is None else [open_device(d) for d in device_numbers(devices)]
+
+
 def _rank(device: Any) -> tuple[int, int, int]:
     return (*device.compute_capability(), device.multiprocessor_count)
 

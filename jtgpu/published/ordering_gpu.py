@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..device.context import Device, Memory, device_numbers, open_device
+from ..device.context import Device, Memory, open_devices
 from ..device.driver import Arguments, Kernels, most_shared
 from ..errors import TableTooLarge, format_bytes
 from ..learn.dags.scores.ranks import binomial_table, n_parent_sets
@@ -147,7 +147,7 @@ def gpu_table(families: FamilyScores, max_parents: int, devices: Any = None) -> 
     """The published table of scores, each GPU a range of children; as many at a time as fit its memory."""
     n = len(families.coded.names)
     n_sets = n_parent_sets(n, max_parents)
-    opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
+    opened = open_devices(devices)
     table = np.empty((n, n_sets), np.float32)
     bounds = [n * i // len(opened) for i in range(len(opened) + 1)]
 

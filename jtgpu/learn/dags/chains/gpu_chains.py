@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....device.context import Device, Memory, device_numbers, open_device
+from ....device.context import Device, Memory, open_devices
 from ....device.driver import Arguments, Kernels, most_shared
 from ....errors import TableTooLarge, format_bytes
 from .orders import OrderChains, n_full
@@ -72,7 +72,7 @@ class GpuChains:
             "n": n, "k": k, "m": tables.candidates.shape[1], "n_outer": tables.outer_masks.shape[1],
             "n_segments": tables.outer_units.shape[1], **numbers,
         }  # fmt: skip
-        opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
+        opened = open_devices(devices)
         try:
             for device in opened:
                 with device.active():

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....device.context import Device, Memory, device_numbers, open_device
+from ....device.context import Device, Memory, open_devices
 from ....device.driver import Arguments, Kernels
 from .gpu_device import BINOMIAL_SIZES, FILL_THREADS, MAX_PARENTS
-from .gpu_scores import fill_share
+from .gpu_scores import fill_together
 from .numeric_scores import BGeConstants, bge_constants, bge_matrix
 from .ranks import binomial_table, n_parent_sets
 
@@ -73,16 +72,13 @@ class DeviceNumberScores:
 def gpu_bge_scores(table: NumericTable, max_parents: int, devices: Any = None) -> NDArray[np.float64]:
     """Scores of all families, (n, M); those of the CPU to the rounding of sums, whatever the number of GPUs."""
     n, matrix, constants = len(table.names), bge_matrix(table), bge_constants(table.n_cases, max_parents)
-    opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
     scores = np.empty((n, n_parent_sets(n, max_parents)))
     workers: list[DeviceNumberScores] = []
     try:
-        for device in opened:
+        for device in open_devices(devices):
             with device.active():
                 workers.append(DeviceNumberScores(device, matrix, constants))
-        shares = [n * i // len(workers) for i in range(len(workers) + 1)]
-        with ThreadPoolExecutor(len(workers), "jtgpu-learn-gpu") as pool:
-            list(pool.map(fill_share, workers, shares[:-1], shares[1:], [scores] * len(workers)))
+        fill_together(workers, scores)
     finally:
         for worker in workers:
             with worker.device.active():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ....device.context import Device, Memory, device_numbers, open_device
+from ....device.context import Device, Memory, open_devices
 from ....errors import TableTooLarge, format_bytes
 from .gpu_device import CountProblem, DeviceScores, count_problem
 from .ranks import n_parent_sets
@@ -47,7 +47,7 @@ def gpu_scores(
     # devices: "all" or sequence of int: Default: one GPU, that of the highest compute capability
     # returns (n, M)
     problem = count_problem(coded, rule, functions, max_parents, max_cells)
-    opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
+    opened = open_devices(devices)
     scores = np.empty((problem.n, n_parent_sets(problem.n, max_parents)))
     workers: list[DeviceScores] = []
     try:
@@ -58,8 +58,7 @@ def gpu_scores(
         with ThreadPoolExecutor(len(workers), "jtgpu-learn-gpu") as pool:
             for size in range(2, max_parents + 2):
                 _count_together(problem, workers, size, pool)
-            shares = [problem.n * i // len(workers) for i in range(len(workers) + 1)]
-            list(pool.map(fill_share, workers, shares[:-1], shares[1:], [scores] * len(workers)))
+        fill_together(workers, scores)
     finally:
         for worker in workers:
             with worker.device.active():
@@ -116,7 +115,14 @@ def _count_together(
     list(pool.map(upload, range(n)))
 
 
-def fill_share(worker: Filler, begin: int, end: int, scores: NDArray[np.float64]) -> None:
+def fill_together(workers: Sequence[Filler], scores: NDArray[np.float64]) -> None:
+    """Compute the scores of all children, each GPU a range of them."""
+    shares = [len(scores) * i // len(workers) for i in range(len(workers) + 1)]
+    with ThreadPoolExecutor(len(workers), "jtgpu-learn-gpu") as pool:
+        list(pool.map(_fill_share, workers, shares[:-1], shares[1:], [scores] * len(workers)))
+
+
+def _fill_share(worker: Filler, begin: int, end: int, scores: NDArray[np.float64]) -> None:
     """Compute the scores of the children begin to end - 1, as many at a time as fit the device."""
     device = worker.device
     with device.active():
