@@ -285,6 +285,7 @@ class Marginals(NamedTuple):
 _loops = loops("jtgpu.backends.cpu.loops.lower")
 
 ROOM = 1 << 18  # numbers of scratch memory at first
+AVOIDED = 1 << 15  # cells of a table from which contractions may do without it, see `loops.reassociate`
 
 
 class Lowering:
@@ -318,7 +319,7 @@ class Lowering:
         # targets: sequence of int: Variables whose posteriors are wanted; those of observed ones are never made.
         #     Default: all.
         # lanes: Cases that the program answers at once
-        sizes = np.array((self._most, self._widest, layout.first, lanes))
+        sizes = np.array((self._most, self._widest, layout.first, lanes, AVOIDED))
         wanted = _ALL if targets is None else np.array(targets, np.int64)
         weighed = np.array(soft, np.int64) if soft else _NONE
         try:

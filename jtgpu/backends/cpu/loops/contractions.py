@@ -9,6 +9,7 @@ from ....util.jit import compiled, inlined
 from .. import records as rec
 from .fields import input_field
 from .panels import is_packed
+from .reassociate import SPLIT_A, SPLIT_B, SPLIT_C, SPLIT_MADE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ class Room(NamedTuple):
     joint: NDArray[np.int64]  # (n,) variables of the inputs, ascending
     loops: NDArray[np.int64]  # (m, k+2) extent, then strides
     tables: NDArray[np.int64]  # (k,) the inputs
-    there: NDArray[np.int64]  # (V+1,) contraction whose joint scope has the variable
+    there: NDArray[np.int64]  # (V+2,) contraction whose joint scope has the variable; behind them the last one
     order: NDArray[np.int64]  # (m,)
     rounds: NDArray[np.int64]  # (m,)
     base: NDArray[np.int64]  # (k,)
@@ -160,36 +161,48 @@ def _most_listed(k):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _join(sk, i, s, room):  # type: ignore[no-untyped-def]
-    """The inputs of contraction i, their strides and their joint scope, in `room`; returns the number of both."""
-    k, n_joint = 0, 0
-    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
-        t = s.use[j]
-        if t < 0:
-            continue
-        room.tables[k] = t
-        k += 1
-        _strides(sk, t, s, room.strides[k])
+def _join(sk, s, room, k):  # type: ignore[no-untyped-def]
+    """The strides and the joint scope of the first k tables of `room.tables`; returns the variables of that."""
+    n_joint, n_vars = 0, len(sk.card)
+    room.there[n_vars] += 1  # another mark than for any contraction before
+    mark = room.there[n_vars]
+    for j in range(k):
+        t = room.tables[j]
+        _strides(sk, t, s, room.strides[1 + j])
         for q in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
             v = s.scope[q]
-            if room.there[v] != i:
-                room.there[v] = i
+            if room.there[v] != mark:
+                room.there[v] = mark
                 p = n_joint
                 while p > 0 and room.joint[p - 1] > v:
                     room.joint[p] = room.joint[p - 1]
                     p -= 1
                 room.joint[p] = v
                 n_joint += 1
-    return k, n_joint
+    return n_joint
 
 
 @inlined
-def write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
-    """Write the record of contraction i at `to[n:]`, whose output has its cell in `s` already."""
+def take_inputs(sk, i, s, room):  # type: ignore[no-untyped-def]
+    """Write the inputs of contraction i to `room.tables`; returns their number."""
+    k = 0
+    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        if s.use[j] >= 0:
+            room.tables[k] = s.use[j]
+            k += 1
+    return k
+
+
+@compiled(allocates=False)
+def write_record(sk, i, s, room, k, out, answer, to, n):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the record of a contraction at `to[n:]`, whose output has its cell in `s` already."""
+    # i: The contraction whose maximum or sum it is
+    # k: Its inputs, which stand in `room.tables`
+    # out, answer: Its output, and whose answer that is; -1: nobody's
     # returns tuple of int64: The record's end, and the terms that it accumulates.
-    out, n_tables, case = sk.op_out[i], len(sk.table_ptr), len(sk.card) - 1
-    k, n_joint = _join(sk, i, s, room)
-    to[n + rec.MAXIMAL], to[n + rec.ANSWER] = sk.op_maximal[i], sk.answers[i]
+    n_tables, case = len(sk.table_ptr), len(sk.card) - 1
+    n_joint = _join(sk, s, room, k)
+    to[n + rec.MAXIMAL], to[n + rec.ANSWER] = sk.op_maximal[i], answer
     to[n + rec.INPUTS], to[n + rec.SIZE] = max(k, 2), _strides(sk, out, s, room.strides[0])
     last = sk.table_ptr[out] + s.length[out] - 1
     to[n + rec.BY_CASE] = s.length[out] > 0 and s.scope[last] == case
@@ -214,9 +227,15 @@ def write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def measure(sk, s):  # type: ignore[no-untyped-def]
+def measure(sk, s, splits, n_splits):  # type: ignore[no-untyped-def]
     """Contractions that are made, posteriors among them, and numbers that their records take at most."""
-    n_ops, n_answers, room = 0, 0, 0
+    # splits, n_splits: See `reassociate.choose_orders`
+    n_ops, n_answers, room = n_splits, 0, 0
+    for k in range(n_splits):
+        wide = s.length[splits[k, SPLIT_A]] + 2 * s.length[splits[k, SPLIT_MADE]] + s.length[splits[k, SPLIT_C]]
+        if splits[k, SPLIT_B] >= 0:
+            wide += s.length[splits[k, SPLIT_B]]
+        room += 2 * (rec.FIRST_LOOP + 6 + 2 * _most_listed(2)) + 4 * (wide + 2)
     for i in range(len(sk.op_out)):
         out = sk.op_out[i]
         if s.needed[out] != 0 and s.rep[out] == out:

@@ -9,8 +9,9 @@ from ....plans.program import FAMILY
 from ....plans.specialise import FREE, HARD, SOFT
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from .contractions import Room, Tables, measure, write_record
+from .contractions import Room, Tables, measure, take_inputs, write_record
 from .panels import CELLS as PANEL_CELLS
+from .reassociate import SPLIT_A, SPLIT_B, SPLIT_C, SPLIT_FIELDS, SPLIT_MADE, SPLIT_NUMBERS, SPLIT_OP, choose_orders
 
 
 @inlined
@@ -146,27 +147,40 @@ def _make_stores(sk, seen, s, source, stores, store_ptr):  # type: ignore[no-unt
 
 
 @compiled(allocates=False)
-def _fill_records(sk, s, answer_cell, places, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _fill_records(sk, s, splits, answer_cell, places, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the records of the contractions that are made."""
+    # splits: See `reassociate.choose_orders`
     # answer_cell: (V,) int64: See `Layout.answer`
     # places: (T,) or (0,) int64: See `Layout.places`, without the restricted factors
     # at: First free cell
     # records, record_ptr, answers: Written; see `Records`
     # returns tuple of int64: Numbers of the records, cells of the arena, most inputs, longest row, terms.
     lanes = sk.card[-1]
-    n, n_ops, most, longest, work, n_answers = 0, 0, 2, 1, 0, 0
+    n, n_ops, most, longest, work, n_answers, split = 0, 0, 2, 1, 0, 0, 0
     record_ptr[0] = 0
     for i in range(len(sk.op_out)):
         out, v = sk.op_out[i], sk.answers[i]
         if s.needed[out] == 0 or s.rep[out] != out:
             continue
+        k = take_inputs(sk, i, s, room)
+        if splits[split, SPLIT_OP] == i:
+            made = splits[split, SPLIT_MADE]
+            room.tables[0], room.tables[1] = splits[split, SPLIT_A], splits[split, SPLIT_B]
+            s.exponent[made], s.cell[made] = made, at
+            k = 1 if splits[split, SPLIT_B] < 0 else 2
+            n, terms = write_record(sk, i, s, room, k, made, -1, records, n)
+            at += _padded(records[record_ptr[n_ops] + rec.SIZE])
+            longest, work, n_ops = max(longest, PANEL_CELLS), work + terms, n_ops + 1
+            record_ptr[n_ops] = n
+            k, room.tables[0], room.tables[1] = 2, made, splits[split, SPLIT_C]
+            split += 1
         is_posterior = v >= 0 and sk.op_kind[i] != FAMILY
         s.exponent[out] = out
         if is_posterior and lanes == 1:
             s.cell[out] = answer_cell[v]
         else:
             s.cell[out] = places[out] if len(places) else at
-        end, terms = write_record(sk, i, s, room, records, n)
+        end, terms = write_record(sk, i, s, room, k, out, v, records, n)
         if not len(places) and s.cell[out] == at:
             at += _padded(records[n + rec.SIZE])
         if is_posterior:
@@ -201,7 +215,7 @@ def _locate(tables, s, places):  # type: ignore[no-untyped-def]
 def _lowering_room(sk, most, widest):  # type: ignore[no-untyped-def]
     """Numbers of scratch memory besides `shrink_room`; parameters as for `_take_room`."""
     n_vars, n_tables = len(sk.card), len(sk.table_ptr)
-    return (most + 4) * n_vars + (widest + 1) * (most + 6) + 2 * most + 2 * n_tables
+    return (most + 5) * n_vars + (widest + 1) * (most + 6) + 2 * most + 2 * n_tables + SPLIT_NUMBERS + 1
 
 
 @compiled()
@@ -214,11 +228,11 @@ def _take_room(sk, most, widest, room):  # type: ignore[no-untyped-def]
     joint, at = part(room, at, widest)
     loops, at = part(room, at, (widest + 1) * (most + 2))
     tables, at = part(room, at, most)
-    there, at = part(room, at, n_vars)
+    there, at = part(room, at, n_vars + 1)
     order, at = part(room, at, widest + 1)
     rounds, at = part(room, at, widest + 1)
     base, at = part(room, at, most)
-    there[:] = -1
+    there[:] = 0
     return (
         Room(
             strides.reshape((most + 1, n_vars)), joint, loops.reshape((widest + 1, most + 2)), tables, there, order,
@@ -250,9 +264,10 @@ def _reduce_pattern(sk, axis_rank, seen, soft, targets, room):  # type: ignore[n
 
 
 @inlined
-def _write_code(sk, pattern, s, layout, counts, loops, code):  # type: ignore[no-untyped-def]
+def _write_code(sk, pattern, s, splits, layout, counts, loops, code):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the code of what `reduce_flat` leaves; returns its length."""
     # pattern: (V+1,) uint8
+    # splits: See `reassociate.choose_orders`
     # layout: The fields of a `Layout`, the first free cell last
     # counts: tuple of int64: Loads, contractions, stores, posteriors
     # code: Written; see `Records`
@@ -273,7 +288,7 @@ def _write_code(sk, pattern, s, layout, counts, loops, code):  # type: ignore[no
     at += n
     code[rec.END_LOADS] = at
     n, code[rec.CELLS], code[rec.MOST_INPUTS], code[rec.LONGEST_ROW], code[rec.TERMS] = _fill_records(
-        sk, s, answer_cell, places[n_factors:], free, loops, code[at:], record_ptr, answers
+        sk, s, splits, answer_cell, places[n_factors:], free, loops, code[at:], record_ptr, answers
     )
     at += n
     code[rec.END_RECORDS] = at
@@ -292,8 +307,8 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 ):
     """Write the code of a pattern at the end of the scratch memory."""
     # image: A program, see `jtgpu.plans.specialise.pack`
-    # sizes: (4,) int64: Inputs of a contraction, variables of all its inputs, at most; first cell that the program may
-    #     use; lanes
+    # sizes: (5,) int64: Inputs of a contraction, variables of all its inputs, at most; first cell that the program may
+    #     use; lanes; cells from which a table may be avoided, see `reassociate`
     # axis_rank: (V,) int64
     # factor_cell, answer_cell, places: See `Layout`
     # seen: (V,) bool: Observed variables, by number
@@ -313,16 +328,22 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     sk = with_card(sk, card)
     cell, at = part(room, at, len(sk.table_ptr))
     exponent, at = part(room, at, len(sk.table_ptr))
+    numbers, at = part(room, at, SPLIT_NUMBERS)
+    splits = numbers.reshape((-1, SPLIT_FIELDS))
+    marks, at = part(room, at, len(sk.card))
     left, pattern = _reduce_pattern(sk, axis_rank, seen, soft, targets, room[at:begin])
     exponent[:] = len(sk.table_ptr)
     s = Tables(left.rep, left.length, left.scope, left.use, left.needed, left.cut, cell, exponent)
     n_loads, n_stores, load_room = _measure_loads(sk, s)
-    n_ops, n_answers, record_room = measure(sk, s)
+    splits[0, SPLIT_OP], n_splits = -1, 0
+    if lanes == 1 and len(places) == 0:
+        n_splits = choose_orders(sk, s, sizes[4], widest, splits, marks)
+    n_ops, n_answers, record_room = measure(sk, s, splits, n_splits)
     fixed = rec.HEADER + 3 * (len(sk.roots) + len(sk.wanted) + n_answers) + n_loads + n_ops + n_stores + 3
     if begin + fixed + load_room + record_room > len(room):
         return -1, begin + fixed + load_room + record_room
     end = _write_code(
-        sk, pattern, s, (factor_cell, answer_cell, places, free), (n_loads, n_ops, n_stores, n_answers), loops,
+        sk, pattern, s, splits, (factor_cell, answer_cell, places, free), (n_loads, n_ops, n_stores, n_answers), loops,
         room[begin:],
     )  # fmt: skip
     return begin, begin + end
