@@ -55,8 +55,12 @@ ALIGNMENT = 8  # cells: a cache line of float64
     ROW_B,
     FIRST_LOOP,
 ) = range(21)
-SPARSE = -1  # LISTED of a contraction whose non-zero terms are listed, see `zeros`: from FIRST_LOOP on the number of
-# rows and of terms; then for each row its cell, its number of terms, and the cells of A and B of each
+# LISTED of a contraction whose non-zero terms are listed, see `zeros`. From FIRST_LOOP on: the number of groups and of
+# terms; then for each group the terms of each of its cells and the number of cells; for each cell its place and its
+# terms: the cell of A, and that of B times 2**32. Where the row is summed a group is one cell: its place, its terms
+# in each of 8 lanes, and these, those of lane 0 at 0, 8, 16 ...; `NO_TERM` for what is missing.
+SPARSE = -1
+NO_TERM = 1 | 1 << 32  # cell 1 is zero in every arena
 
 (
     LOAD_LENGTH,  # numbers of the load

@@ -77,47 +77,81 @@ def _contract_listed(op, arena, record):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _sparse_cell(arena, record, at, terms, reduced, sums):  # type: ignore[no-untyped-def]
-    """The sum of the listed terms of one cell (float64)."""
-    # at, terms: First field of the terms, and their number
-    # reduced: Whether the row is summed: then a term is added to the lane in which `contract_pair` adds it
-    # sums: Address of eight float64, scratch memory
-    x = 0.0
-    if not reduced:
-        for t in range(at, at + 2 * terms, 2):
-            x = fma1(peek(arena, peek_int(record, t)), peek(arena, peek_int(record, t + 1)), x)
-        return x
-    store(sums, 0, LANES, zero())
-    for t in range(at, at + 2 * terms, 2):
-        a, lane = peek_int(record, t) // LANES, peek_int(record, t) % LANES
-        poke(sums, lane, fma1(peek(arena, a), peek(arena, peek_int(record, t + 1)), peek(sums, lane)))
-    return total(load(sums, 0, LANES))
+def _add_term(arena, term, x):  # type: ignore[no-untyped-def]
+    """x plus a listed product (float64)."""
+    # term: The cell of A in the lower half, that of B in the upper one
+    return fma1(peek(arena, term & 0xFFFFFFFF), peek(arena, term >> 32), x)
+
+
+@compiled()
+def _sparse_sums(arena, record, sums):  # type: ignore[no-untyped-def]
+    """`_contract_sparse` where the row is summed: a term is added to the lane in which `contract_pair` adds it."""
+    at, top = rec.FIRST_LOOP + 2, 0.0
+    for _ in range(peek_int(record, rec.FIRST_LOOP)):
+        cell, end = peek_int(record, at), at + 2 + LANES * peek_int(record, at + 1)
+        x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = 0.0
+        for t in range(at + 2, end, LANES):
+            x0, x1 = _add_term(arena, peek_int(record, t), x0), _add_term(arena, peek_int(record, t + 1), x1)
+            x2, x3 = _add_term(arena, peek_int(record, t + 2), x2), _add_term(arena, peek_int(record, t + 3), x3)
+            x4, x5 = _add_term(arena, peek_int(record, t + 4), x4), _add_term(arena, peek_int(record, t + 5), x5)
+            x6, x7 = _add_term(arena, peek_int(record, t + 6), x6), _add_term(arena, peek_int(record, t + 7), x7)
+        poke(sums, 0, x0)
+        poke(sums, 1, x1)
+        poke(sums, 2, x2)
+        poke(sums, 3, x3)
+        poke(sums, 4, x4)
+        poke(sums, 5, x5)
+        poke(sums, 6, x6)
+        poke(sums, 7, x7)
+        x = total(load(sums, 0, LANES))
+        poke(arena, cell, x)
+        top, at = max(top, x), end
+    return top
+
+
+@compiled()
+def _sparse_cells(arena, record):  # type: ignore[no-untyped-def]
+    """`_contract_sparse` of single cells: those with as many terms follow each other, so that branches are foreseen."""
+    at, top = rec.FIRST_LOOP + 2, 0.0
+    for _ in range(peek_int(record, rec.FIRST_LOOP)):
+        terms, cells = peek_int(record, at), peek_int(record, at + 1)
+        at += 2
+        for first in range(at, at + cells * (1 + terms), 1 + terms):
+            x = 0.0
+            for t in range(first + 1, first + 1 + terms):
+                x = _add_term(arena, peek_int(record, t), x)
+            poke(arena, peek_int(record, first), x)
+            top = max(top, x)
+        at += cells * (1 + terms)
+    return top
 
 
 @compiled()
 def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
     """Run a contraction of the terms that are structurally non-zero; returns the largest entry of its output (float64).
 
-    Terms are added in the order of `contract_pair`, so that the bits are the same. `sums`: see `_sparse_cell`.
+    Terms are added in the order of `contract_pair`, so that the bits are the same. `sums`: address of eight float64,
+    scratch memory.
     """
     o, size, n = peek_int(record, rec.OUT), peek_int(record, rec.SIZE), peek_int(record, rec.ROW)
-    sa, sb, reduced = peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B), peek_int(record, rec.ROW_OUT) != 1
-    for i in range(0, size, LANES):
-        store(arena, o + i, size - i, zero())
-    at = rec.FIRST_LOOP + 2
-    top, high = 0.0, zero()
+    whole = size - size % LANES
+    for i in range(0, whole, LANES):
+        store(arena, o + i, LANES, zero())
+    store(arena, o + whole, size - whole, zero())
+    if peek_int(record, rec.ROW_OUT) != 1:
+        return _sparse_sums(arena, record, sums)
+    if n == 1:
+        return _sparse_cells(arena, record)
+    sa, sb, at, high = peek_int(record, rec.ROW_A), peek_int(record, rec.ROW_B), rec.FIRST_LOOP + 2, zero()
     for _ in range(peek_int(record, rec.FIRST_LOOP)):
-        cell, terms = peek_int(record, at), peek_int(record, at + 1)
+        terms, cells = peek_int(record, at), peek_int(record, at + 1)
         at += 2
-        if n == 1:
-            x = _sparse_cell(arena, record, at, terms, reduced, sums)
-            poke(arena, cell, x)
-            top = max(top, x)
-        else:
+        for _ in range(cells):
+            cell = peek_int(record, at)
             for i in range(0, n, LANES):
                 y = zero()
-                for t in range(at, at + 2 * terms, 2):
-                    a, b = peek_int(record, t), peek_int(record, t + 1)
+                for t in range(at + 1, at + 1 + terms):
+                    a, b = peek_int(record, t) & 0xFFFFFFFF, peek_int(record, t) >> 32
                     if sb == 0:
                         y = fma(load(arena, a + i, n - i), splat(peek(arena, b)), y)
                     elif sa == 0:
@@ -126,8 +160,8 @@ def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
                         y = fma(load(arena, a + i, n - i), load(arena, b + i, n - i), y)
                 store(arena, cell + i, n - i, y)
                 high = maximum(high, y)
-        at += 2 * terms
-    return max(top, largest(high))
+            at += 1 + terms
+    return largest(high)
 
 
 class Many(NamedTuple):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["rewrite", "support"]
 
 MOST_NUMBERS = 8_000_000  # of a program's records: 64 MB
+MOST_CELLS = 1 << 31  # of an arena: two cells are one number
 
 
 class _Zeros(NamedTuple):
@@ -26,6 +27,8 @@ class _Zeros(NamedTuple):
     arena: NDArray[np.float64]  # 1 where a cell can be above 0
     loops: NDArray[np.int64]  # (n, 4) scratch memory
     rounds: NDArray[np.int64]  # (n,) scratch memory
+    terms: NDArray[np.int64]  # (m, 2) scratch memory: the terms of a contraction, see `records.SPARSE`, and their lanes
+    cells: NDArray[np.int64]  # (m, 2) scratch memory: cells of its output, and the number of their terms
     to: NDArray[np.int64]  # gets the records
     fewest: int  # terms of a contraction that may become a list
 
@@ -101,36 +104,25 @@ def _term_loops(record, lanes, loops):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
-    """Write a contraction as a list of its terms that are structurally non-zero."""
-    # share: Of the terms that may remain at most
-    # at: Where in ``z.to`` to write
-    # returns The record's end; `at` if it is better left as it is.
-    to, loops, count = z.to, z.loops, z.rounds
-    n_loops, last, terms, rounds = _term_loops(record, lanes, loops)
-    reduced = record[rec.ROW_OUT] == 0 and record[rec.PACKED] == 0
-    if reduced and rounds > rec.LIST:  # accumulated in several rounds, see `kernels`
-        return at
-    most = int(terms * share)
-    if terms * lanes < z.fewest or at + rec.FIRST_LOOP + 2 + 4 * most > len(to):
-        return at
-    to[at : at + rec.FIRST_LOOP] = record[:rec.FIRST_LOOP]
+def _list_terms(z, record, loops, n_loops, last, all_terms, most):  # type: ignore[no-untyped-def]
+    """List the terms that are structurally non-zero in `z.terms`, and the cells that have any in `z.cells`."""
+    # loops, n_loops, last, all_terms: See `_term_loops`
+    # most: Terms that may remain
+    # returns tuple of int64: Cells and terms; -1 and 0 if more terms remain.
+    count, o, a, b = z.rounds, record[rec.OUT], record[rec.A], record[rec.B]
     for j in range(n_loops):
         count[j] = 0
-    o, a, b = record[rec.OUT], record[rec.A], record[rec.B]
-    end, cell, row, rows, left = at + rec.FIRST_LOOP + 2, -1, 0, 0, 0
-    for _ in range(terms):
+    cells, left, cell = 0, 0, -1
+    for _ in range(all_terms):
         if z.arena[a] > 0.0 and z.arena[b] > 0.0:
             if left == most:
-                return at
+                return -1, 0
             if o != cell:
-                cell, row = o, end
-                to[row], to[row + 1] = o, 0
-                end += 2
-                rows += 1
-            to[row + 1] += 1
-            to[end], to[end + 1] = a * LANES + count[last] % LANES if reduced else a, b
-            end += 2
+                cell = o
+                z.cells[cells, 0], z.cells[cells, 1] = o, 0
+                cells += 1
+            z.cells[cells - 1, 1] += 1
+            z.terms[left, 0], z.terms[left, 1] = a | b << 32, count[last] % LANES
             left += 1
         for j in range(n_loops - 1, -1, -1):
             count[j] += 1
@@ -143,9 +135,91 @@ def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
             b += ahead * loops[j, 3]
             if ahead == 1:
                 break
+    return cells, left
+
+
+@compiled()
+def _write_groups(z, cells, end):  # type: ignore[no-untyped-def]
+    """Write cells, those of the fewest terms first, and their terms to `z.to[end:]`; see `records.SPARSE`."""
+    # returns tuple of int64: Groups, and where they end; -1 and `end` if there is no room.
+    to, longest = z.to, 0
+    for c in range(cells):
+        longest = max(longest, z.cells[c, 1])
+    number, groups, at = np.zeros(longest + 1, np.int64), 0, end
+    for c in range(cells):
+        number[z.cells[c, 1]] += 1
+    for n in range(1, longest + 1):
+        if number[n] > 0:
+            groups += 1
+            at += 2 + number[n] * (1 + n)
+    if at > len(to):
+        return -1, end
+    at = end
+    for n in range(1, longest + 1):
+        if number[n] > 0:
+            to[at], to[at + 1] = n, number[n]
+            size, number[n] = number[n] * (1 + n), at + 2
+            at += 2 + size
+    t = 0
+    for c in range(cells):
+        n = z.cells[c, 1]
+        place = number[n]
+        to[place] = z.cells[c, 0]
+        for i in range(n):
+            to[place + 1 + i] = z.terms[t + i, 0]
+        number[n] += 1 + n
+        t += n
+    return groups, at
+
+
+@compiled()
+def _write_lanes(z, cells, end):  # type: ignore[no-untyped-def]
+    """Write cells and their terms by lanes to `z.to[end:]`; parameters and result as for `_write_groups`."""
+    to, t, number, at = z.to, 0, np.empty(LANES, np.int64), end
+    for c in range(cells):
+        number[:] = 0
+        for i in range(t, t + z.cells[c, 1]):
+            number[z.terms[i, 1]] += 1
+        longest = number.max()
+        if at + 2 + LANES * longest > len(to):
+            return -1, end
+        to[at], to[at + 1] = z.cells[c, 0], longest
+        at += 2
+        to[at : at + LANES * longest] = rec.NO_TERM
+        number[:] = 0
+        for i in range(t, t + z.cells[c, 1]):
+            lane = z.terms[i, 1]
+            to[at + LANES * number[lane] + lane] = z.terms[i, 0]
+            number[lane] += 1
+        at += LANES * longest
+        t += z.cells[c, 1]
+    return cells, at
+
+
+@compiled()
+def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
+    """Write a contraction as a list of its terms that are structurally non-zero."""
+    # share: Of the terms that may remain at most
+    # at: Where in ``z.to`` to write
+    # returns The record's end; `at` if it is better left as it is.
+    to = z.to
+    n_loops, last, terms, rounds = _term_loops(record, lanes, z.loops)
+    reduced = record[rec.ROW_OUT] == 0 and record[rec.PACKED] == 0
+    if reduced and rounds > rec.LIST:  # accumulated in several rounds, see `kernels`
+        return at
+    begin, most = at + rec.FIRST_LOOP + 2, min(int(terms * share), len(z.terms))
+    if terms * lanes < z.fewest or begin > len(to):
+        return at
+    cells, left = _list_terms(z, record, z.loops, n_loops, last, terms, most)
+    if cells < 0:
+        return at
+    groups, end = _write_lanes(z, cells, begin) if reduced else _write_groups(z, cells, begin)
+    if groups < 0:
+        return at
+    to[at : at + rec.FIRST_LOOP] = record[: rec.FIRST_LOOP]
     to[at + rec.LENGTH], to[at + rec.LISTED], to[at + rec.ROW] = end - at, rec.SPARSE, lanes
     to[at + rec.ROW_OUT] = 0 if reduced else 1
-    to[at + rec.FIRST_LOOP], to[at + rec.FIRST_LOOP + 1] = rows, left
+    to[at + rec.FIRST_LOOP], to[at + rec.FIRST_LOOP + 1] = groups, left
     return end
 
 
@@ -169,16 +243,24 @@ def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes, fewest):  
     # share, share_of_lanes: Of the terms that may remain at most, of tables without and with cases
     # fewest: Terms of a contraction that may become a list
     # returns changed: Contractions that are lists now
-    room = len(records)
+    room, most = len(records), 0
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
         if _can_be_sparse(record):
             terms = record[rec.ROW]
             for j in range(record[rec.KEPT] + record[rec.REDUCED]):
                 terms *= record[rec.FIRST_LOOP + 4 * j]
-            room += 4 * int(terms * (share if record[rec.BY_CASE] == 0 else share_of_lanes / lanes)) + 2
+            listed = int(terms * (share if record[rec.BY_CASE] == 0 else share_of_lanes / lanes))
+            most = max(most, listed)
+            room += 3 * listed + 2
+    if len(arena) > MOST_CELLS:
+        return records[:0], record_ptr, 0
+    most = min(most, MOST_NUMBERS)
     to, ptr = np.empty(min(room, MOST_NUMBERS), np.int64), np.zeros(len(record_ptr), np.int64)
-    z = _Zeros(arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), to, fewest)
+    scratch = np.empty((2 * most, 2), np.int64)
+    z = _Zeros(
+        arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), scratch[:most], scratch[most:], to, fewest
+    )
     at, changed = 0, 0
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
