@@ -67,3 +67,26 @@ def unrolled_cases(dyn: jtgpu.DynamicNetwork, net: jtgpu.BayesianNetwork, codes:
             seen = codes[:, t, i] >= 0
             cases[seen, net.index(label(dyn, v, t))] = codes[seen, t, i]
     return cases
+
+
+def random_question(
+    rng: np.random.Generator, dyn: jtgpu.DynamicNetwork, seed: int, n: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A long frame of n sequences, and options of a call on it; the seed chooses the kinds of evidence."""
+    length = int(rng.integers(2, 9))
+    codes, lengths = random_codes(rng, dyn, n, length), rng.integers(1, length + 1, n)
+    if seed % 3 == 0:
+        codes[:, :, int(rng.integers(len(dyn)))] = 0  # observed in every row
+    frame: dict[str, Any] = {v: [] for v in ("id", *dyn)}
+    for i in range(n):
+        for row in codes[i, : lengths[i]].tolist():
+            frame["id"].append(i)
+            for v, s in zip(dyn, row, strict=True):
+                frame[v].append(None if s < 0 else dyn.states(v)[s])
+    v = dyn.variables[int(rng.integers(len(dyn)))]
+    options: dict[str, Any] = {"id": "id", "on_impossible": "flag"}
+    if seed % 2:
+        options["likelihood"] = {v: rng.random((int(lengths.sum()), len(dyn.states(v)))) + 0.01}
+    if seed % 4 == 1:
+        options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
+    return frame, options

@@ -12,7 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.backends.cpu import slices
 from jtgpu.dynamic import explain, posteriors, propagation
-from tests.dynamic.random_templates import random_codes, random_template
+from tests.dynamic.random_templates import random_codes, random_question, random_template
 from tests.dynamic.test_posteriors import umbrella
 
 
@@ -26,22 +26,7 @@ def slice_by_slice(patch: pytest.MonkeyPatch) -> None:
 def test_answers_are_those_of_slices_one_after_the_other(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     dyn = random_template(rng)
-    n, length = int(rng.integers(1, 12)), int(rng.integers(2, 9))
-    codes, lengths = random_codes(rng, dyn, n, length), rng.integers(1, length + 1, n)
-    if seed % 3 == 0:
-        codes[:, :, int(rng.integers(len(dyn)))] = 0  # observed in every row
-    frame: dict[str, Any] = {v: [] for v in ("id", *dyn)}
-    for i in range(n):
-        for row in codes[i, : lengths[i]].tolist():
-            frame["id"].append(i)
-            for v, s in zip(dyn, row, strict=True):
-                frame[v].append(None if s < 0 else dyn.states(v)[s])
-    v = dyn.variables[int(rng.integers(len(dyn)))]
-    options: Any = {"id": "id", "on_impossible": "flag"}
-    if seed % 2:
-        options["likelihood"] = {v: rng.random((int(lengths.sum()), len(dyn.states(v)))) + 0.01}
-    if seed % 4 == 1:
-        options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
+    frame, options = random_question(rng, dyn, seed, int(rng.integers(1, 12)))
     monkeypatch.setattr(propagation, "KEPT", 0 if seed % 5 == 0 else 1 << 20)  # 0: blocks of slices
     tree = dyn.compile("cpu")
     more: Any = {"joints": [(f"{dyn.variables[0]}[t]", f"{dyn.variables[1]}[t]")], "at": [None, "last", [0]][seed % 3]}

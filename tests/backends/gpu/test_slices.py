@@ -14,7 +14,7 @@ from jtgpu.backends.gpu.slices import engine, kernels, place
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import posteriors, step
 from tests.backends.gpu.test_slice_programs import ring
-from tests.dynamic.random_templates import random_codes, random_template
+from tests.dynamic.random_templates import random_question, random_template
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import some
 
@@ -40,22 +40,8 @@ def assert_close(made: Any, expected: Any, variables: Any) -> None:
 def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     dyn = random_template(rng)
-    n, length = int(rng.integers(1, 40)), int(rng.integers(2, 9))
-    codes, lengths = random_codes(rng, dyn, n, length), rng.integers(1, length + 1, n)
-    if seed % 3 == 0:
-        codes[:, :, int(rng.integers(len(dyn)))] = 0  # observed in every row
-    frame: dict[str, Any] = {v: [] for v in ("id", *dyn)}
-    for i in range(n):
-        for row in codes[i, : lengths[i]].tolist():
-            frame["id"].append(i)
-            for v, s in zip(dyn, row, strict=True):
-                frame[v].append(None if s < 0 else dyn.states(v)[s])
-    v = dyn.variables[int(rng.integers(len(dyn)))]
-    options: Any = {"id": "id", "on_impossible": "flag", "at": [None, "last", [0]][seed % 3]}
-    if seed % 2:
-        options["likelihood"] = {v: rng.random((int(lengths.sum()), len(dyn.states(v)))) + 0.01}
-    if seed % 4 == 1:
-        options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
+    frame, options = random_question(rng, dyn, seed, int(rng.integers(1, 40)))
+    options["at"] = [None, "last", [0]][seed % 3]
     if seed % 4 == 2:
         monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
     if seed in (3, 10):
