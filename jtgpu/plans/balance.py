@@ -83,7 +83,7 @@ def shorten(
     # top: The root; it stays the root
     # cardinality: (V,): States of each variable
     # price: Microseconds of critical path that one microsecond of the whole GPU is worth
-    tree = _Tree(scopes, children, top, cardinality)
+    tree = Tree(scopes, children, top, cardinality)
     moved = False
     for _ in range(MAX_SWEEPS):
         if not tree.sweep(price):
@@ -92,7 +92,7 @@ def shorten(
     return {n: (a, b) for n, (a, b) in tree.kids.items()} if moved else None
 
 
-class _Tree:
+class Tree:
     """The tree while branches are exchanged; an edge has the number of the node below it."""
 
     def __init__(
@@ -113,7 +113,7 @@ class _Tree:
         self.leaves = leaves
         self.scope = {f: frozenset(v for v in scopes[f] if holders[v] > 1) for f in leaves}  # of each edge
         inside = {f: dict.fromkeys(self.scope[f], 1) for f in leaves}
-        for n in self._upwards():
+        for n in self.upwards():
             a, b = self.kids[n]
             count = inside.pop(a)
             for v, k in inside.pop(b).items():
@@ -121,7 +121,7 @@ class _Tree:
             inside[n] = {v: k for v, k in count.items() if k < holders[v]}
             self.scope[n] = frozenset(inside[n])
 
-    def _upwards(self) -> Iterator[int]:
+    def upwards(self) -> Iterator[int]:
         """Inner nodes, each after its children; the root last."""
         order, stack = [], [self.top]
         while stack:
@@ -142,7 +142,7 @@ class _Tree:
     def _times(self) -> tuple[dict[int, float], dict[int, float]]:
         """For each edge, when the upward message is ready, and the longest path to the downward message."""
         up, down, takes = dict.fromkeys(self.leaves, 0.0), dict[int, float](), dict[int, float]()
-        order = list(self._upwards())
+        order = list(self.upwards())
         for n in order[:-1]:
             a, b = self.kids[n]
             takes[n] = self._vertex(self.scope[a], self.scope[b], self.scope[n])[0]
@@ -166,13 +166,8 @@ class _Tree:
             close = 1.0 - (longest - through[n]) / (NEAR * longest)
             if close <= 0.0:
                 break
-            other = self.parent[n]
-            if other == self.top:
-                a, b = self.kids[self.top]
-                other = b if n == a else a
-                if other not in self.kids:
-                    continue
-            if n in touched or other in touched:
+            other = self.across(n)
+            if other is None or n in touched or other in touched:
                 continue
             touched |= self._exchange(n, other, up, down, close, price)
             n_moved += n in touched
@@ -184,24 +179,43 @@ class _Tree:
         """Make the best exchange across the edge between `n` and `other`, its parent or the root's other child, if one
         pays; returns the nodes whose times changed."""
         mine = self.kids[n]
-        if self.parent[n] == other:
-            third = next(c for c in self.kids[other] if c != n)
-            last = other  # represents the rest of the tree
-            above = down[other]
-        else:
-            third, last = self.kids[other]
-            above = up[last]
+        third, last = self.beyond(n, other)
+        above = down[other] if last == other else up[last]
         when = {mine[0]: up[mine[0]], mine[1]: up[mine[1]], third: up[third], last: above}
-        now, before, _ = self._joined(mine[0], mine[1], third, last, when)
-        best: tuple[float, int, int, frozenset[int]] | None = None
+        now, before = self._joined(mine[0], mine[1], third, last, when)
+        best: tuple[float, int, int] | None = None
         for kept, given in (mine, mine[::-1]):  # n keeps one of its children and takes the third
-            takes, cost, between = self._joined(kept, third, given, last, when)
+            takes, cost = self._joined(kept, third, given, last, when)
             value = (now - takes) * close - price * (cost - before)
             if takes < now - 1e-9 and value > 1e-6 and (best is None or value > best[0]):
-                best = value, kept, given, between
+                best = value, kept, given
         if best is None:
             return set()
-        _, kept, given, between = best
+        _, kept, given = best
+        self.give(n, other, given, third)
+        return {n, other, kept, third, given, last, self.parent[other]}
+
+    def across(self, n: int) -> int | None:
+        """The vertex at the other end of the edge above n: its parent, or the root's other child; None: a leaf."""
+        other = self.parent[n]
+        if other != self.top:
+            return other
+        a, b = self.kids[self.top]
+        other = b if n == a else a
+        return other if other in self.kids else None
+
+    def beyond(self, n: int, other: int) -> tuple[int, int]:
+        """The two other edges of the vertex across the edge above n; `other` itself represents the rest of the tree."""
+        if self.parent[n] == other:
+            return next(c for c in self.kids[other] if c != n), other
+        third, last = self.kids[other]
+        return third, last
+
+    def give(self, n: int, other: int, given: int, third: int) -> None:
+        """Vertex n gives one of its branches to the vertex across its edge and takes one from there."""
+        _, last = self.beyond(n, other)
+        kept = next(c for c in self.kids[n] if c != given)
+        between = (self.scope[kept] | self.scope[third]) & (self.scope[given] | self.scope[last])
         self.kids[n] = [kept, third]
         self.parent[third] = n
         self.scope[n] = between
@@ -211,13 +225,12 @@ class _Tree:
             self.kids[other] = [given, last]
             self.scope[other] = between
         self.parent[given] = other
-        return {n, other, kept, third, given, last, self.parent[other]}
 
     def _joined(
         self, a: int, b: int, c: int, d: int, when: Mapping[int, float]
-    ) -> tuple[float, float, frozenset[int]]:
+    ) -> tuple[float, float]:
         """Cost of edges a and b at one vertex and c and d at its neighbour: the longest path through both and the time
-        of the whole GPU, in microseconds, and the scope of the edge between them."""
+        of the whole GPU, in microseconds."""
         here, there = self.scope[a] | self.scope[b], self.scope[c] | self.scope[d]
         between = here & there
         first, products = self._vertex(here, between)
@@ -228,4 +241,4 @@ class _Tree:
             max(when[a], when[b]) + max(when[c], when[d]) + first + second,
         )
         # three messages leave a vertex, two cross the edge
-        return longest, 3 * PRODUCT * (products + more) + 2 * STORED * self.size(between), between
+        return longest, 3 * PRODUCT * (products + more) + 2 * STORED * self.size(between)

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from .arrays import ragged
 from .balance import ContractionForest, shorten
+from .lean import slim
 from .plan import Plan
 from .program import ContractionProgram, emit
 
@@ -223,6 +224,7 @@ def _contract_split(forest: ContractionForest, nodes: list[int], half: dict[int,
 
 
 LOWERINGS: tuple[Lowering, ...] = ("pairwise", "clique", "shallow")
+SLIM = "slim"  # as "pairwise", then rearranged by `jtgpu.plans.lean`; engines choose it
 GPU_US_PER_CRITICAL_US = 64.0  # microseconds of critical path that one microsecond of the whole GPU is worth
 
 
@@ -245,7 +247,7 @@ def lower(  # noqa: PLR0913 (a tree and its factors)
     # lowering: {"pairwise", "clique", "shallow"}: See `jtgpu.plans.lowering`
     # price: For ``"shallow"``: see `jtgpu.plans.balance.shorten`. The higher, the fewer products are added.
     # sets: Factors whose scopes have a posterior too; see `emit`
-    if lowering not in LOWERINGS:
+    if lowering not in (*LOWERINGS, SLIM):
         raise ValueError(f"lowering must be one of {', '.join(map(repr, LOWERINGS))}, not {lowering!r}")
     forest = ContractionForest(factor_scopes, cardinality)
     waiting: list[list[int]] = [[] for _ in clique_parent]
@@ -262,19 +264,20 @@ def lower(  # noqa: PLR0913 (a tree and its factors)
             waiting[clique_parent[c]].append(top)
         else:
             roots.append(forest.contract([top]) if forest.scope[top] else top)
-    if lowering == "shallow":
-        forest, roots = _shortened(forest, roots, price)
-    return emit(forest, roots, axis_rank, lowering != "shallow", sets)
+    if lowering in ("shallow", SLIM):
+        change = slim if lowering == SLIM else partial(shorten, price=price)
+        forest, roots = _rearranged(forest, roots, change)
+    return emit(forest, roots, axis_rank, lowering not in ("shallow", SLIM), sets)
 
 
-def relowered(plan: Plan, price: float = GPU_US_PER_CRITICAL_US) -> Plan:
-    """The same junction tree and factors with the lowering ``"shallow"``."""
+def relowered(plan: Plan, price: float = GPU_US_PER_CRITICAL_US, lowering: str = "shallow") -> Plan:
+    """The same junction tree and factors with another lowering: ``"shallow"``, or `SLIM` for tables on GPUs."""
     # price: See `lower`
     cards = plan.cardinality.tolist()
     rank = plan.axis_rank.tolist()
     program = lower(
         cards, plan.factor_scopes, plan.factor_clique.tolist(), plan.clique_parent.tolist(),
-        rank, "shallow", price, plan.evidence_factor[len(cards) :].tolist(),
+        rank, lowering, price, plan.evidence_factor[len(cards) :].tolist(),
     )  # fmt: skip
     sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
     offsets, cells = lay_out(sizes, plan.n_factors, program.outs, program.posterior_table)
@@ -297,8 +300,10 @@ def _depths(parent: Sequence[int]) -> list[int]:
     return depth
 
 
-def _shortened(forest: ContractionForest, roots: Sequence[int], price: float) -> tuple[ContractionForest, list[int]]:
-    """The forest with a shorter critical path, if balancing finds one."""
+def _rearranged(
+    forest: ContractionForest, roots: Sequence[int], change: Callable[..., dict[int, tuple[int, int]] | None]
+) -> tuple[ContractionForest, list[int]]:
+    """The forest with other trees, where `change` finds better ones."""
     n_factors = sum(1 for c in forest.children if not c)
 
     def pair_below(n: int) -> int:
@@ -317,8 +322,8 @@ def _shortened(forest: ContractionForest, roots: Sequence[int], price: float) ->
                 a, b = (pair_below(c) for c in forest.children[n])
                 children[n] = a, b
                 stack += [a, b]
-        shorter = shorten(forest.scope, children, top, forest.cardinality, price) if children else None
-        trees.append((top, shorter or children, shorter is not None))
+        better = change(forest.scope, children, top, forest.cardinality) if children else None
+        trees.append((top, better or children, better is not None))
     if not any(moved for _, _, moved in trees):
         return forest, list(roots)
     made = ContractionForest(forest.scope[:n_factors], forest.cardinality)

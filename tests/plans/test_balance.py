@@ -18,7 +18,8 @@ from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.balance import shorten
-from jtgpu.plans.lowering import GPU_US_PER_CRITICAL_US, relowered
+from jtgpu.plans.lean import slim
+from jtgpu.plans.lowering import GPU_US_PER_CRITICAL_US, SLIM, relowered
 from jtgpu.plans.plan import Plan
 from tests.plans.test_program import planned
 from tests.support import random_nets
@@ -57,6 +58,28 @@ def test_junction_tree_factors_and_posteriors_are_unchanged(name: str) -> None:
     assert set(other.op_out.tolist()) <= used  # nothing is made that nobody reads
 
 
+@pytest.mark.parametrize(
+    ("name", "traffic", "flops"), [("link.net", 0.5, 1.2), ("andes.net", 0.9, 1.5), ("pigs.net", 0.9, 2.2)]
+)
+def test_slim_trees_move_fewer_numbers(name: str, traffic: float, flops: float) -> None:
+    plan = plan_of(name)
+    other = relowered(plan, lowering=SLIM)
+    before, after = plan.cost(), other.cost()
+    assert after.traffic <= traffic * before.traffic
+    assert after.flops <= flops * before.flops
+    assert relowered(plan, lowering=SLIM).to_bytes() == other.to_bytes()
+
+
+def test_a_small_table_meets_another_before_a_large_one() -> None:
+    """Two small factors at the ends of a large table: multiplied with each other first, the large one is read once."""
+    scopes = [frozenset(range(8)), frozenset([0, 8]), frozenset([0, 1, 8]), frozenset(range(1, 8))]
+    given_tree = {4: (0, 1), 5: (4, 2), 6: (5, 3)}  # large times small, times small
+    found = slim(scopes, given_tree, 6, [4] * 9)
+    assert found is not None
+    assert (1, 2) in [tuple(sorted(pair)) for pair in found.values()]
+    assert slim(scopes, found, 6, [4] * 9) is None
+
+
 def test_a_chain_becomes_a_balanced_tree() -> None:
     n = 1000
     rng = np.random.default_rng(1)
@@ -88,8 +111,8 @@ def test_any_price_gives_the_same_answers(data: st.DataObject) -> None:
         expected = reference.prepare(plan, factors).run(nothing)
     except ImpossibleEvidence:  # a Markov network of nothing but zeros
         return
-    for price in (1e-3, 1.0, GPU_US_PER_CRITICAL_US):
-        other = relowered(plan, price)
+    for price in (0.0, 1e-3, 1.0, GPU_US_PER_CRITICAL_US):
+        other = relowered(plan, price) if price else relowered(plan, lowering=SLIM)
         found = reference.prepare(other, factors).run(nothing)
         assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
         np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-12)

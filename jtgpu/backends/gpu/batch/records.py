@@ -13,6 +13,7 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
+from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ..program.layout import Places, load_factors, make_places
 from ..program.records import ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of
@@ -66,7 +67,7 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
 ENTRIES = 32  # of an evidence factor, that a warp enters
 CLEAR_BLOCKS = 1024
 CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
-LOOK = 400_000_000  # most multiply-adds of a propagation for which structural zeros are searched
+LOOK = 1_000_000_000  # most multiply-adds of a propagation for which structural zeros are searched
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class RecordProgram:
         stream: Any,
         real: str = "float64",
     ):
-        self.plan = plan
+        self.plan = plan = relowered(plan, lowering=SLIM)
         self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
         s = self.layout.places
         pristine, slots = load_factors(plan, s, factors)
