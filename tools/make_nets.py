@@ -33,7 +33,8 @@ from jtgpu.formats.text import decode  # noqa: E402
 
 RELEASE = "pgmpy==0.1.25"
 INSIDE = "pgmpy/utils/example_models"
-PACK_ABOVE = 500_000  # bytes of text
+PACK_ABOVE = 400_000  # bytes of text
+NAME_ROWS_BELOW = 50_000  # bytes of text with the parents' states behind each row
 BEGIN, END = ".. tables made by tools/make_nets.py begin here", ".. tables made by tools/make_nets.py end here"
 
 # Name, and where the network was first published. The order is that of the project's benchmarks.
@@ -116,6 +117,10 @@ def make(name: str, packed: bytes) -> Made:
     )
     parents = draft.parents()
     out = hugin_values.dump_tables(draft.states, parents, draft.tables, name=name, comment=comment)
+    if len(out) > NAME_ROWS_BELOW:
+        out = hugin_values.dump_tables(
+            draft.states, parents, draft.tables, name=name, comment=comment, row_names=False
+        )
     if hugin.parse(out, f"{name}.net") != finish(draft):
         raise SystemExit(f"{name}: the written file does not read back as the BIF file does")
     sizes = [table.size for table in draft.tables.values()]

@@ -158,12 +158,14 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
     attributes: Mapping[str, Mapping[str, Any]] | None = None,
     exact: Collection[str] = (),
     comment: str = "",
+    row_names: bool = True,
 ) -> str:
     """The text of a Hugin file with tables that need not be normalised (`dumps` is for networks)."""
     # states, parents, tables, name, attributes: As `jtgpu.model.network.BayesianNetwork` takes them; what has no table
     #     is a decision
     # exact: collection of str: Variables whose rows a reader has to leave as they are
     # comment: Lines for the top of the file
+    # row_names: Whether the parents' states stand behind each row, as comments: half of a large file
     attributes = attributes or {}
     for v in (*states, *utilities):
         check_name(v)
@@ -182,7 +184,7 @@ def dump_tables(  # noqa: PLR0913 (parts of a network)
         lines += [f"    states = ({' '.join(map(quote, labels))});", *attribute_lines(rest, v), "}", ""]
     for u in utilities:
         lines += [f"utility {u}", "{", *attribute_lines(of_nodes.get(u, {}), u), "}", ""]
-    shown_states = {v: [f"{v}={quote(label)[1:-1]}" for label in labels] for v, labels in states.items()}
+    shown_states = {v: [f"{v}={quote(x)[1:-1]}" if row_names else "" for x in labels] for v, labels in states.items()}
     of_potentials = attributes.get("potential", {})
     for v in (*states, *utilities):
         before = parents.get(v, ())
@@ -224,7 +226,9 @@ def _data_lines(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str
         line = f"{start}{' ' * (depth + 1 - n_open)}{'(' * n_open}{numbers}{')' * n_close}"
         if i == len(rows) - 1:
             line += ";"
-        yield f"{line}  %  {'  '.join([labels[s] for labels, s in zip(parents, at, strict=True)])}" if parents else line
+        if parents and parents[0][0]:
+            line += f"  %  {'  '.join([labels[s] for labels, s in zip(parents, at, strict=True)])}"
+        yield line
 
 
 def attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ import jtgpu
 from jtgpu.errors import JtgpuError
 from jtgpu.formats import MissingFileError
 from jtgpu.formats.bundled import networks_folder
+from jtgpu.formats.files import read_bytes
 
 
 def test_every_bundled_network_has_a_name() -> None:
@@ -48,3 +49,10 @@ def test_a_file_or_folder_takes_precedence(tmp_path: Path, monkeypatch: pytest.M
 def test_unknown_names_suggest_the_nearest(name: str, words: str) -> None:
     with pytest.raises(MissingFileError, match=words):
         jtgpu.load(name)
+
+
+def test_large_networks_do_not_name_their_rows() -> None:
+    """The parents' states behind each row would be half of a file: a wheel holds all networks."""
+    for path in networks_folder().glob("*.net*"):
+        text = read_bytes(path).decode()
+        assert len(text) < 50_000 or "  %  " not in text, path.name
