@@ -113,7 +113,7 @@ def test_code_for_a_slice_has_the_bits_of_records(
 ) -> None:
     only_kernels(monkeypatch)
     rng = np.random.default_rng(7)
-    dyn = {"ring": ring(), "chain": chain(), "parts": parts()}[what]
+    dyn = {"ring": ring(3), "chain": chain(), "parts": parts()}[what]
     hidden = [v for v in dyn if v.startswith("h")]
     codes = rng.integers(0, 2, (40, 6, len(dyn)))
     codes[:, :, [dyn.index(v) for v in hidden]] = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -96,7 +97,7 @@ class _CodeWriter(Writer):
         self._texts: dict[str, str] = {}
 
     def _columns(self, x: Load) -> list[int]:
-        return [self.maker.pattern.column[v] for v in x.fixed]
+        return [self.maker.pattern.column[v] for v in (*x.fixed, *x.axes)]
 
     def part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first item and the number of items, which have more than one code."""
@@ -108,17 +109,19 @@ class _CodeWriter(Writer):
         layout = replace(self._layout, cards=cards, scope=scope_of, first=lambda t: self.cell(part, t))
         items, loads, unit = [], [], 0
         for x in part.loads:
-            if x.axes or x.message or self._codes > MOST_CODES:
+            if x.message or self._codes > MOST_CODES or any(maker.pattern.weight[v] >= 0 for v in x.axes):
                 items += self.items(part, x)
                 continue
             n = maker.size(x.factor)
             unit = unit if unit + n <= layout.units else 0
             strides, scope = maker.strides(x.factor), maker.plan.table_scopes[x.factor]
             cells = [(cards[v], strides[v]) for v in scope if not maker.chosen[v]]
-            codes = [(c, strides[v]) for c, v in zip(self._columns(x), x.fixed, strict=True)]
+            codes = [(c, strides[v]) for c, v in zip(self._columns(x), x.fixed, strict=False)]
             value, to = self._first_value + self.value(part, x.factor), self.cell(part, x.factor)
             value += int(maker.cells(x.factor)[0])
-            loads.append(load_text(layout, self._values_text, value, cells, codes, to, unit))
+            inner = {v: math.prod(cards[u] for u in scope[scope.index(v) + 1 :]) for v in x.axes}
+            seen = [(maker.pattern.column[v], inner[v], cards[v]) for v in x.axes]
+            loads.append(load_text(layout, f"{self._values_text}[{value}u + ", cells, codes, seen, to, unit))
             unit += n
         texts, before = [], -1
         for b in self._blocks[id(part)]:

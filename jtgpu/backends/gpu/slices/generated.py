@@ -138,14 +138,18 @@ def block_text(block: Block, layout: Layout, sync: bool) -> str:
 
 
 def load_text(
-    layout: Layout, values: str, value: int, cells: Digits, codes: Sequence[tuple[int, int]], to: int, first_unit: int
-) -> str:
-    """A factor of which evidence chooses a part."""
-    # values: Of all factors; value: the factor's first one
+    layout: Layout, values: str, cells: Digits, codes: Sequence[tuple[int, int]], seen: Sequence[tuple[int, int, int]],
+    to: int, first_unit: int,
+) -> str:  # fmt: skip
+    """A factor of which evidence chooses a part, or leaves a part."""
+    # values: Text before the place of a number
     # codes: Column and stride of each variable that is observed
+    # seen: Column, inner extent and states of each variable that may be observed
     n = math.prod(extent for extent, _ in cells)
-    at = " + ".join([f"{value}u", mixed_radix("i", cells), *(f"{s}u * (u32)h.code[{c}]" for c, s in codes)])
-    return over_units(layout, n, first_unit, f"h.arena[{to}u + i * {layout.lanes}u + h.lane] = {values}[{at}];")
+    at = " + ".join([mixed_radix("i", cells), *(f"{s}u * (u32)h.code[{c}]" for c, s in codes)])
+    kept = [f"(h.code[{c}] < 0 || (u32)h.code[{c}] == i / {inner}u % {card}u)" for c, inner, card in seen]
+    number = f"{' && '.join(kept)} ? {values}{at}] : 0.0" if kept else f"{values}{at}]"
+    return over_units(layout, n, first_unit, f"h.arena[{to}u + i * {layout.lanes}u + h.lane] = {number};")
 
 
 def over_units(layout: Layout, n: int, first_unit: int, body: str) -> str:
