@@ -23,6 +23,7 @@ from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..util.text_table import format_cell, shown_rows
 from .charts import draw_counts, draw_curve, draw_posterior, draw_tornado
+from .courses import draw_courses
 from .decisions import draw_decisions
 from .drawing import Drawing
 from .network import draw_junction_tree, draw_network
@@ -130,6 +131,9 @@ def _(thing: Printed) -> str:
         return draw_counts(*thing._counts())._repr_html_()
     names, columns, fixed = thing._table()
     table = html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
+    if hasattr(thing, "_courses"):  # `jtgpu.dynamic.SequencePosteriors`, likewise
+        drawn = draw_courses(*thing._courses())
+        return table if drawn is None else drawn._repr_html_() + table
     if not hasattr(thing, "edge_probabilities"):
         return table
     # a posterior over structures, whose module takes longer to import than all of this package

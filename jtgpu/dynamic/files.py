@@ -14,7 +14,6 @@ from ..cases.files import saved
 from ..cases.query import FileOptions, file_fingerprint
 from ..cases.writing import ResumableFile, writer_for
 from ..errors import EvidenceError, JtgpuError
-from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow
 from ..util.atomic_file import write_bytes
 from .numbers import Rows
@@ -74,22 +73,16 @@ def answer_block(
         if q.id is None and q.time is None:
             columns = {"slice": pa.array(t)}
     lost = result.impossible[sequence] if result.impossible.any() else None
-    for v in names:
+    for v in names if q.kind == "mpe" or q.labels else ():
         if q.kind == "mpe":
             _add(columns, v, pa.array(result[v][sequence, place], pa.string()))
-            continue
-        if v not in net:
-            for end, numbers in (("", result.mean),) if q.labels else ((".mean", result.mean), (".sd", result.sd)):
-                cells = numbers[v][sequence] if numbers[v].ndim == 1 else numbers[v][sequence, place]
-                _add(columns, f"{v}{end}", pa.array(cells, pa.float64(), mask=lost))
-            continue
-        table = result[v][sequence] if result[v].ndim == 2 else result[v][sequence, place]
-        if q.labels:
-            best = np.array(net.states(v), object)[table.argmax(axis=-1)]
+        elif v in net:
+            best = np.array(net.states(v), object)[result._picked(result[v]).argmax(axis=-1)]
             _add(columns, v, pa.array(best, pa.string(), mask=lost))
-            continue
-        for s, state in enumerate(distinct_names(net.states(v))):
-            _add(columns, f"{v}={state}", pa.array(table[:, s], pa.float64(), mask=lost))
+        else:
+            _add(columns, v, pa.array(result._picked(result.mean[v]), pa.float64(), mask=lost))
+    for name, cells in ({} if q.kind == "mpe" or q.labels else result._values()).items():
+        _add(columns, name, pa.array(cells, pa.float64(), mask=lost))
     if q.log_evidence:
         known = "log_mpe" if q.kind == "mpe" else "log_evidence"
         numbers = result.log_joint if q.kind == "mpe" else result.log_evidence

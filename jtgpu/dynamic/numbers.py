@@ -16,8 +16,9 @@ from ..inference.tables import as_numbers, open_table
 from ..model.discrete import DiscreteModel
 from ..model.mixed_dynamic import label
 from ..util.elementary import exps, log, logs
+from ..util.text_table import counted
 from .number_samples import MixedSequenceStates, drawn_numbers
-from .results import SequenceExplanations, SequencePosteriors
+from .results import Course, SequenceExplanations, SequencePosteriors
 from .sequences import Sequences, is_sequence, read_sequences
 from .tree import DynamicTree
 
@@ -183,14 +184,22 @@ class MixedSequencePosteriors(SequencePosteriors):
     mean: dict[str, Floats]
     sd: dict[str, Floats]
 
-    def _columns(self) -> dict[str, Any]:
-        columns = super()._columns()
-        sequence, place, _ = self._places()
+    def _values(self) -> dict[str, Floats]:
+        columns = super()._values()
         for y in self.mean:
             for what, table in (("mean", self.mean[y]), ("sd", self.sd[y])):
-                name = unused_name(f"{y}.{what}", columns)
-                columns[name] = table[sequence] if self._slices is None else table[sequence, place]
+                columns[unused_name(f"{y}.{what}", {*columns, *self._sequences.keys})] = self._picked(table)
         return columns
+
+    def _title(self) -> str:
+        both = f"{counted(len(self), 'variable')} and {counted(len(self.mean), 'number')}"
+        return f"Posteriors of {both} in {counted(len(self.lengths), 'sequence')}"
+
+    def _courses(self) -> tuple[str, list[int], list[Course]]:
+        title, slices, made = super()._courses()
+        n = len(slices)
+        made += [Course(y, {"mean": x[0, :n]}, self.sd[y][0, :n]) for y, x in self.mean.items() if n]
+        return title, slices, made
 
 
 class MixedDynamicTree:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..inference.results.marginals import distinct_names
 from ..inference.results.printed import Printed, make_frame, to_frame_method, unused_name
+from ..util.text_table import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel
     from ..util.arrays import Bools, Floats, Ints
     from .sequences import Sequences
+
+
+class Course(NamedTuple):
+    """A variable in the slices of a sequence."""
+
+    name: str
+    lines: dict[str, Floats]  # of each state, or the mean
+    sd: Floats | None  # of a number
 
 
 class _OfSlices(Printed):
@@ -93,29 +102,39 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
     @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each slice: the keys, and a column ``rain=yes`` for each state."""
-        return make_frame(self._columns(), backend)
+        return make_frame(self._keys() | self._values(), backend)
 
-    def _columns(self) -> dict[str, Any]:
+    def _picked(self, table: Floats) -> Floats:
+        """The rows of the answers in an array of all sequences and slices."""
         sequence, place, _ = self._places()
-        columns = self._keys()
+        return table[sequence] if self._slices is None else table[sequence, place]
+
+    def _values(self) -> dict[str, Floats]:
+        """The columns of the answers."""
+        columns = {}
         for v, table in self._arrays.items():
-            picked = table[sequence] if self._slices is None else table[sequence, place]
+            picked = self._picked(table)
             for s, name in enumerate(distinct_names(self._model.states(v))):
                 columns[f"{v}={name}"] = picked[:, s]
         return columns
 
     def _title(self) -> str:
-        return f"Posteriors of {len(self)} variables in {len(self.lengths)} sequences"
+        return f"Posteriors of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
-        sequence, place, t = self._places()
-        names, columns = ["sequence", "slice"], [sequence.tolist(), t.tolist()]
-        for v, table in self._arrays.items():
-            picked = table[sequence] if self._slices is None else table[sequence, place]
-            for s, name in enumerate(distinct_names(self._model.states(v))):
-                names.append(f"{v}={name}")
-                columns.append([f"{x:.6g}" for x in picked[:, s].tolist()])
-        return names, columns, 2
+        sequence, _, t = self._places()
+        values = self._values()
+        cells = [[f"{x:.6g}" for x in column.tolist()] for column in values.values()]
+        return ["sequence", "slice", *values], [sequence.tolist(), t.tolist(), *cells], 2
+
+    def _courses(self) -> tuple[str, list[int], list[Course]]:
+        """The first sequence for a picture: its name, slices, and for each variable the course of each state."""
+        n = 0 if self._slices is None else int((self._slices < self.lengths[0]).sum())
+        slices = [] if self._slices is None else self._slices[:n].tolist()
+        made = [Course(v, {s: x[0, :n, i] for i, s in enumerate(self._model.states(v))}, None)
+                for v, x in self._arrays.items() if n]  # fmt: skip
+        name = "" if self._sequences.ids is None else f" ({self._sequences.ids[0]})"
+        return f"{self._title()}: sequence 0{name}", slices, made
 
 
 class SequenceStates(_OfSlices, Mapping[str, Any]):
@@ -167,7 +186,7 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
         return make_frame({**keys, **{v: column.ravel() for v, column in columns.items()}}, backend)
 
     def _title(self) -> str:
-        return f"States of {len(self)} variables in {len(self.lengths)} sequences"
+        return f"States of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         sequence, place, t = self._places()
