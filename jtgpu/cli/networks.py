@@ -17,7 +17,7 @@ from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
 from ..model.dynamic import DynamicNetwork
-from ..model.first_slice import SliceNetwork
+from ..model.first_slice import first_slice
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
@@ -26,10 +26,9 @@ from ..util.text_table import printable as shown
 from .console import warn
 
 
-def read_network(file: str, *, over_time: bool = False) -> DiscreteModel:
+def read_network(file: str) -> DiscreteModel:
     """Read a file or a bundled network, and warn about rows that had to be repaired."""
-    # over_time: Whether it may be a `DynamicNetwork`
-    net = load_any(file, over_time=over_time)
+    net = load_any(file)
     if isinstance(net, MixedNetwork):
         raise ArgumentError(
             f"{file} has numbers ({', '.join(net.numbers[:3])}{', ...' if len(net.numbers) > 3 else ''}): this command "
@@ -39,12 +38,12 @@ def read_network(file: str, *, over_time: bool = False) -> DiscreteModel:
     return net
 
 
-def load_any(file: str, *, over_time: bool = False) -> DiscreteModel | MixedNetwork:
+def load_any(file: str) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
     if file.endswith(".plan"):
         raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
     net: Any = load(file)
-    if isinstance(net, MixedDynamicNetwork) or (isinstance(net, DynamicNetwork) and not over_time):
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         more = f", and jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
         raise ArgumentError(
             f"{file} is a dynamic network{'' if isinstance(net, DynamicNetwork) else ' with numbers'}: jtgpu dynamic "
@@ -56,11 +55,12 @@ def load_any(file: str, *, over_time: bool = False) -> DiscreteModel | MixedNetw
 
 def read_chance_network(file: str) -> DiscreteModel:
     """Read a file: decisions follow the best policy; slices of time and numbers are known to the model."""
-    net = load_any(file, over_time=True)
+    given: Any = None if file.endswith(".plan") else load(file)
+    if isinstance(given, (DynamicNetwork, MixedDynamicNetwork)):
+        return first_slice(given)
+    net = load_any(file)
     if isinstance(net, MixedNetwork):
         return DiscretePart(net)
-    if isinstance(net, DynamicNetwork):
-        return SliceNetwork(net)
     return net.with_policy(net.compile().policy()) if isinstance(net, DecisionNetwork) else net
 
 

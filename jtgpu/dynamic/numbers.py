@@ -177,12 +177,16 @@ class MixedSequencePosteriors(SequencePosteriors):
     mean, sd : dict of str to ndarray
         (B, S), or (B,) with ``at="last"``, of each number; an observed number has its value and 0. Zeros behind the end
         of a sequence and in impossible ones.
+    weights, densities : dict of str to ndarray, and to Gaussian
+        What they are made of: P(states of the parents), an axis more, and the density given these.
     log_evidence : (B,) ndarray of float64
         ln of a density, in the units of the numbers.
     """
 
     mean: dict[str, Floats]
     sd: dict[str, Floats]
+    weights: dict[str, Floats]
+    densities: dict[str, Gaussian]
 
     def _values(self) -> dict[str, Floats]:
         columns = super()._values()
@@ -302,7 +306,7 @@ class MixedDynamicTree:
         sequence, place, t = made._places()
         where = (sequence,) if answer._slices is None else (sequence, place)
         shape = (read.n,) if answer._slices is None else (read.n, len(answer._slices))
-        made.mean, made.sd = {}, {}
+        made.mean, made.sd, made.weights, made.densities = {}, {}, {}, {y: net.gaussian(y) for y in numbers}
         for y in numbers:
             g, component = net.gaussian(y), net.component[y]
             weights = np.zeros((*shape, 1))
@@ -317,7 +321,7 @@ class MixedDynamicTree:
                 known = ~np.isnan(x) & ~made.impossible[sequence]
                 here = tuple(index[known] for index in where)
                 mean[here], sd[here] = x[known], 0.0
-            made.mean[y], made.sd[y] = mean, sd
+            made.mean[y], made.sd[y], made.weights[y] = mean, sd, weights
         return made
 
 

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..dynamic.numbers import MixedDynamicTree
 from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
@@ -71,7 +72,7 @@ class App:
 
     Parameters
     ----------
-    trees : mapping of str to JunctionTree, DynamicTree or MixedTree
+    trees : mapping of str to JunctionTree, DynamicTree, MixedTree or MixedDynamicTree
         The networks by the names that clients use. The application does not close them.
     **options : `jtgpu.serve.settings.Settings`
         ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``, ``read_only``, ``max_body``,
@@ -85,7 +86,9 @@ class App:
     >>> app = jtgpu.serve.App({"asia": tree})  # for example: uvicorn.run(app)
     """
 
-    def __init__(self, trees: Mapping[str, JunctionTree | DynamicTree | MixedTree], **options: Any):
+    def __init__(
+        self, trees: Mapping[str, JunctionTree | DynamicTree | MixedTree | MixedDynamicTree], **options: Any
+    ):
         self.settings = Settings.of(options)
         if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")

@@ -25,8 +25,9 @@ from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
 from ..model.dynamic import DynamicNetwork
-from ..model.first_slice import SliceNetwork
+from ..model.first_slice import OVER_TIME, first_slice
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from .hosted import Hosted
 from .requests import JSON, Refusal, json_response, read, trace_of
@@ -58,7 +59,7 @@ def edited_network(model: DiscreteModel) -> EditedNetwork:
     # raises Refusal: If the model is a Markov network, which has no CPTs.
     if not isinstance(model, BayesianNetwork):
         raise Refusal("unsupported", "a Markov network has factors and no CPTs, and cannot be edited here")
-    if isinstance(model, SliceNetwork):
+    if isinstance(model, OVER_TIME):
         raise Refusal("unsupported", "a network over time cannot be edited here")
     if isinstance(model, DiscretePart):
         raise Refusal("unsupported", "a network with numbers cannot be edited here")
@@ -108,7 +109,8 @@ def network_of_file(data: bytes, suffix: str) -> DiscreteModel:
             net: Any = read_network(path)
             if isinstance(net, MixedNetwork):
                 return DiscretePart(net)
-            return SliceNetwork(net) if isinstance(net, DynamicNetwork) else cast(DiscreteModel, net)
+            over_time = isinstance(net, (DynamicNetwork, MixedDynamicNetwork))
+            return first_slice(net) if over_time else cast(DiscreteModel, net)
         except JtgpuError as error:  # without the name of our folder
             raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None
 

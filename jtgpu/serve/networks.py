@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import numpy as np
-
 from ..cases.query import model_fingerprint
 from ..draw.drawing import Graph, graph_of
 from ..errors import ArgumentError, EvidenceError, closest
@@ -19,7 +17,7 @@ from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
-from ..model.first_slice import SliceNetwork
+from ..model.first_slice import OVER_TIME
 from ..model.network import BayesianNetwork
 from .map_layout import positions
 from .numbers import QUANTILES, mixed_tree, number_reply
@@ -31,11 +29,8 @@ def digest(tree: JunctionTree) -> str:
     """A digest of the model and of where it is computed."""
     model = tree.model
     own = model_fingerprint(model)
-    if isinstance(model, SliceNetwork):  # and the other slices
-        net = model.dynamic_network
-        tables = [np.asarray(cpt).tobytes() for v in net.variables for cpt in (net.cpt(v), *net.start(v))]
-        parents = [net.parents(v) for v in net.variables]
-        own = hashlib.sha256(b"".join([f"{own}{parents}{net.static}".encode(), *tables])).hexdigest()
+    if isinstance(model, OVER_TIME):  # and the other slices
+        own = hashlib.sha256(f"{own}{dumps_dynamic(model.dynamic_network, 'dynamic JSON')}".encode()).hexdigest()
     if isinstance(model, DiscretePart):  # and the densities of the numbers
         own = hashlib.sha256(f"{own}{dumps_mixed(model.mixed_network, 'JSON')}".encode()).hexdigest()
     return own[:32]
@@ -113,10 +108,10 @@ def _decisions(model: DiscreteModel) -> dict[str, Any]:
 
 def _slices(model: DiscreteModel) -> dict[str, Any]:
     """Order, static variables, and parents in earlier slices as pairs of number and lag, of a network over time."""
-    if not isinstance(model, SliceNetwork):
+    if not isinstance(model, OVER_TIME):
         return {}
-    net = model.dynamic_network
-    earlier = [[[net.index(p), lag] for p, lag in net.parents(v) if lag] for v in net.variables]
+    net = model.template
+    earlier = [[[net.index(p), lag] for p, lag in net.parents(v) if lag] for v in model.variables]
     return {"slices": {"order": net.order, "static": [net.index(v) for v in net.static], "earlier": earlier}}
 
 
@@ -141,7 +136,7 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     v = model.index(variable)
     if not isinstance(model, BayesianNetwork):
         raise EvidenceError("a Markov network has factors and no CPTs")
-    table: Any = model.dynamic_network.cpt(v) if isinstance(model, SliceNetwork) else model.cpt(v)
+    table: Any = model.template.cpt(v) if isinstance(model, OVER_TIME) else model.cpt(v)
     names = table.variables
     return {
         "variable": model.variables[v], "parents": [*names[:-1]],
@@ -151,7 +146,7 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
 
 
 _WITH_NUMBERS = {"mixed.json": "JSON", "net": "Hugin net", "xdsl": "XDSL"}  # suffix -> format
-_OVER_TIME = {"dynamic.json": "dynamic JSON", "xdsl": "XDSL"}  # suffix -> format
+_WITH_SLICES = {"dynamic.json": "dynamic JSON", "xdsl": "XDSL"}  # suffix -> format
 
 
 def file(model: DiscreteModel, name: str) -> tuple[str, str]:
@@ -159,10 +154,10 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
     # name: A suffix without the dot, such as ``"bif"``
     # raises ArgumentError: If there is no such format that can be written.
     # raises FormatError: If the format cannot represent the model.
-    if isinstance(model, SliceNetwork):
-        if name not in _OVER_TIME:
-            raise ArgumentError(f"a network over time is written as {' or '.join(_OVER_TIME)}, not {name[:60]!r}")
-        return dumps_dynamic(model.dynamic_network, _OVER_TIME[name]), name
+    if isinstance(model, OVER_TIME):
+        if name not in _WITH_SLICES:
+            raise ArgumentError(f"a network over time is written as {' or '.join(_WITH_SLICES)}, not {name[:60]!r}")
+        return dumps_dynamic(model.dynamic_network, _WITH_SLICES[name]), name
     if isinstance(model, DiscretePart):
         if name not in _WITH_NUMBERS:
             raise ArgumentError(f"a network with numbers is written as {', '.join(_WITH_NUMBERS)}, not {name[:60]!r}")

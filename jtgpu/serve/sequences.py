@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from ..dynamic.numbers import MixedDynamicTree, Rows
+from ..dynamic.sequences import read_sequences
 from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, EvidenceError
 from ..inference.tree import JunctionTree
-from ..model.first_slice import SliceNetwork
+from ..model.first_slice import OVER_TIME, MixedSliceNetwork, first_slice
 from ..util.arguments import whole_number
 from .registry import Body, Rates, State, Weights
 from .requests import Refusal
@@ -35,9 +37,9 @@ BySlice = dict[str, State | list[State | None]]
 
 def of_slices(tree: Any) -> JunctionTree:
     """The first slice of a compiled dynamic network; any other tree as it is."""
-    if not isinstance(tree, DynamicTree):
+    if not isinstance(tree, (DynamicTree, MixedDynamicTree)):
         return tree  # type: ignore[no-any-return]
-    made = SliceNetwork(tree.network).compile("cpu")
+    made = first_slice(tree.network).compile("cpu")
     made.cached("slices", 0, lambda: Sliced.timed(tree))
     return made
 
@@ -45,19 +47,20 @@ def of_slices(tree: Any) -> JunctionTree:
 class Sliced(NamedTuple):
     """A compiled dynamic network, and the seconds of its slices."""
 
-    tree: DynamicTree
+    tree: DynamicTree | MixedDynamicTree
     each: float  # of a slice, whatever the number of sequences
     more: float  # of a slice of one sequence more
 
     @classmethod
-    def timed(cls, tree: DynamicTree) -> Sliced:
+    def timed(cls, tree: DynamicTree | MixedDynamicTree) -> Sliced:
         """Measure smoothing."""
-        n = len(tree.network)
+        states = tree if isinstance(tree, DynamicTree) else tree.discrete
+        n = len(states.network)
         seconds = []
         for sequences in (1, 1, MANY):  # the first one loads what the others need
             codes = np.full((sequences, TRIED, n), -1, np.int32)
             begun = time.perf_counter()
-            tree.smooth(codes)
+            states.smooth(codes)
             seconds.append((time.perf_counter() - begun) / TRIED)
         return cls(tree, seconds[1], max(seconds[2] - seconds[1], 0.0) / (MANY - 1))
 
@@ -65,9 +68,9 @@ class Sliced(NamedTuple):
 def sliced(tree: JunctionTree) -> Sliced:
     """The compiled dynamic network of a tree of its first slice; compiled on first use."""
     net = tree.model
-    if not isinstance(net, SliceNetwork):
+    if not isinstance(net, OVER_TIME):
         raise ArgumentError("this network has no slices of time")
-    options = {} if tree.threads is None else {"threads": tree.threads}
+    options: Any = {} if tree.threads is None else {"threads": tree.threads}
     made: Sliced = tree.cached("slices", 0, lambda: Sliced.timed(net.dynamic_network.compile("cpu", **options)))
     return made
 
@@ -118,12 +121,18 @@ class Read(NamedTuple):
     codes: NDArray[np.int32]  # (T, V), -1: not observed
     likelihood: dict[str, Any]  # variable -> (T, states)
     do: dict[str, Any]
+    values: dict[str, NDArray[np.float64]]  # (T,) of each number that is observed, NaN where it is not
 
 
 def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence) -> Read:
     """Convert a sequence; errors name variable and slice."""
     codes = np.full((given.check(), len(net)), -1, np.int32)
+    values = {}
+    numbers = net.mixed_network.numbers if isinstance(net, MixedSliceNetwork) else ()
     for name, states in (given.evidence or {}).items():
+        if name in numbers:
+            values[name] = _values(name, states, len(codes))
+            continue
         v = net.index(name)
         if not isinstance(states, list):
             if name not in static:
@@ -150,7 +159,32 @@ def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence
         for late in setting if isinstance(setting, dict) else ():
             if not 0 <= late < len(codes):
                 raise EvidenceError(f"do on {variable!r} has the slice {late}; slices are 0 to {len(codes) - 1}")
-    return Read(codes, weights, dict(given.do or {}))
+    return Read(codes, weights, dict(given.do or {}), values)
+
+
+def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
+    """The values of a number in n slices."""
+    made = np.full(n, np.nan)
+    if not isinstance(given, list):
+        raise EvidenceError(f"evidence on the number {name!r} must be a list with a value for each slice, or null")
+    for t, value in enumerate(given):
+        if value is None:
+            continue
+        if isinstance(value, (str, bool)) or not math.isfinite(value):
+            raise EvidenceError(f"slice {t}: {name!r} is a number, got {value!r}; null where it was not measured")
+        made[t] = value
+    return made
+
+
+def as_given(net: DiscreteModel, reads: list[Read], likelihood: Any, do: Any) -> Any:
+    """Sequences as the compiled network takes them: with numbers, all that is known about them at once."""
+    if not isinstance(net, MixedSliceNetwork):
+        return [r.codes for r in reads]
+    own = net.template  # has joined variables behind the others
+    codes = [np.pad(r.codes, ((0, 0), (0, len(own) - len(net))), constant_values=-1) for r in reads]
+    values = {y: np.concatenate([r.values.get(y, np.full(len(r.codes), np.nan)) for r in reads])
+              for y in net.dynamic_network.numbers}  # fmt: skip
+    return Rows(read_sequences(own, codes, likelihood=likelihood, do=do), values)
 
 
 def _weights(net: DiscreteModel, v: int, given: Weights, t: int) -> list[float]:

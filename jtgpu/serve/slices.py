@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
+from ..dynamic.numbers import MixedSequencePosteriors
+from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
 from ..inference.queries.posteriors import as_list, targets_of
-from ..model.first_slice import SliceNetwork
+from ..mixed.results import NumberPosterior, Parts
+from ..model.first_slice import OVER_TIME, MixedSliceNetwork
 from ..util.arguments import whole_number
+from .numbers import MAX_POINTS, Number, number_reply
 from .registry import (
     Body,
     Distribution,
@@ -26,13 +30,12 @@ from .registry import (
     with_labels,
 )
 from .requests import problem
-from .sequences import MAX_SLICES, OneSequence, Read, Sequences, read_sequence, sliced
+from .sequences import MAX_SLICES, OneSequence, Read, Sequences, as_given, read_sequence, sliced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..dynamic.results import SequencePosteriors
-    from ..dynamic.tree import DynamicTree
     from ..inference.tree import JunctionTree
     from ..model.discrete import DiscreteModel
 
@@ -43,6 +46,7 @@ class SequenceResult(TypedDict):
     log_evidence: NotRequired[float]
     slices: NotRequired[list[int]]
     posteriors: NotRequired[dict[str, list[Distribution]]]
+    numbers: NotRequired[dict[str, list[Number]]]  # of networks with numbers; without quantiles
     error: NotRequired[dict[str, Any]]
 
 
@@ -56,13 +60,14 @@ def _answer_all(tree: JunctionTree, body: Sequences, ask: Any, result_of: Any) -
     """Answer the sequences of a body: those without interventions in one call; one bad sequence harms no other."""
     # ask: function of sequences, likelihood and do; result_of: function of its answer and of a number in it
     compiled, net = sliced(tree).tree, tree.model
-    assert isinstance(net, SliceNetwork)
-    static, parts = frozenset(net.dynamic_network.static), body.parts()
+    assert isinstance(net, OVER_TIME)
+    static, parts = frozenset(net.template.static), body.parts()
 
     def alone(part: OneSequence) -> Any:
         read = read_sequence(net, static, part)
         try:
-            made = ask(compiled, [read.codes], read.likelihood, read.do, "error")
+            sequences = as_given(net, [read], read.likelihood, read.do)
+            made = ask(compiled, sequences, read.likelihood, read.do, "error")
         except ImpossibleEvidence as error:  # without what to do in Python
             raise ImpossibleEvidence(str(error).partition(";")[0]) from None
         return result_of(made, 0, len(read.codes))
@@ -82,7 +87,8 @@ def _answer_all(tree: JunctionTree, body: Sequences, ask: Any, result_of: Any) -
         except JtgpuError as error:
             results[i] = {"error": problem(error, net)}
     if reads:
-        made = ask(compiled, [r.codes for r in reads], _joined(net, reads), {}, "flag")
+        weights = _joined(net, reads)
+        made = ask(compiled, as_given(net, reads, weights, {}), weights, {}, "flag")
         for k, i in enumerate(plain):
             if made.impossible[k]:
                 refused = ImpossibleEvidence("the evidence of this sequence has probability 0")
@@ -102,15 +108,48 @@ def _joined(net: DiscreteModel, reads: list[Read]) -> dict[str, Any]:
 
 
 def _slices_of(
-    made: SequencePosteriors, i: int, slices: dict[int, int], tree: JunctionTree, form: Form
+    made: SequencePosteriors, i: int, slices: dict[int, int], tree: JunctionTree, form: Form, points: int = 0
 ) -> SequenceResult:
     """The result of a sequence from the answer about several."""
     # slices: slice -> its place in the answer
+    # points: of the density of each number
     model, posteriors = tree.model, {}
+    places: Any = [*slices.values()]
     for name, table in made.items():
-        rows: list[Any] = (table[i : i + 1] if table.ndim == 2 else table[i, [*slices.values()]]).tolist()
+        rows: list[Any] = (table[i : i + 1] if table.ndim == 2 else table[i, places]).tolist()
         posteriors[name] = [with_labels(model, model.index(name), row) for row in rows] if form.labels else rows
-    return {"log_evidence": float(made.log_evidence[i]), "slices": [*slices], "posteriors": posteriors}
+    result: SequenceResult = {
+        "log_evidence": float(made.log_evidence[i]), "slices": [*slices], "posteriors": posteriors,
+    }  # fmt: skip
+    if isinstance(made, MixedSequencePosteriors):
+        result["numbers"] = {
+            y: [number_reply(p, (), points) for p in _numbers_of(made, y, i, places)] for y in made.mean
+        }
+    return result
+
+
+def _numbers_of(made: MixedSequencePosteriors, y: str, i: int, places: list[int]) -> list[NumberPosterior]:
+    """The posteriors of a number in slices of a sequence."""
+    rows = [(made.weights[y][i], made.mean[y][i], made.sd[y][i])]
+    if made.mean[y].ndim == 2:
+        rows = [(made.weights[y][i, k], made.mean[y][i, k], made.sd[y][i, k]) for k in places]
+    g = made.densities[y]
+    return [
+        NumberPosterior(y, Parts(np.asarray(w), g.mean.ravel(), g.sd.ravel()), None, (float(mean), float(sd)))
+        for w, mean, sd in rows
+    ]
+
+
+def _targets(tree: JunctionTree, given: Any) -> tuple[list[str] | None, int]:
+    """Names of the targets, None: all; and the numbers in the answer about a slice."""
+    model = tree.model
+    own = model.dynamic_network.numbers if isinstance(model, MixedSliceNetwork) else ()
+    if given is None:
+        return None, int(model.cardinality.sum()) + 2 * len(own)
+    listed = as_list(given, "targets")
+    numbers = [v for v in listed if v in own]
+    states = targets_of(model, [v for v in listed if v not in own]) or []
+    return [*(model.variables[v] for v in states), *numbers], int(sum(model.cardinality[states])) + 2 * len(numbers)
 
 
 class Over(Sequences, kw_only=True):
@@ -118,16 +157,17 @@ class Over(Sequences, kw_only=True):
 
     targets: Variable | list[Variable] | None = None  # variable or list of variables. Default: all
     at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
+    points: int = 0  # of the density of each number in each slice
 
     def posteriors(self, method: str, tree: JunctionTree, form: Form) -> SequencesReply:
         """The reply of a method of the compiled dynamic network."""
-        targets = targets_of(tree.model, self.targets)
-        names = None if targets is None else [tree.model.variables[v] for v in targets]
+        names, width = _targets(tree, self.targets)
+        points = whole_number("points", self.points, least=0, most=MAX_POINTS)
         longest = max((part.slices for part in self.parts()), default=0)
         listed = [self.at] if isinstance(self.at, int) else self.at if isinstance(self.at, list) else None
         number = longest if self.at is None else 1 if listed is None else len(listed)
-        width = int(sum(tree.model.cardinality if targets is None else tree.model.cardinality[targets]))
-        check_size(self.n_cases * number * width, f"{self.n_cases:,} sequences, {number:,} slices of {width:,} states")
+        size = self.n_cases * number * width * (1 + 2 * points)
+        check_size(size, f"{self.n_cases:,} sequences, {number:,} slices of {width:,} states")
 
         def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
             made: SequencePosteriors = getattr(dyn, method)(
@@ -137,7 +177,7 @@ class Over(Sequences, kw_only=True):
 
         def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
             chosen = range(length) if self.at is None else [length - 1] if listed is None else listed
-            return _slices_of(made, i, {t: k for k, t in enumerate(chosen) if t < length}, tree, form)
+            return _slices_of(made, i, {t: k for k, t in enumerate(chosen) if t < length}, tree, form, points)
 
         reply: SequencesReply = _answer_all(tree, self, ask, result_of)
         return reply
@@ -180,9 +220,7 @@ class Predict(Sequences, kw_only=True):
         return whole_number("steps", self.steps, 1, MAX_SLICES)
 
     def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
-        targets, steps = targets_of(tree.model, self.targets), self.further()
-        names = None if targets is None else [tree.model.variables[v] for v in targets]
-        width = int(sum(tree.model.cardinality if targets is None else tree.model.cardinality[targets]))
+        (names, width), steps = _targets(tree, self.targets), self.further()
         check_size(self.n_cases * steps * width, f"{self.n_cases:,} sequences, {steps:,} slices of {width:,} states")
 
         def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
@@ -258,7 +296,10 @@ class Step(Body, kw_only=True):
     targets: Variable | list[Variable] | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> StepReply:
-        model, live = tree.model, sliced(tree).tree.stream()
+        model, compiled = tree.model, sliced(tree).tree
+        if not isinstance(compiled, DynamicTree):
+            raise ArgumentError("steps are of networks without numbers; filter answers about the slices so far")
+        live = compiled.stream()
         if self.state is not None:
             live.restore(_state(self.state, len(live.state)))
         check_size(len(live.state), "the state")

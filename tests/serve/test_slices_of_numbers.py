@@ -1,0 +1,110 @@
+"""Questions about sequences with numbers over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.cli.networks import read_chance_network
+from jtgpu.model.first_slice import MixedSliceNetwork
+from jtgpu.serve import App
+from tests.cli.test_dynamic_numbers import machine
+from tests.serve.client import Client
+
+
+def pair() -> jtgpu.MixedDynamicNetwork:
+    """Two hidden variables that a number depends on together, one static, and a number with an earlier one."""
+    return jtgpu.MixedDynamicNetwork(
+        {"kind": ["old", "new"], "state": ["calm", "busy"], "load": float, "heat": float},
+        {"state": [("state", 1)], "load": ["kind", "state"], "heat": ["load", ("heat", 1)]},
+        {"kind": [0.3, 0.7], "state": [[0.9, 0.1], [0.2, 0.8]],
+         "load": jtgpu.Gaussian([[1.0, 4.0], [2.0, 6.0]], sd=1.0),
+         "heat": jtgpu.Gaussian(0.0, {"load": 0.5, "heat[t-1]": 0.5}, sd=1.0)},
+        start={"state": [0.5, 0.5], "heat": jtgpu.Gaussian(0.0, {"load": 0.5}, sd=1.0)}, static=["kind"],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """A client of a server of these networks."""
+    app = App({"machine": machine().compile("cpu"), "pair": pair().compile("cpu")}, max_cases=5)
+    app.warm()
+    yield Client(app)
+    app.close()
+
+
+LOADS = [0.8, 3.9, None, 4.4]
+
+
+def test_answers_are_those_of_python(client: Client) -> None:
+    expected = machine().compile("cpu").smooth({"load": [LOADS]})
+    found = client.ask("machine", "smooth", {"evidence": {"load": LOADS}})
+    assert found["posteriors"]["state"] == expected["state"][0].tolist()
+    assert [n["mean"] for n in found["numbers"]["load"]] == expected.mean["load"][0].tolist()
+    assert [n["sd"] for n in found["numbers"]["load"]] == expected.sd["load"][0].tolist()
+    assert found["log_evidence"] == expected.log_evidence[0]
+    body: dict[str, Any] = {"evidence": {"load": LOADS}, "points": 40}
+    last = client.ask("machine", "filter", {**body, "at": "last", "targets": ["load"]})
+    assert last["numbers"]["load"] == [{"mean": 4.4, "sd": 0.0, "quantiles": []}]
+    hole = client.ask("machine", "smooth", {**body, "at": [2]})["numbers"]["load"][0]
+    x, y = np.array(hole["density"]["x"]), np.array(hole["density"]["y"])
+    assert np.trapezoid(y, x) == pytest.approx(1.0, abs=0.01)
+    assert np.trapezoid(x * y, x) == pytest.approx(hole["mean"], abs=0.02)
+    ahead = client.ask("machine", "predict", {"evidence": {"load": LOADS}, "steps": 2})
+    assert ahead["slices"] == [4, 5]
+    assert len(ahead["numbers"]["load"]) == 2
+    best = client.ask("machine", "sequence-mpe?labels=1", {"evidence": {"load": LOADS}})
+    assert best["states"] == {"state": ["calm", "busy", "busy", "busy"]}
+
+
+def test_many_sequences_and_joined_parents(client: Client) -> None:
+    tree = pair().compile("cpu")
+    body = {"sequences": [
+        {"evidence": {"load": LOADS, "kind": "old"}}, {"evidence": {"load": [1.0], "heat": ["hot"]}},
+        {"evidence": {"load": [2.0, 3.0], "heat": [1.0, None]}, "likelihood": {"state": [[0.5, 1.0], None]}},
+        {"evidence": {"load": [1.0, 1e300]}}, {"evidence": {"load": [2.0, None]}, "do": {"state": {"1": "busy"}}},
+    ]}  # fmt: skip
+    results = client.ask("pair", "smooth", body)["results"]
+    data: Any = {"load": [[2.0, 3.0]], "heat": [[1.0, None]]}
+    weights = {"state": np.array([[0.5, 1.0], [1.0, 1.0]])}
+    expected = tree.smooth(data, likelihood=weights)
+    assert results[2]["posteriors"]["state"] == pytest.approx(expected["state"][0].ravel().reshape(2, 2))
+    assert results[2]["posteriors"].keys() == {"kind", "state"}
+    assert results[2]["numbers"].keys() == {"load"}
+    first = tree.smooth({"load": [LOADS], "kind": [["old", None, None, None]]})
+    assert np.allclose(results[0]["posteriors"]["state"], first["state"][0], atol=1e-12)
+    assert "'heat' is a number, got 'hot'" in results[1]["error"]["detail"]
+    assert "probability 0" in results[3]["error"]["detail"]
+    done = tree.smooth({"load": [[2.0, None]]}, do={"state": {1: "busy"}})
+    assert np.allclose(results[4]["posteriors"]["state"], done["state"][0], atol=1e-12)
+    assert results[4]["numbers"]["load"][1]["mean"] == pytest.approx(done.mean["load"][0, 1])
+
+
+def test_description_files_and_refusals(client: Client) -> None:
+    about = client.get("/v1/networks/machine").json()
+    assert about["slices"] == {"order": 1, "static": [], "earlier": [[[0, 1]]]}
+    assert [n["name"] for n in about["numbers"]] == ["load"]
+    assert about["numbers"][0]["prior"]["mean"] == pytest.approx(2.5)
+    for words, detail in {
+        "filter": ({"evidence": {"load": 1.0}}, "must be a list with a value for each slice"),
+        "smooth": ({"evidence": {"load": [True]}}, "slice 0: 'load' is a number, got True"),
+        "predict": ({"evidence": {"laod": [1.0]}}, "laod"),
+        "step": ({"evidence": {}}, "networks without numbers"),
+    }.items():  # fmt: skip
+        reply = client.request("POST", f"/v1/networks/machine/{words}", json=detail[0])
+        assert reply.status_code in (400, 422), words
+        assert detail[1] in reply.json()["detail"]
+    text = client.get("/v1/networks/machine/file?format=dynamic.json").text
+    assert '"gaussian"' in text
+
+
+def test_the_command_serves_them(tmp_path: Path) -> None:
+    jtgpu.write(machine(), tmp_path / "m.dynamic.json")
+    net = read_chance_network(str(tmp_path / "m.dynamic.json"))
+    assert isinstance(net, MixedSliceNetwork)
+    assert net.dynamic_network == machine()
