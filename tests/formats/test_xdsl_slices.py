@@ -81,6 +81,37 @@ def test_orders() -> None:
     assert [t.tolist() for t in lone.start("X")] == [[0.1, 0.9], [0.1, 0.9]]
 
 
+def test_the_network_of_order_2_in_the_manual_of_smile() -> None:
+    """All four types of nodes, and two temporal arcs between the same nodes; the manual counts arcs after unrolling."""
+    rng = np.random.default_rng(2)
+
+    def numbers(rows: int) -> str:
+        return " ".join(f"{x:.17g}" for x in rng.dirichlet(np.ones(2), rows).ravel().tolist())
+
+    anchor = cpt("Anchor", numbers(1), "", ' dynamic="anchor"')
+    nodes = (
+        anchor, cpt("Contemporal", numbers(1)), cpt("P1", numbers(2), "Anchor", PLATE),
+        cpt("P2", numbers(4), "Contemporal P1", PLATE), cpt("End", numbers(2), "P2", ' dynamic="terminal"'),
+    )  # fmt: skip
+    later = (
+        order("P1", numbers(4), "P1 P2"), order("P2", numbers(8), "P1"), order("P2", numbers(16), "P1", k="2"),
+    )  # fmt: skip
+    dyn = read(*nodes, later=later)
+    assert (dyn.order, dyn.static) == (2, ("Anchor", "Contemporal"))
+    assert dyn.parents("P2") == (("Contemporal", 0), ("P1", 0), ("P1", 1), ("P1", 2))
+    flat = dyn.unroll(4)
+    assert [len(flat.parents(f"P2[{t}]")) for t in range(4)] == [2, 3, 4, 4]
+    arcs = {*flat.arcs}
+    for first, second, lag in (("P1", "P1", 1), ("P2", "P1", 1), ("P1", "P2", 1), ("P1", "P2", 2)):
+        assert sum((f"{first}[{t}]", f"{second}[{t + lag}]") in arcs for t in range(4)) == 4 - lag
+    # tables of order 2: slice 0's parents are the slowest, then order 1, order 2 and the child
+    table = np.array(later[2].partition("<probabilities>")[2].partition("<")[0].split(), float).reshape((2,) * 5)
+    assert np.array_equal(np.asarray(flat.cpt("P2[3]")), table)
+    again = xdsl.parse(dumps_dynamic(dyn, "XDSL"))
+    assert again == dyn
+    assert dumps_dynamic(dyn, "XDSL").count('<cpt id="P2" order="2">') == 1
+
+
 def test_anchors_matter_in_slice_0_only() -> None:
     anchor = A.replace('id="A"', 'id="A" dynamic="anchor"')
     plate = cpt("X", "0.1 0.9 0.8 0.2", "A", PLATE)
