@@ -3,6 +3,7 @@
     python bench/bench_fit.py                  everything
     python bench/bench_fit.py em peers         some parts: count, em, peers, pgmpy
     python bench/bench_fit.py --gpu            EM on a GPU (fit_gpu.py); --devices 2: on two
+    python bench/bench_fit.py --gpu wide       only counts of networks with large tables
     python bench/bench_fit.py --gpu tensors    only cases in the memory of a GPU to posteriors in PyTorch
     python bench/bench_fit.py --smoke          small data, one run, nothing stored
 
@@ -207,7 +208,7 @@ def by_pgmpy(smoke: bool, runs: int) -> Rows:
 def main() -> None:
     """Parse, measure, print, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS, "tensors"], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS, "tensors", "wide"], help="default: all")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -219,6 +220,7 @@ def main() -> None:
         from fit_gpu import on_gpu, tensors
 
         measured = {"gpu": lambda smoke, runs: on_gpu(smoke, runs, options.devices)}
+        measured["wide"] = lambda smoke, runs: on_gpu(smoke, runs, options.devices, wide=True)
         measured["tensors"] = lambda smoke, runs: tensors(smoke)
         options.parts = options.parts or ["gpu"]
     for part in options.parts or PARTS:
