@@ -105,7 +105,7 @@ class Backend(ABC):
             answer.log_evidence[i] = result.log_evidence
         return answer
 
-    def run_mixed(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
+    def run_few(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
         """`run_batch`, but for the last digits, of a few cases whose patterns will not recur, as a server gets them."""
         return self.run_batch(states, likelihood)
 

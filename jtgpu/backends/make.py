@@ -28,10 +28,10 @@ from ..util.version import __version__
 from . import device_numbers, get
 from .base import Backend, Evidence
 from .wrappers import pattern_cache
+from .wrappers.cutset import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 from .wrappers.devices import DevicePool
 from .wrappers.possible_states import without_impossible_states
 from .wrappers.set_fallback import SetFallback, is_extensible
-from .wrappers.slices import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ..backends.wrappers.slices import in_order
+from ..backends.wrappers.cutset import in_order
 from ..cases.answer_table import answer_table
 from ..cases.query import TableKeywords, TableOptions, TableQuery, resolve_query
 from ..cases.solver import Answers, Explanations, Solver
@@ -24,7 +24,7 @@ from .parts import WorkerSpec, plan_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..backends.wrappers.slices import Executor, Partial, SliceJob, SliceTask
+    from ..backends.wrappers.cutset import Executor, Partial, SliceJob, SliceTask
 
 # Frames in memory whose rows are answered by the workers of a cluster.
 
@@ -231,7 +231,7 @@ class _SliceActor:
 
 
 class _RayExecutor:
-    """`jtgpu.backends.wrappers.slices.Executor` with workers on a cluster."""
+    """`jtgpu.backends.wrappers.cutset.Executor` with workers on a cluster."""
 
     def __init__(self, ray: Any, job: SliceJob, share: Share):
         self._ray = ray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..backends.wrappers.slices import in_order
+from ..backends.wrappers.cutset import in_order
 from ..errors import JtgpuError
 from ..inference.queries.counts import counting_backend
 from ..util.arrays import Floats

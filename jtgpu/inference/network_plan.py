@@ -15,7 +15,7 @@ from .. import backends
 from ..backends import make as auto
 from ..backends.base import Backend
 from ..backends.make import make
-from ..backends.wrappers.slices import Start
+from ..backends.wrappers.cutset import Start
 from ..errors import ArgumentError, PlanError
 from ..model.discrete import DiscreteModel
 from ..plans.arrays import Cost

@@ -14,7 +14,7 @@ import numpy as np
 from .. import backends
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make_conditioned
-from ..backends.wrappers.slices import Start
+from ..backends.wrappers.cutset import Start
 from ..errors import ArgumentError, JtgpuError, PlanError, closest, format_bytes
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
@@ -88,7 +88,7 @@ class SlicedPlan(NetworkPlan):
         executor: Start | None = None, **options: Any,
     ) -> Backend:  # fmt: skip
         """Create a backend that sums over the slices."""
-        # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the
+        # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.cutset.SliceJob`. Default: the
         #     slices run in this process, one after another, or in parallel on `devices`.
         return make_conditioned(
             backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options

@@ -68,8 +68,8 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
     def run(table: NDArray[np.int32], targets: list[int] | None) -> object:
         return backend.run(Evidence(table[0]), targets)
 
-    def run_batch(is_mixed: bool, table: NDArray[np.int32], targets: list[int] | None) -> object:
-        return backend.run_mixed(table) if is_mixed else backend.run_batch(table, None, targets)
+    def run_batch(is_few: bool, table: NDArray[np.int32], targets: list[int] | None) -> object:
+        return backend.run_few(table) if is_few else backend.run_batch(table, None, targets)
 
     rates = _rates(all_targets, run, partial(run_batch, True))
     if not n_variables:
@@ -293,7 +293,7 @@ class Batcher:
             targets = sorted({v for item in items for v in item.targets or ()})
             result = backend.run_batch(states, weights, targets)
         else:
-            result = backend.run_mixed(states, weights)
+            result = backend.run_few(states, weights)
         results: list[tuple[Floats, float] | BaseException] = []
         for item, row, log_evidence in zip(items, result.posterior, result.log_evidence.tolist(), strict=True):
             if log_evidence == -math.inf:

@@ -256,7 +256,7 @@ def grid(n: int) -> MarkovNetwork:
 
 @pytest.mark.parametrize("devices", [None, *choices()], ids=str)
 def test_slices_have_the_same_bits_on_any_cards(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.slices.MIN_WORK", 1)
+    monkeypatch.setattr("jtgpu.backends.wrappers.cutset.MIN_WORK", 1)
     net = grid(7)
     plan = net.plan("min-fill", cache=False, slices=["24", "10", "38"])
     assert isinstance(plan, SlicedPlan)

@@ -16,8 +16,8 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
+from jtgpu.backends.wrappers.cutset import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.backends.wrappers.devices import DevicePool
-from jtgpu.backends.wrappers.slices import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.formats import bundled
 from jtgpu.inference.planning import SlicedPlan
 from jtgpu.plans import compiler
@@ -140,7 +140,7 @@ def same(a: Any, b: Any) -> None:
 def test_answers_have_the_same_bits_for_any_executor(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.slices.MIN_WORK", least)
+    monkeypatch.setattr("jtgpu.backends.wrappers.cutset.MIN_WORK", least)
     net, plan = water
     case = {"CBODD_12_15": 1}
     states = np.full((4, len(net)), -1)
@@ -174,7 +174,7 @@ def test_answers_have_the_same_bits_for_any_executor(
 def test_other_workers_take_the_slices_of_one_that_fails(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.slices.MIN_WORK", 1)
+    monkeypatch.setattr("jtgpu.backends.wrappers.cutset.MIN_WORK", 1)
     net, plan = water
     factors = [f.table for f in compiler.model_factors(net)]
 

@@ -257,7 +257,7 @@ def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, m
     backend = alarm.intervened().backend
     seen: set[bytes] = set()
     repeated = 0
-    run, run_mixed = backend.run, backend.run_mixed
+    run, run_few = backend.run, backend.run_few
 
     def record(states: Any) -> None:
         nonlocal repeated
@@ -272,10 +272,10 @@ def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, m
     def mixed(states: Any, likelihood: Any = None) -> Any:
         if len(states) == 1:
             record(states[0])
-        return run_mixed(states, likelihood)
+        return run_few(states, likelihood)
 
     monkeypatch.setattr(backend, "run", one)
-    monkeypatch.setattr(backend, "run_mixed", mixed)
+    monkeypatch.setattr(backend, "run_few", mixed)
     rates = measure(alarm)
     assert len(seen) >= 20
     assert repeated <= 2  # by chance

@@ -19,8 +19,8 @@ from ...util.system import new_lock, reset_in_child
 from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelihood, Prepare, Result
 from ..wrappers.pattern_cache import PatternCache
 from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
+from .few import FewCases
 from .held import CpuHeldCase
-from .mixed import MixedCases
 from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of, with_sets
 from .slices import SliceTable
@@ -89,7 +89,7 @@ class Cpu(Backend):
         self.runner = Runner(posterior_program(plan, maximal), factors, threads)
         self._factors = factors
         self._lock = new_lock()
-        self._mixed: MixedCases | None = None
+        self._few: FewCases | None = None
 
     @property
     def threads(self) -> int:
@@ -112,15 +112,15 @@ class Cpu(Backend):
     ) -> BatchResult:
         return answer_batch(self.runner, states, likelihood or {}, targets)
 
-    def run_mixed(
+    def run_few(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
     ) -> BatchResult:
-        mixed = self._mixed
-        if mixed is None or mixed.model is not self.runner.model:
-            self._mixed = mixed = MixedCases(self.runner, self.runner.model)
-        if not mixed.is_suitable or any(v >= self.plan.n_variables for v in likelihood or ()):
+        few = self._few
+        if few is None or few.model is not self.runner.model:
+            self._few = few = FewCases(self.runner, self.runner.model)
+        if not few.is_suitable or any(v >= self.plan.n_variables for v in likelihood or ()):
             return self.run_batch(states, likelihood)
-        return mixed.run(states, likelihood)
+        return few.run(states, likelihood)
 
     @cached_property
     def _families(self) -> Runner:
@@ -221,7 +221,7 @@ class Cpu(Backend):
 
     def close(self) -> None:
         self.runner.close()
-        self._mixed = None
+        self._few = None
         for other in ("_families", "without_evidence"):
             if other in self.__dict__:
                 self.__dict__[other].close()

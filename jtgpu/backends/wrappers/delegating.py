@@ -42,8 +42,8 @@ class DelegatingBackend(Backend):
     def run_batch(self, *table: Any, **options: Any) -> BatchResult:
         return self.backend.run_batch(*table, **options)
 
-    def run_mixed(self, *table: Any, **options: Any) -> BatchResult:
-        return self.backend.run_mixed(*table, **options)
+    def run_few(self, *table: Any, **options: Any) -> BatchResult:
+        return self.backend.run_few(*table, **options)
 
     def run_columns(self, *table: Any, **options: Any) -> ColumnResult:
         return self.backend.run_columns(*table, **options)

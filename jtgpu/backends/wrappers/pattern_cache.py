@@ -219,7 +219,7 @@ class PatternCache(DelegatingBackend):
         """This object: patterns that recur in a table have plans of their own."""
         return self
 
-    run_mixed, run_columns = Backend.run_mixed, Backend.run_columns  # by `run_batch`
+    run_few, run_columns = Backend.run_few, Backend.run_columns  # by `run_batch`
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         if self._has_sets(evidence.likelihood, targets):

@@ -140,10 +140,10 @@ class PossibleStates(DelegatingBackend):
         answer = kept.backend.tables.run_batch(cases, kept.likelihood(likelihood), targets)
         return _expanded(kept, answer, rows, targets)
 
-    def run_mixed(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
+    def run_few(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
         kept = self._kept
         cases, rows = kept.table(states)
-        return _expanded(kept, kept.backend.run_mixed(cases, kept.likelihood(likelihood)), rows, None)
+        return _expanded(kept, kept.backend.run_few(cases, kept.likelihood(likelihood)), rows, None)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None

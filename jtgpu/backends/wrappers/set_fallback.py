@@ -115,9 +115,9 @@ class SetFallback(DelegatingBackend):
             return self.backend.tables.run_batch(states, likelihood, targets)
         return self.other().tables.run_batch(self._states(states), likelihood, self._targets(targets))
 
-    def run_mixed(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
+    def run_few(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
         if self.takes(likelihood, None):
-            return self.backend.run_mixed(states, likelihood)
+            return self.backend.run_few(states, likelihood)
         return self.run_batch(states, likelihood)
 
     def run_columns(

@@ -106,7 +106,7 @@ def test_tables(targets: list[int] | None) -> None:
     np.testing.assert_array_equal(columns.impossible, answer.impossible)
     np.testing.assert_allclose(columns.posterior, answer.posterior.T, atol=1e-14)
     np.testing.assert_allclose(columns.log_evidence, answer.log_evidence, atol=1e-12)
-    mixed, answer = backend.run_mixed(states[:3]), expected.run_batch(states[:3])
+    mixed, answer = backend.run_few(states[:3]), expected.run_batch(states[:3])
     np.testing.assert_allclose(mixed.posterior, answer.posterior, atol=1e-14)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from jtgpu.backends.wrappers.cutset import in_order
 from jtgpu.backends.wrappers.row_queue import RowQueue
-from jtgpu.backends.wrappers.slices import in_order
 from jtgpu.backends.wrappers.workers import Lazy, WorkerPool
 from jtgpu.errors import BackendUnavailable, EvidenceError, JtgpuError, TableTooLarge
 

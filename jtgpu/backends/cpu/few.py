@@ -38,7 +38,7 @@ class _Sweep(NamedTuple):
     memory: Memory
 
 
-class MixedCases:
+class FewCases:
     """Answers tables of cases with one program of a model. Thread-safe."""
     # model: Its present numbers
 
@@ -47,7 +47,7 @@ class MixedCases:
         self.model, self._runner = model, runner
         self._lock = new_lock()
         self._idle: dict[int, list[_Sweep]] = {}
-        reset_in_child(self, MixedCases._forget)
+        reset_in_child(self, FewCases._forget)
         self._seen = np.zeros(program.n_variables, np.bool_)
         self._soft = tuple(range(program.n_plain))
         cards = program.cardinality
