@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.slices import Between, Side, observed
+from ..backends.slices import Between, Side
 from ..errors import PlanError
 from . import propagation
 
@@ -121,9 +121,9 @@ class SideBySide(Passes):
             self.place = np.full(int(self.lengths.max()), -1)
             self.place[wanted.slices] = np.arange(len(wanted.slices))
         self.smooth = wanted.smooth and wanted.slices is not None  # the filtered last slice has all evidence
-        seen = observed(read.codes)[1]
-        self.inner = [v for v in wanted.targets if v < plain.n and v in plain.after and not seen[v]]
-        self.fixed = [v for v in wanted.targets if v < plain.n and seen[v]]
+        maybe = [v for v in wanted.targets if v < plain.n and read.codes[0, v] >= 0]  # most targets are not observed
+        self.fixed = [v for v in maybe if (read.codes[:, v] >= 0).all()]
+        self.inner = [v for v in wanted.targets if v < plain.n and v in plain.after and v not in self.fixed]
         self.rest = [v for v in wanted.targets if v not in self.inner and v not in self.fixed]
         others: list[int] = []  # that the backend writes as well
         if table.takes_others and step is plain:
