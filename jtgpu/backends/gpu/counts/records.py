@@ -10,6 +10,7 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
+from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
@@ -164,7 +165,7 @@ class RecordCounts:
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], families: FamilyCells, device: Device,
         memory: Memory, stream: Any,
     ):  # fmt: skip
-        self.plan, self.device = plan, device
+        self.plan, self.device = (plan := relowered(plan, lowering=SLIM)), device
         self.layout = layout = record_layout(plan, factors, families)
         self._n_out = len(families.place)
         numbers = self._numbers(factors)
