@@ -95,9 +95,11 @@ def test_random_networks(gpu: Device, seed: int) -> None:
     backend.close()
 
 
-@pytest.mark.parametrize("cards", [(19, 19, 19, 19), (37, 6, 7, 6)])
+@pytest.mark.parametrize(
+    ("cards", "shape"), [((19, 19, 19, 19), 10), ((37, 6, 7, 6), 11), ((37, 4, 9, 4), 12), ((37, 6, 7, 6), 13)]
+)
 @pytest.mark.parametrize("real", ["float64", "float32"])
-def test_products(gpu: Device, cards: tuple[int, ...], real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products(gpu: Device, cards: tuple[int, ...], shape: int, real: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wide contractions by blocks of warps, several groups of cases one after another; the same bits every run."""
     rng = np.random.default_rng(3)
     card = dict(zip("abcd", cards, strict=True))
@@ -107,6 +109,8 @@ def test_products(gpu: Device, cards: tuple[int, ...], real: str, monkeypatch: p
     monkeypatch.setattr(engine, "GENERATED_FLOPS", -1)
     monkeypatch.setattr(tiling, "PRODUCT_WORK", 0.0)
     monkeypatch.setattr(tiling, "STEP_WORK", 0.0)
+    monkeypatch.setattr(tiling, "PRODUCTS", (shape,))
+    monkeypatch.setattr(levels, "PRODUCTS", (shape,))
     monkeypatch.setattr(levels, "MANY", 1)
     backend = gpu_backend.prepare(plan, tables(model), dtype=real)
     states, _ = some_cases(model, 32 * 21, 5, 0.2)

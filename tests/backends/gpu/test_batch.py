@@ -112,20 +112,23 @@ def test_records_agree_with_the_reference(emulated_gpu: Device, data: st.DataObj
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_sums, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
         patch.setattr(batch_levels, "SLIM_WARPS", data.draw(st.sampled_from([1, 1 << 20])))
+        patch.setattr(batch_levels, "PART_GROUPS", data.draw(st.sampled_from([1, 8])))
         posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft)
     hold_rows(model, plan, states, soft, posterior, log_evidence)
 
 
 @needs_compiler
 @pytest.mark.parametrize(("real", "share", "kind"), [
-    ("float64", 1.0, 10), ("float64", 0.3, 10), ("float32", 0.3, 10), ("float64", 1.0, 11), ("float32", 1.0, 11)
+    *((real, share, 10) for real in ("float64", "float32") for share in (1.0, 0.3)),
+    *((real, share, kind) for kind in (11, 12, 13) for real, share in (("float64", 0.3), ("float32", 1.0))),
 ])  # fmt: skip
 def test_products_agree_with_the_reference(
     emulated_gpu: Device, real: str, share: float, kind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wide contractions by blocks of warps, several groups of cases one after another, the last one alone."""
     rng = np.random.default_rng(3)
-    card = dict(zip("abcd", (19, 19, 19, 19) if kind == 10 else (37, 6, 7, 6), strict=True))
+    sides = {10: (19, 19, 19, 19), 12: (37, 4, 9, 4)}
+    card = dict(zip("abcd", sides.get(kind, (37, 6, 7, 6)), strict=True))
     factors = []
     for scope in ("ab", "bc", "cd", "da"):
         shape = tuple(card[v] for v in scope)
@@ -134,7 +137,10 @@ def test_products_agree_with_the_reference(
     plan = model.plan(order=[1, 3, 0, 2]).plan
     for name, value in (("PRODUCT_WORK", 0.0), ("STEP_WORK", 0.0)):
         monkeypatch.setattr(batch_tiles, name, value)
+    monkeypatch.setattr(batch_tiles, "PRODUCTS", (kind,))
+    monkeypatch.setattr(batch_levels, "PRODUCTS", (kind,))
     monkeypatch.setattr(batch_levels, "MANY", 1)
+    monkeypatch.setattr(batch_levels, "PART_GROUPS", 2)
     kinds = batch_tables.batch_layout(plan, tables(model)).products[:, 2] & 15
     assert set(kinds.tolist()) == {kind}
     states, soft = cases(model, rng, 32 * 5)
@@ -431,8 +437,8 @@ def test_structural_zeros_are_found() -> None:
     assert int(sparsity.count.sum()) < 0.01 * plan.cost().flops
     with_zeros, without = batch_tables.batch_layout(plan, tables(model)), batch_tables.batch_layout(plan)
     assert with_zeros.n_cells == without.n_cells
-    assert tile_products(with_zeros.tiles) < 0.05 * tile_products(without.tiles)
-    assert tile_products(without.tiles) < 0.65 * plan.cost().flops  # two operations each
+    assert multiply_adds(with_zeros) < 0.05 * multiply_adds(without)
+    assert multiply_adds(without) < 0.65 * plan.cost().flops  # two operations each
 
 
 @examples(20)
@@ -463,11 +469,12 @@ def is_stored(tiles: batch_tiles.Tiles, t: int, i: int, j: int) -> bool:
     return bool(tiles.mask[t, i // high * (wide // side) + j // side] >> (i % high * side + j % side) & 1)
 
 
-def tile_products(tiles: np.ndarray) -> int:
-    """Multiply-adds of a case, including padding."""
+def multiply_adds(layout: batch_tables.BatchLayout) -> int:
+    """Those of a case, including padding."""
     sizes = np.array([tm * max(tn, 1) for tm, tn in batch_tiles.SHAPES])
     sizes[batch_tiles.DIAGONAL] = 4
-    return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum())
+    tiles = layout.tiles
+    return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum()) + 256 * int(layout.products[:, 1].sum())
 
 
 @examples(60)

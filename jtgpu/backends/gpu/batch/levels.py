@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,9 @@ from ....plans.plan import Plan
 from ..program.layout import Places
 from ..program.records import Binary, loops_of
 from .buffers import GROUP, THREADS
+from .side_by_side import SideBySide, parts_of
 from .sparsity import Sparsity
-from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, PRODUCTS, SLIM, WORDS, TileMaker, Tiles
+from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, NONE, PRODUCTS, SLIM, WORDS, TileMaker, Tiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 LEVEL_WARPS = 4  # of a block of the tiles' kernel
 GROUPS, STEPS, MANY = 8, 160, 2000  # a block of products computes so many groups if sums are short and blocks many
 SLIM_WARPS = 20_000  # least warps of tiles of few outputs for which a launch of their own pays
-PRODUCT_WORDS = 96  # of struct Product
+PRODUCT_WORDS, PRODUCT_THREADS = 152, 128  # of struct Product; of its block
+AHEAD = 4  # steps that may be read behind the last one
+WAITING = (8192, 12288)  # numbers in the block's shared memory before compute capability 8.0, and from there on
+PARTS, PART_GROUPS = 2, 8  # of a chunk, side by side; least groups of a part
 MOST_CASES = 1 << 14  # of a chunk
 MOST_BLOCKS, MOST_THREADS = 2**31 - 1, 2**32 - THREADS
 
@@ -82,6 +87,7 @@ def level_tiles(
         mean = sum(int(x[:, 1].sum()) for x in here[2]) // max(n_products, 1)
         levels.append(Level(first, full + slim, slim, products, n_products, mean))
         first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
+    steps.append(np.zeros((AHEAD, 2), np.uint32))
     used = tuple(x for x in levels if x.n_tiles or x.n_products)
     return np.concatenate(tiled), np.concatenate(blocks), np.concatenate(steps), used
 
@@ -136,7 +142,7 @@ def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDA
         return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
 
     for base, cells in ((first(a), tiles.a), (first(b), tiles.b), (first(out), tiles.out_m), (0, tiles.out_n)):
-        made[:, at : at + cells.shape[1]] = cells + np.uint32(base)
+        made[:, at : at + cells.shape[1]] = np.where(cells == NONE, cells, cells + np.uint32(base))
         at += cells.shape[1]
     return made
 
@@ -146,28 +152,47 @@ class LevelKernels:
 
     def __init__(self, device: Device, kernels: Kernels, products: int, levels: Sequence[Level], real: str = "float64"):
         self._kernels, self._records, self._levels = kernels, products, levels
+        self._cell_bytes = np.dtype(real).itemsize
         self._products: Kernels | None = None
+        self._parts = SideBySide(device, PARTS)
+        self._of_part = [SideBySide(device, 3) for _ in range(PARTS)]
         if any(x.n_products for x in levels):
             self._products = Kernels(device, "batch/products", ("batch_products",), real=real)
+            self._shared = WAITING[device.capability >= (8, 0)] * self._cell_bytes
+            self._products.allow_shared("batch_products", self._shared)
 
     def queue(self, struct: NDArray[np.uint64], groups: int, stream: Any) -> None:
-        """Queue them for groups of cases."""
-        warps = min(LEVEL_WARPS, groups)
+        """Queue them for groups of cases: parts of the groups, and the kernels of a level, side by side."""
+        parts = parts_of(struct, groups, min(PARTS, max(groups // PART_GROUPS, 1)), self._cell_bytes)
+        works = [partial(self._queue_part, *x, lanes) for x, lanes in zip(parts, self._of_part, strict=False)]
+        self._parts.queue(works, stream)
+
+    def _queue_part(self, struct: NDArray[np.uint64], groups: int, lanes: SideBySide, stream: Any) -> None:
         for x in self._levels:
-            slim = x.n_slim if x.n_slim * groups >= SLIM_WARPS else 0
-            for name, at, n in (("level", x.first, x.n_tiles - slim), ("slim", x.first + x.n_tiles - slim, slim)):
-                if n:
-                    arguments = Arguments(struct, at, n)
-                    self._kernels.launch(f"batch_{name}", n * -(-groups // warps), warps * GROUP, stream, arguments)
-            if x.n_products and self._products is not None:
-                records = np.array([self._records + 4 * PRODUCT_WORDS * x.products], np.uint64)
-                high = max(min(groups * x.n_products // MANY, STEPS // max(x.sum, 1), GROUPS), 1)
-                arguments = Arguments(struct, records, x.n_products, high)
-                blocks = x.n_products * -(-groups // high)
-                self._products.launch("batch_products", blocks, THREADS, stream, arguments)
+            lanes.queue(self._of_level(x, struct, groups), stream)
+
+    def _of_level(self, x: Level, struct: NDArray[np.uint64], groups: int) -> list[Callable[[Any], None]]:
+        """Calls that queue the kernels of a level, those with the longest blocks first."""
+        warps = min(LEVEL_WARPS, groups)
+        made: list[Callable[[Any], None]] = []
+
+        def add(kernels: Kernels, name: str, blocks: int, threads: int, arguments: Arguments, shared: int = 0) -> None:
+            made.append(lambda stream: kernels.launch(name, blocks, threads, stream, arguments, shared=shared))
+
+        if x.n_products and self._products is not None:
+            records = np.array([self._records + 4 * PRODUCT_WORDS * x.products], np.uint64)
+            high = max(min(groups * x.n_products // MANY, STEPS // max(x.sum, 1), GROUPS), 1)
+            arguments, blocks = Arguments(struct, records, x.n_products, high), x.n_products * -(-groups // high)
+            add(self._products, "batch_products", blocks, PRODUCT_THREADS, arguments, self._shared)
+        slim = x.n_slim if x.n_slim * groups >= SLIM_WARPS else 0
+        for name, at, n in (("level", x.first, x.n_tiles - slim), ("slim", x.first + x.n_tiles - slim, slim)):
+            if n:
+                arguments, blocks = Arguments(struct, at, n), n * -(-groups // warps)
+                add(self._kernels, f"batch_{name}", blocks, warps * GROUP, arguments)
+        return made
 
     def close(self) -> None:
+        for lanes in (self._parts, *self._of_part):
+            lanes.close()
         if self._products is not None:
             self._products.close()
-
-

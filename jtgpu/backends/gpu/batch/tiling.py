@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
 # TM x TN, numbered as in the kernel; TN = 0: there is no B. The last one is a diagonal: output i from A's i and B's i,
 # for contractions without axes that only one of A and B has.
-SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0), (4, 4), (16, 16), (32, 8))
+SHAPES = (
+    *((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0), (4, 4)),
+    *((16, 16), (32, 8), (64, 4), (8, 8)),
+)
 DIAGONAL, SLIM = 9, range(3, 9)  # SLIM: shapes of few outputs
-PRODUCTS = (10, 11)  # of a block of warps (cuda/batch/products.cu), each of which computes 8 x 4
-WARP = (8, 4)
+PRODUCTS, FOUR = (10, 11, 12, 13), 13  # of a block of four warps (cuda/batch/products.cu); four tiles in FOUR
+NONE = 0xFFFFFFFF  # place of a product that no output needs
 WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice
 A_SHARED, B_SHARED, FIRST = 16, 32, 64  # bits of a record's `kind`, behind the shape
 TILE_WORK, OUT_WORK, ADD_WORK = 10.0, 0.5, 0.12  # cost of a tile, an output and a product, in numbers read
-PRODUCT_WORK, STEP_WORK = 200.0, 70.0  # of a block of warps, and of each of its steps
+PRODUCT_WORK, STEP_WORK = 200.0, 32.0  # of a block of warps, and of each of its steps in addition to what is read
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Tiles:
     b: NDArray[np.uint32]  # (n, TN)
     out_m: NDArray[np.uint32]  # (n, TM)
     out_n: NDArray[np.uint32]  # (n, max(TN, 1)); (n, 1) of a diagonal
-    mask: NDArray[np.uint32]  # (n,) bit i * width of `out_n` + j: this output is stored; (n, 8) of a product, by warps
+    mask: NDArray[np.uint32]  # (n,) bit i * width of `out_n` + j: this output is stored; (n, 8) of a product
     first: NDArray[np.int64]  # (n,) where its steps begin
     count: NDArray[np.int64]  # (n,)
     steps: NDArray[np.uint32]  # (K, 2) what is added to the places in A and B
@@ -52,14 +55,18 @@ class Tiles:
     @property
     def work(self) -> float:
         """Estimated cost of a case, in numbers read."""
-        return _work(self.shape, len(self.count), int(self.count.sum()))
+        read = 0
+        if self.shape in PRODUCTS:
+            rows = (self.a != NONE).sum(axis=1) + (self.b != NONE).sum(axis=1)
+            read = int((rows * self.count).sum())
+        return _work(self.shape, len(self.count), int(self.count.sum()), read)
 
 
-def _work(shape: int, n_tiles: int, n_steps: int) -> float:
-    """Estimated cost of a case: `n_steps` of all tiles together."""
+def _work(shape: int, n_tiles: int, n_steps: int, read: int) -> float:
+    """Estimated cost of a case: `n_steps` of all tiles together, in which products read so many numbers."""
     tm, tn = SHAPES[shape]
     if shape in PRODUCTS:
-        return n_tiles * PRODUCT_WORK + n_steps * STEP_WORK
+        return n_tiles * PRODUCT_WORK + n_steps * STEP_WORK + read
     outputs = tm if shape == DIAGONAL else tm * max(tn, 1)
     return n_tiles * (TILE_WORK + OUT_WORK * outputs) + n_steps * (tm + tn + ADD_WORK * outputs)
 
@@ -106,7 +113,7 @@ def _cheapest(
         fits = [7, 8] if m > 1 else [8]
     else:
         fits = [i for i, (tm, tn) in enumerate(SHAPES[:7]) if tm <= m + (m > 1) and tn <= n + (n > 1)]
-        fits += [i for i in PRODUCTS if i in more and m >= SHAPES[i][0] // 2 and n > SHAPES[i][1] // 2]
+        fits += [i for i in PRODUCTS if i in more and m > SHAPES[i][0] // 2 - (i != FOUR) and n > SHAPES[i][1] // 2]
     if used is None:  # tiles are alike: their cost is known without them
         fits = [min(fits, key=axes.dense_work)]
     elif len(fits) > 1 and len(axes.out) >= 2 * SAMPLE:
@@ -154,8 +161,10 @@ class _Axes:
     def dense_work(self, shape: int) -> float:
         """Estimated cost of a case if no cell is structurally zero."""
         (s, m, n), k, (tm, tn) = self.out.shape, len(self.steps), SHAPES[shape]
-        n_tiles = s * -(-m // tm) * -(-n // max(tn, 1))
-        return _work(shape, n_tiles, n_tiles * k)
+        high, wide = -(-m // tm), -(-n // max(tn, 1))
+        n_tiles = s * high * wide
+        n_blocks = -(-n_tiles // 4) if shape == FOUR else n_tiles
+        return _work(shape, n_blocks, n_blocks * k, s * k * (m * wide + n * high))
 
     def tiles(self, shape: int, swapped: bool) -> Tiles:
         """The tiles of one shape, places with the same zeros together."""
@@ -171,28 +180,31 @@ class _Axes:
         wanted = np.logical_and(self.out[places], there)  # (S, MT, NT, TM, TN)
         at_s, at_m, at_n = np.nonzero(wanted.any(axis=(3, 4)))
         needed = any_a[at_s, at_m] & any_b[at_s, at_n]  # (n, K)
-        first, count, which = _shared_lists(needed, self.dense)
         bits = np.uint32(1) << np.arange(min(tm * wide, 32), dtype=np.uint32)
         stored = wanted[at_s, at_m, at_n]
-        if shape in PRODUCTS:
-            high, side = WARP
-            bits = bits[: high * side]
-            stored = stored.reshape(len(stored), tm // high, high, wide // side, side).transpose(0, 1, 3, 2, 4)
-            mask = (stored.reshape(len(stored), tm * wide // (high * side), high * side) * bits).sum(
-                axis=2, dtype=np.uint32
-            )
-        else:
-            mask = (stored.reshape(len(stored), tm * wide) * bits).sum(axis=1, dtype=np.uint32)
         m, n = order_m[at_s, at_m], order_n[at_s, at_n]
 
         def cells(table: int, what: str, places: NDArray[np.int64], base: bool) -> NDArray[np.uint32]:
             numbers = self.at[what, table][places]
             return (numbers + self.at["s", table][at_s][:, None] if base else numbers).astype(np.uint32)
 
-        return Tiles(
-            shape, swapped, cells(A, "m", m, True), cells(B, "n", n, True)[:, :tn], cells(OUT, "m", m, True),
-            cells(OUT, "n", n, False), mask, first, count, self.steps[which],
-        )  # fmt: skip
+        places_of = [cells(A, "m", m, True), cells(B, "n", n, True)[:, :tn], cells(OUT, "m", m, True)]
+        places_of.append(cells(OUT, "n", n, False))
+        if shape in PRODUCTS:
+            for table, axis in ((0, 2), (1, 1)):
+                places_of[table][~stored.any(axis=axis)] = NONE
+            side = min(tn, 8)
+            high = 32 // side  # of a word of the mask: half of a warp's outputs
+            stored = stored.reshape(len(stored), tm // (2 * high), 2, high, tn // side, side)
+            stored = stored.transpose(0, 1, 4, 2, 3, 5).reshape(len(stored), tm * tn // 32, 32)
+            mask = (stored * bits).sum(axis=2, dtype=np.uint32)
+            if shape == FOUR:
+                places_of, mask, needed = _four(places_of, mask, needed)
+        else:
+            mask = (stored.reshape(len(stored), tm * wide) * bits).sum(axis=1, dtype=np.uint32)
+        first, count, which = _shared_lists(needed, self.dense)
+        a, b, out_m, out_n = places_of
+        return Tiles(shape, swapped, a, b, out_m, out_n, mask, first, count, self.steps[which])
 
     def diagonal_tiles(self) -> Tiles:
         """Tiles of outputs that share nothing but their steps."""
@@ -221,6 +233,23 @@ def _grouped(used: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDA
     slots = np.minimum(np.arange(groups * size), n - 1)
     there = np.broadcast_to((np.arange(groups * size) < n).reshape(groups, size), (s, groups, size))
     return order[:, slots].reshape(s, groups, size), there
+
+
+def _four(
+    places: Sequence[NDArray[np.uint32]], mask: NDArray[np.uint32], needed: NDArray[np.bool_]
+) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint32], NDArray[np.bool_]]:
+    """Four tiles in one, those that sum the same configurations together: their places, masks and configurations."""
+    packed = np.ascontiguousarray(np.packbits(needed, axis=1))
+    _, pattern = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_inverse=True)
+    order = np.argsort(pattern.reshape(-1), kind="stable")
+    n = -(-len(order) // 4)
+
+    def joined(x: NDArray[Any], fill: int) -> NDArray[Any]:
+        more = np.full((4 * n - len(x), *x.shape[1:]), fill, x.dtype)
+        return np.concatenate([x[order], more]).reshape(n, 4 * x.shape[1])
+
+    blocks = np.asarray(joined(needed, False).reshape(n, 4, needed.shape[1]).any(axis=1))
+    return [joined(x, f) for x, f in zip(places, (NONE, NONE, 0, 0), strict=True)], joined(mask, 0), blocks
 
 
 def _shared_lists(
