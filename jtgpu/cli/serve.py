@@ -33,10 +33,6 @@ from .tables import status
 ADDRESS, ACCESS, LIMITS = "Address", "Access", "Limits"
 
 
-def _option(panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, **more)
-
-
 @dataclass(frozen=True)
 class AddressOptions:
     """Where the server listens."""

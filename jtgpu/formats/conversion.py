@@ -21,7 +21,6 @@ from .number_cursor import identifiers, parts_of, tables_of, whole_numbers
 from .registry import Format
 
 _IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties (texts)
-_OF_GENIE = ("XDSL", "DSL")
 _POSITION = re.compile(r"position\s*=\s*\(\s*(-?\d{1,9})(?:\.\d*)?\s*,\s*(-?\d{1,9})(?:\.\d*)?\s*\)")
 _LABEL = re.compile(r"label = (.*)", re.DOTALL)
 MAX_NAMED = 3  # examples in a message

@@ -148,8 +148,8 @@ class _Sweep:
         all_batches = np.concatenate(batches)
         starts = np.cumsum([0, *map(len, batches)])
         divided = [make_groups(self.layout.graph, b, self.edges, PARTS, MAX_SUMS) for b in batches]
-        parts = _records(PART, [g for d in divided for g in d], self.edges)
-        chunks = _records(CHUNK, groups, self.edges)
+        parts = _records(PART, [g for d in divided for g in d])
+        chunks = _records(CHUNK, groups)
         ends = np.cumsum([len(d) for d in divided])
         chunks["part"], chunks["part_end"] = np.append(0, ends[:-1]), ends
         for d, start, chunk in zip(divided, starts, chunks, strict=False):
@@ -207,7 +207,7 @@ class _Sweep:
         self.device.launch(Launch(function, (blocks, 1, 1), (threads, 1, 1), job, second), self.stream)
 
 
-def _records(dtype: Any, groups: Sequence[Group], edges: bool) -> NDArray[Any]:
+def _records(dtype: Any, groups: Sequence[Group]) -> NDArray[Any]:
     """Parts or chunks, with the places of their sums."""
     records = np.zeros(len(groups), dtype)
     for side, slices in (("vertex", [g.vertices for g in groups]), ("arc", [g.arcs for g in groups])):

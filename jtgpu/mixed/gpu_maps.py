@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 NONE = 0xFFFFFFFF
 THREADS = 128  # cases of a block
 MOST_CONFIGURATIONS = 64  # of a set: bits of a word, and what the backend's extended plans take
-MAPS = (
-    "n_configs", "n", "ends", "columns", "base", "coefficients", "extra", "cells", "targets", "masks", "n_variables",
-    "n_entries",
-)  # fmt: skip
 
 
 class Affine(NamedTuple):

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.backends.cpu import queries
-from jtgpu.backends.cpu.warm import warm_up_queries
 from jtgpu.cli import app
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
@@ -175,10 +174,6 @@ def test_any_number_of_cores_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
     assert (plan.compile("cpu", threads=2).sample(1, {"BP": 0}, seed=3).states == found[0][:1]).all()
-
-
-def test_loops_are_compiled_ahead() -> None:
-    warm_up_queries(bundled("cancer").plan().plan)
 
 
 def test_rare_evidence_rejects_no_samples() -> None:

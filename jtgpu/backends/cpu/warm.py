@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...plans.plan import Plan
-from ...plans.program import collect_program, derivative_program
 from ..base import Evidence
 from .batch import ENOUGH
 from .engine import Cpu
 from .parallel import run_tasks
 from .programs import without_zeros
-from .queries import CpuSweep
 
 
 def warm_up(plan: Plan) -> None:
@@ -34,21 +32,3 @@ def warm_up(plan: Plan) -> None:
     run_tasks(tasks, cached.records.records, space, runner.limit, 2)
     without_zeros(cached.records, space.numbers, runner.cards, 1)
     backend.close()
-
-
-def warm_up_queries(plan: Plan) -> None:
-    """Run every query of a `CpuSweep`."""
-    # plan: Any; a small one
-    factors = [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes]
-    nothing, rows = Evidence.none(plan.n_variables), np.full((2, plan.n_variables), -1, np.int32)
-
-    def halves(n: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        return np.full((n, plan.n_variables), 0.5)
-
-    best = CpuSweep(collect_program(plan, maximal=True), factors)
-    best.score(best.best(nothing, k=3).states, nothing)
-    best.best_rows(rows, {})
-    draws = CpuSweep(collect_program(plan, maximal=False), factors)
-    draws.draw(nothing, 2, halves)
-    draws.draw_rows(rows, {}, halves)
-    CpuSweep(derivative_program(plan), factors).derivatives(nothing)

@@ -55,7 +55,7 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
     if is_tensor(cases):
         return PlainTable.of_array(model, as_array(cases, "cases"))
     if is_frame(cases):
-        return _open_frame(model, cases)
+        return _open_frame(cases)
     if isinstance(cases, (list, tuple)):
         if not cases or any(isinstance(row, Mapping) for row in cases):
             return PlainTable.of_rows(model, cases)
@@ -78,7 +78,7 @@ def cells_of(column: Any) -> list[Any]:
     return [*column.to_pylist()] if hasattr(column, "to_pylist") else list(column)
 
 
-def _open_frame(model: DiscreteModel | None, frame: Any) -> Table:
+def _open_frame(frame: Any) -> Table:
     try:
         return NativeFrame(frame)
     except EvidenceError:

@@ -67,7 +67,6 @@ def read_cases(
 
 
 HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
-N_SUMS = 2  # ln P(e) and impossible cases, behind the counts
 
 
 class Counting(Protocol):
