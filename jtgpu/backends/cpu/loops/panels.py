@@ -208,6 +208,16 @@ def offsets(room, group, n, column, first, count, to):  # type: ignore[no-untype
 
 
 @inlined
+def repeat_last(room, n, to, width):  # type: ignore[no-untyped-def]
+    """List the last of n offsets at cell `to` again up to a multiple of `width`.
+
+    Lanes and columns that do not exist are then copies of the last one, not to be written: they change no maximum.
+    """
+    for i in range(n, -(-n // width) * width):
+        poke_int(room + 8 * to, i, peek_int(room + 8 * to, n - 1))
+
+
+@inlined
 def are_neighbours(offsets, m):  # type: ignore[no-untyped-def]
     """Whether m offsets, which ascend, follow each other by 1."""
     return peek_int(offsets, m - 1) - peek_int(offsets, 0) == m - 1
@@ -215,7 +225,7 @@ def are_neighbours(offsets, m):  # type: ignore[no-untyped-def]
 
 @compiled()
 def pack_left(op, block, a, rows, n_rows, n_alone):  # type: ignore[no-untyped-def]
-    """Copy rows of A, whose offsets stand at the address `rows`, to panels of 8; zeros in lanes that do not exist."""
+    """Copy rows of A, whose offsets stand at the address `rows`, to panels of 8; see `repeat_last` for the last one."""
     arena, terms = block.arena, block.terms
     panel, common, alone = block.room + 8 * LEFT_PANEL, block.room + 8 * COMMON_A, block.room + 8 * ALONE_A
     if are_neighbours(rows, n_rows):
@@ -225,7 +235,7 @@ def pack_left(op, block, a, rows, n_rows, n_alone):  # type: ignore[no-untyped-d
         m, to, of = min(n_rows - q, LANES), panel + 8 * q * terms, rows + 8 * q
         if are_neighbours(of, m):
             copy_rows(op, block, a + peek_int(of, 0), m, to, LANES, 0, common, alone, n_alone)
-        elif m == LANES and n_alone == 1:
+        elif n_alone == 1:
             r0, r1, r2, r3 = peek_int(of, 0), peek_int(of, 1), peek_int(of, 2), peek_int(of, 3)
             r4, r5, r6, r7 = peek_int(of, 4), peek_int(of, 5), peek_int(of, 6), peek_int(of, 7)
             t = 0
@@ -287,35 +297,37 @@ def copy_cells(op, block, cell, rows, m, width, step, panel, common, alone, n_al
 
 @compiled()
 def pack_right(op, block, b, n, to, n_alone):  # type: ignore[no-untyped-def]
-    """Copy the n columns of B that are listed to panels at cell `to`; zeros in columns that do not exist."""
+    """Copy the n columns of B that are listed to panels at cell `to`; see `repeat_last` for the last one."""
     arena, room, terms = block.arena, block.room, block.terms
     common, alone = room + 8 * COMMON_B, room + 8 * ALONE_B
     for j in range(0, n, WIDE):
-        panel, columns = room + 8 * (to + terms * j), room + 8 * (RIGHT_B + j)
-        if n - j < WIDE or n_alone > 1:
-            width = NARROW if n - j <= NARROW else WIDE
-            copy_cells(op, block, b, columns, min(n - j, width), width, width, panel, common, alone, n_alone)
+        panel, columns, m = room + 8 * (to + terms * j), room + 8 * (RIGHT_B + j), min(n - j, WIDE)
+        width = NARROW if m <= NARROW else WIDE
+        if n_alone > 1:
+            copy_cells(op, block, b, columns, m, width, width, panel, common, alone, n_alone)
             continue
         c0, c1, c2 = peek_int(columns, 0), peek_int(columns, 1), peek_int(columns, 2)
         c3, c4, c5 = peek_int(columns, 3), peek_int(columns, 4), peek_int(columns, 5)
-        if are_neighbours(columns, WIDE):  # the two zeros are overwritten by the next term; there is room for the last
+        if are_neighbours(columns, m):  # the zeros behind are overwritten by the next term; there is room for the last
             for t in range(terms):
-                store(panel, WIDE * t, LANES, load(arena, b + peek_int(common, t) + c0, WIDE))
+                store(panel, width * t, LANES, load(arena, b + peek_int(common, t) + c0, m))
             continue
         t = 0
         while t < terms:
-            cell, p = b + peek_int(common, t), WIDE * t
+            cell, p = b + peek_int(common, t), width * t
             if t + 4 <= terms and are_neighbours(common + 8 * t, 4):
-                copy_transposed(arena, cell, columns, panel + 8 * p, WIDE)
-                for i in range(4):
-                    poke(panel, p + WIDE * i + 4, peek(arena, cell + c4 + i))
-                    poke(panel, p + WIDE * i + 5, peek(arena, cell + c5 + i))
+                copy_transposed(arena, cell, columns, panel + 8 * p, width)
+                if width == WIDE:
+                    for i in range(4):
+                        poke(panel, p + WIDE * i + 4, peek(arena, cell + c4 + i))
+                        poke(panel, p + WIDE * i + 5, peek(arena, cell + c5 + i))
                 t += 4
                 continue
             poke(panel, p, peek(arena, cell + c0))
             poke(panel, p + 1, peek(arena, cell + c1))
             poke(panel, p + 2, peek(arena, cell + c2))
             poke(panel, p + 3, peek(arena, cell + c3))
-            poke(panel, p + 4, peek(arena, cell + c4))
-            poke(panel, p + 5, peek(arena, cell + c5))
+            if width == WIDE:
+                poke(panel, p + 4, peek(arena, cell + c4))
+                poke(panel, p + 5, peek(arena, cell + c5))
             t += 1

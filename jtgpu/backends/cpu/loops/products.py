@@ -159,6 +159,7 @@ def _run_columns(op, block, cells, shape, n, columns):  # type: ignore[no-untype
     if shape.left <= pn.MOST_LEFT:
         pn.offsets(room, pn.LEFT, n[pn.LEFT], 1, 0, shape.left, pn.LEFT_O)
         pn.offsets(room, pn.LEFT, n[pn.LEFT], 2, 0, shape.left, pn.LEFT_A)
+        pn.repeat_last(room, shape.left, pn.LEFT_A, LANES)
     for s in range(0, shape.batch, pn.MOST_BATCH):
         n_listed = min(shape.batch - s, pn.MOST_BATCH)
         pn.offsets(room, pn.BATCH, n[pn.BATCH], 1, s, n_listed, pn.BATCH_O)
@@ -174,6 +175,7 @@ def _run_columns(op, block, cells, shape, n, columns):  # type: ignore[no-untype
                 if shape.left > pn.MOST_LEFT:
                     pn.offsets(room, pn.LEFT, n[pn.LEFT], 1, r, n_rows, pn.LEFT_O)
                     pn.offsets(room, pn.LEFT, n[pn.LEFT], 2, r, n_rows, pn.LEFT_A)
+                    pn.repeat_last(room, n_rows, pn.LEFT_A, LANES)
                 for q in range(0, n_rows, most_rows):
                     left = q, min(n_rows - q, most_rows)
                     for i in range(f, end):
@@ -214,6 +216,7 @@ def contract_packed(op, arena, record, room):  # type: ignore[no-untyped-def]
             n_columns = min(shape.right - c, most_columns)
             pn.offsets(room, pn.RIGHT, n[pn.RIGHT], 1, c, n_columns, pn.RIGHT_O)
             pn.offsets(room, pn.RIGHT, n[pn.RIGHT], 3, c, n_columns, pn.RIGHT_B)
+            pn.repeat_last(room, n_columns, pn.RIGHT_B, pn.WIDE)
             size = terms * pn.tile_columns(n_columns)
             most_batch = max(1, min(pn.MOST_BATCH if near else 1, pn.RIGHT_CELLS // size))
             most_rows = max(LANES, pn.LEFT_CELLS // (LANES * terms) * LANES)
