@@ -67,6 +67,7 @@ class _Kept:
         numbers = [np.concatenate([[-1], np.where(p, np.cumsum(p) - 1, IMPOSSIBLE)]) for p in possible]
         self.number = np.concatenate(numbers).astype(np.int32)
         self.first = np.array([*accumulate([1, *map(len, numbers[:-1])])], np.int64)
+        self.first_changed = self.first[self.changed]
         self.cells = np.flatnonzero(np.concatenate(inside))
         self.n_cells = sum(map(len, inside))
         self.n_own = int(plan.posterior_ptr[-1])  # without those of sets
@@ -79,8 +80,17 @@ class _Kept:
 
     def evidence(self, evidence: Evidence) -> Evidence | None:
         """One case; None if it observes an impossible state."""
-        state = self.number[self.first + evidence.state]
-        return None if state.min(initial=0) < -1 else Evidence(state, self.likelihood(evidence.likelihood))
+        state = evidence.state
+        observed = state.take(self.changed)
+        if observed.size and observed.max() >= 0:
+            numbers = self.number.take(self.first_changed + observed)
+            if numbers.min() < -1:
+                return None
+            state = state.copy()
+            state[self.changed] = numbers
+        elif not evidence.likelihood:
+            return evidence
+        return Evidence(state, self.likelihood(evidence.likelihood))
 
     def likelihood(self, likelihood: Mapping[int, NDArray[np.float64]] | None) -> dict[int, NDArray[np.float64]]:
         """Weights of the possible states, of one case or many."""
@@ -89,7 +99,7 @@ class _Kept:
     def table(self, states: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Cases, and those that observe an impossible state; in these it is not observed."""
         changed = self.changed
-        numbers = self.number[self.first[changed] + states[:, changed]]
+        numbers = self.number[self.first_changed + states[:, changed]]
         impossible = numbers < -1
         rows = np.flatnonzero(impossible.any(axis=1))
         if len(rows):
@@ -221,9 +231,10 @@ def _run(kept: _Kept, to: Backend | Session, evidence: Evidence, targets: Sequen
     if case is None:
         raise ImpossibleEvidence("the evidence has probability 0")
     result = to.run(case, targets)
-    whole = len(result.posterior) == len(kept.cells)
-    posterior = np.zeros(kept.n_cells if whole else kept.n_own)
-    posterior[kept.cells if whole else kept.own_cells] = result.posterior
+    found = result.posterior
+    own = len(found) < len(kept.cells)  # without sets
+    posterior = np.zeros(kept.n_own if own else kept.n_cells)
+    posterior[kept.own_cells if own else kept.cells] = found
     return Result(posterior, result.log_evidence)
 
 
