@@ -11,8 +11,9 @@ import pytest
 import jtgpu
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.slices import engine, kernels, place
-from jtgpu.device.context import Device, device_numbers
+from jtgpu.device.context import Device, Memory, device_numbers
 from jtgpu.dynamic import posteriors, step
+from jtgpu.errors import TableTooLarge
 from tests.backends.gpu.test_slice_programs import ring
 from tests.dynamic.random_templates import random_question, random_template
 from tests.support.emulated.install import needs_compiler
@@ -180,6 +181,16 @@ def test_answers_come_through_buffers(gpu: Device, monkeypatch: pytest.MonkeyPat
     with dyn.compile("gpu") as tree:
         for _ in range(2):
             assert_close(tree.smooth(codes), dyn.compile("cpu").smooth(codes), dyn)
+    monkeypatch.setattr(place, "Memory", Unlocked)
+    with dyn.compile("gpu") as tree:
+        assert_close(tree.smooth(codes), dyn.compile("cpu").smooth(codes), dyn)
+
+
+class Unlocked(Memory):
+    """Memory where the system locks no more pages."""
+
+    def host(self, *_: object) -> Any:
+        raise TableTooLarge("no page can be locked", needed=1)
 
 
 def test_improbable_and_impossible_sequences_are_those_of_the_cpu(gpu: Device) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device, Memory
+from ....errors import TableTooLarge
 from ....util.rows import thread_map
 
 if TYPE_CHECKING:
@@ -26,16 +27,19 @@ class Buffers:
         self._memory: Memory | None = None
         self._free: list[NDArray[np.float64]] = []
 
-    def take(self) -> NDArray[np.float64]:
-        """A buffer."""
+    def take(self, n: int) -> list[NDArray[np.float64]]:
+        """Some buffers; none if the system cannot lock more pages."""
         with self._lock:
-            if self._free:
-                return self._free.pop()
-            if self._memory is None:
-                self._memory = Memory(self._device)
-            return self._memory.host(BUFFER, np.float64)
+            self._memory = self._memory or Memory(self._device)
+            try:
+                while len(self._free) < n:
+                    self._free.append(self._memory.host(BUFFER, np.float64))
+            except TableTooLarge:
+                return []
+            taken, self._free = self._free[:n], self._free[n:]
+            return taken
 
-    def put_back(self, *buffers: NDArray[np.float64]) -> None:
+    def put_back(self, buffers: list[NDArray[np.float64]]) -> None:
         """Give buffers to others."""
         with self._lock:
             self._free += buffers
@@ -70,15 +74,15 @@ class Place:
     def download(self, to: NDArray[Any], address: int) -> None:
         """Copy from the device, and wait for it."""
         with self.device.active():
-            if to.size < LARGE or to.dtype != np.float64:
+            pair = self._buffers.take(2) if to.size >= LARGE and to.dtype == np.float64 else []
+            if not pair:
                 self.device.download(to, address, self.stream)
                 self.stream.synchronize()
                 return
-            pair = [self._buffers.take() for _ in range(2)]
             try:
                 self._by_buffers(to.reshape(-1), address, pair)
             finally:
-                self._buffers.put_back(*pair)
+                self._buffers.put_back(pair)
 
     def _by_buffers(self, to: NDArray[np.float64], address: int, pair: list[NDArray[np.float64]]) -> None:
         """One buffer is filled by the device while threads empty the other one: fresh memory is slow to touch."""
