@@ -3,8 +3,9 @@
     python bench/bench_products.py [munin1 barley ... | paths] [--smoke]
 
 Rows of bench/results/cpu.jsonl, question `products`: every contraction of two tables of at least 3,000 terms of a case
-without evidence, structural zeros included, run both ways in turn on one core. `rows_us` and `packed_us` are sums of
-the smallest times, `chosen_us` those of the way that `panels.is_packed` chooses, `best_us` of the faster one.
+without evidence, without impossible states and with other structural zeros, run both ways in turn on one core.
+`rows_us` and `packed_us` are sums of the smallest times, `chosen_us` those of the way that `panels.is_packed` chooses,
+`best_us` of the faster one.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import records as rec
 from jtgpu.backends.cpu.loops import panels
 from jtgpu.backends.cpu.runner import Runner
+from jtgpu.backends.make import make
 from jtgpu.formats import bundled
 from jtgpu.plans.compiler import plan_tables
-from jtgpu.plans.program import posterior_program
 from jtgpu.util.loops import extension, loops
 
 FEWEST = 3000  # terms
@@ -49,7 +50,8 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
     """The row of one network."""
     net: Any = jtgpu.read(path)
     plan = net.plan(memory_limit=None).plan
-    runner = Runner(posterior_program(plan), plan_tables(plan, net), 1)
+    backend: Any = make("cpu", plan, plan_tables(plan, net), threads=1, replan=False)
+    runner: Runner = getattr(backend, "backend", backend).runner  # of the possible states
     nothing = np.full(plan.n_variables, -1, np.int32)
     cached = runner.model.programs.get(nothing >= 0, (), None)
     space = runner.acquire()
