@@ -231,10 +231,10 @@ def _run(kept: _Kept, to: Backend | Session, evidence: Evidence, targets: Sequen
     if case is None:
         raise ImpossibleEvidence("the evidence has probability 0")
     result = to.run(case, targets)
-    found = result.posterior
-    own = len(found) < len(kept.cells)  # without sets
+    kept_cells = result.posterior
+    own = len(kept_cells) < len(kept.cells)  # without sets
     posterior = np.zeros(kept.n_own if own else kept.n_cells)
-    posterior[kept.own_cells if own else kept.cells] = found
+    posterior[kept.own_cells if own else kept.cells] = kept_cells
     return Result(posterior, result.log_evidence)
 
 
