@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # known the slices are independent cases, and all of their other variables are chosen at once.
 
 BLOCK = 1 << 23  # random numbers that are drawn at a time
+MOST_KEYS = 1 << 62  # configurations of a slice that have a number
 
 
 def most_probable(step: Step, read: Sequences, on_impossible: str) -> tuple[NDArray[np.int32], Floats]:
@@ -56,17 +58,17 @@ def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Float
     if on_impossible == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     states = np.repeat(read.codes[None], len(chosen), axis=0)
-    configurations = np.stack(np.unravel_index(np.arange(step.cells), step.shape), axis=1).astype(np.int32)
+    configurations = np.array(np.unravel_index(np.arange(step.cells), step.shape), np.int32)
     later = np.ones(len(read.codes), np.bool_)
     later[read.ptr[:-1]] = False
-    rows = np.flatnonzero(later)
     for place, v in enumerate(step.after):
         if v < step.n:  # a variable of the slice itself, or a static one
-            states[:, rows - 1, v] = configurations[chosen[:, rows], place]
+            np.copyto(states[:, :-1, v], configurations[place].take(chosen[:, 1:]), where=later[1:])
     for v in step.static:  # chosen with the interface before any later slice
         first = np.repeat(read.ptr[:-1], read.lengths)
         states[:, :, v] = np.where(states[:, :, v] == -1, states[:, first, v], states[:, :, v])
-    states[:, np.repeat(failed >= 0, read.lengths)] = -2
+    if (failed >= 0).any():
+        states[:, np.repeat(failed >= 0, read.lengths)] = -2
     return states
 
 
@@ -102,17 +104,22 @@ def _chosen(cells: Floats, uniforms: Floats | None) -> Ints:
     return np.asarray((below <= (uniforms * below[:, -1])[:, None]).sum(axis=1))
 
 
-def _slices(step: Step, read: Sequences) -> Iterator[tuple[int, frozenset[int], Ints]]:
-    """Rows whose slices have the same tables: the first slice among them, what is set, and the rows."""
-    at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
-    single = np.array(sorted({*range(step.order), *read.cuts}), np.int64)
-    for t in single.tolist():
-        rows = np.flatnonzero(at == t)
-        if len(rows):
-            yield t, read.cut(t), rows
-    rows = np.flatnonzero(~np.isin(at, single))
-    if len(rows):
-        yield int(at[rows].min()), read.cut_always, rows
+def _slices(step: Step, read: Sequences, rows: Ints, at: Ints) -> Iterator[tuple[int, frozenset[int], Ints]]:
+    """Rows whose slices have the same tables: the first slice among them, what is set, and their places in `rows`."""
+    # at: the slice of each row
+    rest = np.ones(len(rows), np.bool_)
+    for t in sorted({*range(step.order), *read.cuts}):
+        own = at == t
+        if own.any():
+            rest &= ~own
+            yield t, read.cut(t), np.flatnonzero(own)
+    if rest.any():
+        yield int(at[rest].min()), read.cut_always, np.flatnonzero(rest)
+
+
+def _places(read: Sequences) -> Ints:
+    """The slice of each row."""
+    return np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
 
 
 def _with_copies(step: Step, states: NDArray[np.int32], rows: Ints, t: Ints) -> NDArray[np.int32]:
@@ -130,18 +137,22 @@ def _with_others(
     step: Step, read: Sequences, states: NDArray[np.int32], rng: np.random.Generator | None
 ) -> NDArray[np.int32]:
     """Choose the variables that neither evidence nor interfaces determine; -1 in impossible sequences."""
-    at = np.arange(len(states)) - np.repeat(read.ptr[:-1], read.lengths)
+    is_free = np.zeros(len(states), np.bool_)
+    for v in range(step.n):
+        is_free |= states[:, v] == -1
+    all_free = np.flatnonzero(is_free)
+    at = _places(read)[all_free]
     states = states.copy()
-    for t, cut, rows in _slices(step, read):
+    for t, cut, own in _slices(step, read, all_free, at):
+        rows = all_free[own]
         free = states[rows] == -1
-        rows, free = rows[free.any(axis=1)], free[free.any(axis=1)]
         weighed = {v: w for v, w in read.likelihood.items() if v not in step.static or t == 0}
         alone = np.zeros(len(rows), np.bool_)
         for v in weighed:
             alone |= free[:, v]
         sweep = step.messages(t, cut).maximal() if rng is None else step.messages(t, cut).summing()
         numbers = partial(_uniforms, rng, sweep.program.n_variables)
-        cases = _with_copies(step, states, rows, at[rows])
+        cases = _with_copies(step, states, rows, at[own])
         if alone.any():
             mine = {v: w[rows[alone]] for v, w in weighed.items()}
             if rng is None:
@@ -151,8 +162,7 @@ def _with_others(
             states[rows[alone]] = made[:, : step.n]
         if alone.all():
             continue
-        distinct, index = np.unique(cases[~alone], axis=0, return_inverse=True)
-        index = index.ravel()
+        distinct, index = _distinct(cases[~alone], step)
         if rng is None:
             states[rows[~alone]] = sweep.best_rows(distinct, {}).states[index, : step.n]
             continue
@@ -166,6 +176,17 @@ def _with_others(
     return np.maximum(states, -1)
 
 
+def _distinct(cases: NDArray[np.int32], step: Step) -> tuple[NDArray[np.int32], Ints]:
+    """The distinct rows, in ascending order, and which of them each row is."""
+    cards = [len(step.net.states(v)) + 1 for v in step.origin]
+    if math.prod(cards) > MOST_KEYS:
+        distinct, index = np.unique(cases, axis=0, return_inverse=True)
+        return distinct, index.ravel()
+    keys = np.ravel_multi_index(tuple(cases.T + 1), cards)
+    _, first, index = np.unique(keys, return_index=True, return_inverse=True)
+    return cases[first], index.ravel()
+
+
 def _uniforms(rng: np.random.Generator | None, n_variables: int, n: int) -> Floats:
     assert rng is not None
     return rng.random((n, n_variables))
@@ -173,20 +194,37 @@ def _uniforms(rng: np.random.Generator | None, n_variables: int, n: int) -> Floa
 
 def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats:
     """ln P(states, evidence) of each sequence; -inf if it is impossible."""
-    at = np.arange(len(states)) - np.repeat(read.ptr[:-1], read.lengths)
-    possible = states[read.ptr[:-1], 0] >= 0
-    total = np.zeros(len(states))
-    for t, cut, rows in _slices(step, read):
-        rows = rows[states[rows, 0] >= 0]
-        cases = _with_copies(step, states, rows, at[rows])
-        for v in range(step.n):
-            table = step.table(v, min(t, step.order), v in cut)
-            total[rows] += logs(table[(*(cases[:, step.number[p]] for p in step.parents[v]), cases[:, v])])
-        for v, w in read.likelihood.items():
-            if v not in step.static or t == 0:
-                total[rows] += logs(w[rows, states[rows, v]])
-    sums = np.add.reduceat(total, read.ptr[:-1])
-    return np.where(possible, sums, -np.inf)
+    columns, at = np.maximum(states.T, 0, dtype=np.int64), _places(read)
+    total = _log_slices(step, step.order, read.cut_always, columns, None)
+    for t in sorted({*range(step.order), *read.cuts}):
+        rows = np.flatnonzero(at == t)
+        total[rows] = _log_slices(step, min(t, step.order), read.cut(t), columns, rows)
+    for v, w in read.likelihood.items():
+        rows = read.ptr[:-1] if v in step.static else np.arange(len(at))
+        total[rows] += logs(w[rows, columns[v, rows]])
+    return np.where(states[read.ptr[:-1], 0] >= 0, np.add.reduceat(total, read.ptr[:-1]), -np.inf)
+
+
+def _log_slices(step: Step, kind: int, cut: frozenset[int], columns: Ints, rows: Ints | None) -> Floats:
+    """ln P of the states of some slices of a kind, given those before; None: of all rows, the first ones are wrong."""
+    # columns: (V, R) states
+    n = columns.shape[1] if rows is None else len(rows)
+    total = np.zeros(n)
+    lags = {number: (v, lag) for (v, lag), number in step.number.items()}
+    for v in range(step.n):
+        table = logs(step.table(v, kind, v in cut))
+        cell = np.zeros(n, np.int64)
+        for u, card in zip([*(step.number[p] for p in step.parents[v]), v], table.shape, strict=True):
+            own, lag = lags[u]
+            cell *= card
+            if lag > kind:  # no such slice: state 0
+                continue
+            if rows is not None:
+                cell += columns[own, rows - lag]
+            else:
+                cell[lag:] += columns[own, : n - lag]
+        total += table.ravel().take(cell)
+    return total
 
 
 def prior_samples(net: DynamicNetwork, n: int, length: int, seed: Any) -> NDArray[np.int32]:

@@ -156,8 +156,12 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
         lengths = sequences.lengths
         length = int(lengths.max(initial=0))
         super().__init__(model, sequences, np.arange(length))
+        shape = (*rows.shape[:-2], len(lengths), length, rows.shape[-1])
+        if (lengths == length).all():
+            self.states = np.ascontiguousarray(rows, np.int32).reshape(shape)
+            return
         sequence, place, _ = self._places()
-        self.states = np.full((*rows.shape[:-2], len(lengths), length, rows.shape[-1]), -1, np.int32)
+        self.states = np.full(shape, -1, np.int32)
         self.states[..., sequence, place, :] = rows
 
     def __getitem__(self, variable: str | int) -> NDArray[Any]:

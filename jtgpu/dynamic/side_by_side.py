@@ -243,21 +243,21 @@ class Choosing(Passes):
         group, length, size = self._start(part)
         starts = self._ahead(group, length, size)
         self._note(group, part)
-        n, lanes = len(self.chosen), self.table.lanes
+        n, lanes, ptr = len(self.chosen), self.table.lanes, self.read.ptr
         certain = [group.ones() for _ in range(n)]
         for begin, end, kept in self._blocks(group, starts, length, size):
-            t, lane = np.divmod(np.arange(begin * len(part), end * len(part)), len(part))
-            t, lane = (x[t < group.lengths[lane]] for x in (t, lane))
-            rows = group.first[lane] + t
             for j in range(n):
                 group.load(certain[j], 0)
                 entries, uniforms = np.zeros((end - begin, lanes), np.int64), np.zeros((0, 0))
+                rows = [slice(f + begin, f + min(end, k)) for f, k in zip(ptr[part], self.lengths[part], strict=True)]
                 if self._uniforms is not None:
                     uniforms = np.zeros((end - begin, lanes))
-                    uniforms[t - begin, lane] = self._uniforms[j, rows]
+                    for i, own in enumerate(rows):
+                        uniforms[: own.stop - own.start, i] = self._uniforms[j, own]
                 for first, last in reversed(self._segments(begin, end)):
                     group.choose(self._passes(first), first, last, kept, begin, entries, uniforms)
-                self.chosen[j, rows] = entries[t - begin, lane]
+                for i, own in enumerate(rows):
+                    self.chosen[j, own] = entries[: own.stop - own.start, i]
                 group.store(certain[j], 0)
         group.finish()
 

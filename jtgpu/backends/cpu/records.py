@@ -250,7 +250,7 @@ class Slices(NamedTuple):
     ranks: NDArray[np.int64]  # the variables that a program needs states of, by rank
     columns: NDArray[np.int64]  # the column of `codes` of each of them
     weights: Matrix[np.float64]  # (R, W) likelihoods, variable after variable
-    log_scale: NDArray[np.float64]  # (R,) ln of what the likelihoods were divided by
+    log_scale: NDArray[np.float64]  # (R,) ln of what the likelihoods were divided by; empty: zeros
 
 
 class Passing(NamedTuple):

@@ -83,6 +83,7 @@ class SliceTable:
         given = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
         self.weights, self._ptr, self.log_scale = weight_columns(self.program, given, len(states))
         self._likelihood = given.keys()
+        self.log_scale = self.log_scale if self.log_scale.any() else np.zeros(0)
         self._some, self._always = (np.zeros(self.program.n_variables, np.bool_) for _ in range(2))
         self._some[: states.shape[1]], self._always[: states.shape[1]] = observed(states)
         self.ahead, self.back = self._direction(before, after), self._direction(after, before)
@@ -158,7 +159,8 @@ class SliceGroup:
     @property
     def log_evidence(self) -> NDArray[np.float64]:
         """(n,) ln P of the evidence of each sequence; -inf if it is impossible."""
-        log_evidence = np.log(self.total) + self.exponent * np.log(2.0) + self.log_scale
+        total, shift = np.frexp(self.total)  # when numbers were scaled depends on the other sequences
+        log_evidence = np.log(total) + (self.exponent + shift) * np.log(2.0) + self.log_scale
         return np.where(self.failed >= 0, -np.inf, log_evidence)[: self.n]
 
     def messages(self, n: int) -> NDArray[np.float64]:

@@ -68,7 +68,7 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
         fill_chunk(m, cases, begin, n)
-        possible = possible and chunk(m, code, limit, begin == first)
+        possible = possible and chunk(m, code, limit, begin == first, True)
         note_evidence(m, code.roots, cases, begin, n, possible)
         for i in range(n):
             weight = out.weights[cases.rows[begin + i]]

@@ -67,10 +67,25 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
 
 
 @inlined
+def _weigh_cells(m, row):  # type: ignore[no-untyped-def]
+    """Copy a factor of one set variable, times its weights."""
+    lanes, arena, weights = len(m.dead), m.arena.ctypes.data, m.weights.ctypes.data
+    step, first = row[rec.LOAD_FIELDS + 1], m.weight_ptr[row[rec.LOAD_FIELDS + 2]]
+    for c in range(row[rec.LOAD_CELLS]):
+        x, at = splat(peek(arena, row[rec.LOAD_FACTOR] + c * step)), c * lanes
+        for i in range(at, at + lanes, WIDE):
+            store(arena, row[rec.LOAD_OUT] + i, WIDE, fma(load(weights, first + i, WIDE), x, zero()))
+
+
+@inlined
 def load_lanes(m, load):  # type: ignore[no-untyped-def]
     """Copy a factor for every lane, restricted to the lane's states and weighed."""
     # load: See `records`
     lanes, to = len(m.dead), load[rec.LOAD_OUT]
+    if load[rec.LOAD_OBSERVED] == 0 and load[rec.LOAD_LOOPS] == 1 and load[rec.LOAD_WEIGHTS] == 1:
+        if load[rec.LOAD_FIELDS + 4] == 0:
+            _weigh_cells(m, load)
+            return
     _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[rec.SCRATCH_FIELDS:])
     at = rec.LOAD_FIELDS + 2 * (load[rec.LOAD_OBSERVED] + load[rec.LOAD_LOOPS])
     arena, weights, factor = m.arena.ctypes.data, m.weights.ctypes.data, m.factor.ctypes.data

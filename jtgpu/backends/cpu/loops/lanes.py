@@ -103,7 +103,7 @@ def _bound(m, start, size, e, limit):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
+def _load_all_lanes(m, code, limit, bounded):  # type: ignore[no-untyped-def]
     """Run every load; parameters as for `chunk`."""
     lanes = len(m.dead)
     for p in range(len(code.load_ptr) - 1):
@@ -114,7 +114,8 @@ def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
         if m.scaled[e]:
             for i in range(lanes):
                 m.exponent[e, i] = m.exponent[load[rec.LOAD_FACTOR_EXP], i]
-        _bound(m, load[rec.LOAD_OUT], size, e, limit)
+        if bounded:
+            _bound(m, load[rec.LOAD_OUT], size, e, limit)
 
 
 @inlined
@@ -155,13 +156,14 @@ def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
+def chunk(m, code, limit, first, bounded):  # type: ignore[no-untyped-def]
     """Make every table for one chunk of lanes."""
     # limit: See `sweep.run`
     # first: Whether tables that do not depend on the case are made, too
+    # bounded: Whether tables whose numbers are far out are scaled; if not, the caller looks at the results
     # returns Whether the model allows anything at all.
     lanes = len(m.dead)
-    _load_all_lanes(m, code, limit)
+    _load_all_lanes(m, code, limit, bounded)
     for p in range(len(code.record_ptr) - 1):
         record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
         by_case = record[rec.BY_CASE] == 1
@@ -173,7 +175,7 @@ def chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
             if top == 0.0:
                 return False
             _finish_shared(m, record, top, limit)
-        elif record[rec.ANSWER] < 0:
+        elif bounded and record[rec.ANSWER] < 0:
             _bound(m, record[rec.OUT], record[rec.SIZE], record[rec.OUT_EXP], limit)
     return True
 
@@ -265,7 +267,7 @@ def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-unty
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
         fill_chunk(m, cases, begin, n)
-        possible = possible and chunk(m, code, limit, begin == first)
+        possible = possible and chunk(m, code, limit, begin == first, True)
         note_evidence(m, code.roots, cases, begin, n, possible)
         _write(m, code.answers, cases, out, begin, n)
 

@@ -13,6 +13,7 @@ from .vector import LANES as WIDE
 from .vector import add, fma, load, peek, peek_int, poke, splat, store, total, zero
 
 SMALL, LARGE = 2.0**-256, 2.0**256
+LOW, HIGH = 2.0**-200, 2.0**200  # of P of a slice whose tables need no bounds
 
 
 @inlined
@@ -39,24 +40,95 @@ def _fill(m, s, p, message, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _total(m, code, p):  # type: ignore[no-untyped-def]
+    """Write the sum of the answer's cells to `top`, lane by lane."""
+    lanes, cell, top = len(m.dead), code.answers[0, 1], m.top.ctypes.data
+    arena, n, i = m.arena.ctypes.data, len(p.target), 0
+    if code.answers[0, 2] == 0:
+        sum_ = 0.0
+        for c in range(n):
+            sum_ += peek(arena, cell + p.target[c])
+        fill_row(top, 0, lanes, sum_)
+        return
+    while i + 4 * WIDE <= lanes:
+        x0 = x1 = x2 = x3 = zero()
+        for c in range(n):
+            at = cell + p.target[c] * lanes + i
+            x0, x1 = add(x0, load(arena, at, WIDE)), add(x1, load(arena, at + WIDE, WIDE))
+            x2, x3 = add(x2, load(arena, at + 2 * WIDE, WIDE)), add(x3, load(arena, at + 3 * WIDE, WIDE))
+        store(top, i, WIDE, x0)
+        store(top, i + WIDE, WIDE, x1)
+        store(top, i + 2 * WIDE, WIDE, x2)
+        store(top, i + 3 * WIDE, WIDE, x3)
+        i += 4 * WIDE
+    while i < lanes:
+        x0 = zero()
+        for c in range(n):
+            x0 = add(x0, load(arena, cell + p.target[c] * lanes + i, WIDE))
+        store(top, i, WIDE, x0)
+        i += WIDE
+
+
+@inlined
 def _take(m, code, p):  # type: ignore[no-untyped-def]
-    """The answer of the slice, normalised, becomes the message; zeros in dead lanes."""
-    lanes, cell, by_case = len(m.dead), code.answers[0, 1], code.answers[0, 2] != 0
+    """The answer of the slice over its sum, `top`, becomes the message; zeros in dead lanes, ones in failed ones."""
+    lanes, cell, by_case, failed = len(m.dead), code.answers[0, 1], code.answers[0, 2] != 0, False
     arena, message, top = m.arena.ctypes.data, p.message.ctypes.data, m.top.ctypes.data
-    for i in range(0, lanes, WIDE):
-        sums = zero()
-        for c in range(len(p.target)):
+    for i in range(lanes):
+        failed |= p.failed[i] >= 0
+        m.top[i] = 0.0 if m.dead[i] or m.top[i] == 0.0 else 1.0 / m.top[i]
+    for c in range(len(p.target)):
+        for i in range(0, lanes, WIDE):
             if by_case:
                 x = load(arena, cell + p.target[c] * lanes + i, WIDE)
             else:
                 x = splat(peek(arena, cell + p.target[c]))
-            store(message, c * lanes + i, WIDE, x)
-            sums = add(sums, x)
-        store(top, i, WIDE, sums)
+            store(message, c * lanes + i, WIDE, fma(x, load(top, i, WIDE), zero()))
+    if failed:  # with a probability of the next slice: no lane slows the others down
+        for i in range(lanes):
+            if p.failed[i] >= 0:
+                for c in range(len(p.target)):
+                    p.message[c, i] = 1.0
+
+
+@inlined
+def _is_far(m, s, p, t, first):  # type: ignore[no-untyped-def]
+    """Whether numbers of running lanes, from ``m.arena[first]``, or of `top` if it is < 0, are out of `LOW` to `HIGH`.
+
+    If not, no table of the slice has left the numbers of a float64.
+    """
+    wrong = 0
+    if first >= 0:
+        for i in range(len(m.dead)):
+            x = m.arena[first + i]
+            runs = (t < s.lengths[i]) & (p.failed[i] < 0)
+            wrong += 1 if runs & ((x < LOW) | (x > HIGH) | (x != x)) else 0
+    else:
+        for i in range(len(m.dead)):
+            x = m.top[i]
+            runs = (t < s.lengths[i]) & (p.failed[i] < 0)
+            wrong += 1 if runs & ((x < LOW) | (x > HIGH) | (x != x)) else 0
+    return wrong > 0
+
+
+@inlined
+def _multiply(m, code, s, p, t):  # type: ignore[no-untyped-def]
+    """`_note` where P of the slice is one number that is not far out; returns whether it is."""
+    if len(code.roots) != 1 or code.roots[0, 2] == 0 or m.scaled[code.roots[0, 1]] or len(s.log_scale) > 0:
+        return False
+    lanes, first, wrong = len(m.dead), code.roots[0, 0], 0
     for i in range(lanes):
-        m.top[i] = 0.0 if m.dead[i] or m.top[i] == 0.0 else 1.0 / m.top[i]
-    for c in range(len(p.target)):
-        times_row(message, c * lanes, lanes, top, 0)
+        x = p.total[i] * m.arena[first + i]
+        x = x if (t < s.lengths[i]) & (p.failed[i] < 0) else p.total[i]
+        m.top[i] = x
+        wrong += 0 if (x > SMALL) & (x < LARGE) else 1
+    for i in range(lanes):
+        p.total[i] = m.top[i]
+    if wrong > 0:
+        for i in range(lanes):
+            p.total[i], shift = math.frexp(p.total[i])
+            p.exponent[i] += shift
+    return True
 
 
 @inlined
@@ -79,7 +151,8 @@ def _note(m, code, s, p, t, possible):  # type: ignore[no-untyped-def]
                 p.failed[i] = t
             else:
                 p.total[i] = value
-                p.log_scale[i] += s.log_scale[s.first[i] + t]
+                if len(s.log_scale) > 0:
+                    p.log_scale[i] += s.log_scale[s.first[i] + t]
 
 
 @inlined
@@ -161,22 +234,26 @@ def _weigh(m, p, kept):  # type: ignore[no-untyped-def]
 def _choose(m, p, n):  # type: ignore[no-untyped-def]
     """Choose an entry of the message in every lane, and make the message certain of it."""
     # n: Place of the slice among those of `chosen`
-    for i in range(len(m.dead)):
-        best, most, below = 0, -1.0, 0.0
-        for c in range(len(p.message)):
-            x = p.message[c, i]
-            below += x
-            if len(p.uniforms) == 0:
-                if x > most:
-                    best, most = c, x
-            elif below <= p.uniforms[n, i]:
-                best = c + 1
-        while best > 0 and (best == len(p.message) or p.message[best, i] == 0.0):
-            best -= 1
-        for c in range(len(p.message)):
-            p.message[c, i] = 0.0
-        p.message[best, i] = 1.0
-        p.chosen[n, i] = best
+    lanes, message, best = len(m.dead), p.message, m.source
+    for i in range(lanes):
+        best[i], m.top[i] = 0, message[0, i] if len(p.uniforms) == 0 else 0.0
+    if len(p.uniforms) == 0:
+        for c in range(1, len(message)):
+            for i in range(lanes):
+                x = message[c, i]
+                best[i], m.top[i] = (c, x) if x > m.top[i] else (best[i], m.top[i])
+    else:
+        for c in range(len(message)):
+            for i in range(lanes):
+                m.top[i] += message[c, i]
+                best[i] = c + 1 if m.top[i] <= p.uniforms[n, i] else best[i]
+        for i in range(lanes):
+            while best[i] > 0 and (best[i] == len(message) or message[best[i], i] == 0.0):
+                best[i] -= 1
+    fill_row(message.ctypes.data, 0, message.size, 0.0)
+    for i in range(lanes):
+        message[best[i], i] = 1.0
+        p.chosen[n, i] = best[i]
 
 
 @compiled("Memory, Records, Slices, Passing, Passing, Marginals, i8, i8, i8")
@@ -189,8 +266,15 @@ def forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyp
     for t in range(begin, end):
         _keep(p, t, p.message)
         _fill(m, s, p, p.message, t)
-        possible = possible and chunk(m, code, limit, t == begin)
-        _note(m, code, s, p, t, possible)
+        possible = possible and chunk(m, code, limit, t == begin, False)
+        far = not possible
+        for r in range(len(code.roots)):
+            far = far or (code.roots[r, 2] > 0 and _is_far(m, s, p, t, code.roots[r, 0]))
+        if far:
+            possible = possible and chunk(m, code, limit, t == begin, True)
+        if far or not _multiply(m, code, s, p, t):
+            _note(m, code, s, p, t, possible)
+        _total(m, code, p)
         _take(m, code, p)
         if _wanted(s, x, t):
             _scale(m, s, ones, p.message, t)
@@ -218,7 +302,11 @@ def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-de
             _fill(m, s, p, p.message, t)
             if len(p.chosen) > 0:
                 _weigh(m, p, p.kept[t - p.base])
-            chunk(m, code, limit, first)
+            chunk(m, code, limit, first, False)
+            _total(m, code, p)
+            if _is_far(m, s, p, t, -1):
+                chunk(m, code, limit, first, True)
+                _total(m, code, p)
             first = False
             _take(m, code, p)
             if len(p.chosen) > 0:
@@ -302,7 +390,7 @@ def add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untype
     for t in range(end - 1, begin - 1, -1):
         _fill(m, s, p, p.later[t - p.base], t)
         _weigh(m, p, p.kept[t - p.base])
-        chunk(m, code, limit, first)
+        chunk(m, code, limit, first, True)
         first = False
         for i in range(lanes):
             used = t < s.lengths[i] and p.failed[i] < 0 and not m.dead[i]
