@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError, EvidenceError, shown
+from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
-from ..inference.tables import as_array, as_numbers, column_values, is_frame, is_tensor, open_table, read_states
+from ..inference.tables import as_array, is_frame, is_tensor, open_table, read_states
 from ..util.arguments import choice
+from .times import check_steps, check_times, groups, index_of, is_whole, times_of, with_gaps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
     from ..util.arrays import Floats, Ints
 
-MOST_EMPTY = 10_000_000  # slices that gaps may add
 _LAGGED = re.compile(r".*\[t(-\d+)?\]$")
 
 
@@ -94,10 +95,10 @@ def read_sequences(
     if is_tensor(given):
         given = as_array(given, "sequences")
     if isinstance(given, (list, tuple)) and given and is_sequence(given[0]):
-        made = _of_list(net, given, id, time)
+        made = _of_list(net, given, id, time, on_gap)
     elif isinstance(given, np.ndarray) and given.ndim == 3:
         made = _of_codes(net, given)
-    elif isinstance(given, Mapping) and any(np.ndim(x) == 2 for x in given.values()):
+    elif isinstance(given, Mapping) and any(_is_matrix(v, x) for v, x in given.items()):
         made = _of_arrays(net, given)
     else:
         made = _of_frame(net, given, id, time, on_gap)
@@ -115,6 +116,17 @@ def is_sequence(x: Any) -> bool:
         return all(isinstance(c, (list, tuple, np.ndarray)) or (hasattr(c, "__len__") and not isinstance(c, str))
                    for c in x.values())
     return is_frame(x) or (isinstance(x, np.ndarray) and x.ndim == 2)
+
+
+def _is_matrix(name: Any, x: Any) -> bool:
+    """Whether a column of a mapping is an array of sequences and slices."""
+    try:
+        return np.ndim(x) == 2
+    except ValueError:  # rows of different lengths
+        raise EvidenceError(
+            f"the rows of {name!r} have different lengths; sequences of several lengths are a list of mappings, one "
+            "for each, or a long frame with id="
+        ) from None
 
 
 def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
@@ -144,13 +156,13 @@ def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
     return Sequences(codes, np.arange(shape[0] + 1) * shape[1])
 
 
-def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None) -> Sequences:
+def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
     if id is not None:
         raise DataError(f"id={id!r} names a column of a long frame; a list has one sequence in each frame")
     parts = []
     for i, frame in enumerate(given):
         try:
-            parts.append(_of_frame(net, frame, None, time, "error"))
+            parts.append(_of_frame(net, frame, None, time, on_gap, alone=False))
         except (DataError, EvidenceError) as error:
             raise type(error)(f"sequence {i}: {error}") from None
     lengths = [len(p.codes) for p in parts]
@@ -158,16 +170,27 @@ def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None) 
     if time is not None:
         keys = {"sequence": np.repeat(np.arange(len(parts)), lengths).tolist()}
         keys[time] = [x for p in parts for x in p.keys[time]]
-    return Sequences(np.concatenate([p.codes for p in parts]), np.concatenate([[0], np.cumsum(lengths)]), keys=keys)
+    sources, begin = list[Any](), 0
+    for p in parts:
+        own = np.arange(len(p.codes)) if p.source is None else p.source
+        sources.append(np.where(own >= 0, own + begin, -1))
+        begin += int((own >= 0).sum())
+    ptr = np.concatenate([[0], np.cumsum(lengths)])
+    return Sequences(np.concatenate([p.codes for p in parts]), ptr, keys=keys, source=np.concatenate(sources))
 
 
-def _of_frame(net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
+def _of_frame(
+    net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str, alone: bool = True
+) -> Sequences:
+    # alone: Whether this is no frame of a list
     if isinstance(given, np.ndarray) and given.ndim == 2:
         return Sequences(read_states(net, given)[0], np.array([0, len(given)]))
     table = open_table(None, given)
     for what, name in (("id", id), ("time", time)):
         if name is not None and name not in table.names:
             raise DataError(f"{what}={name!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+    if on_gap == "empty" and time is None:
+        raise ArgumentError('on_gap="empty" makes slices of missing times, which need time=, the column of the times')
     lagged = [c for c in table.names if _LAGGED.match(c) and c not in net]
     if lagged:
         raise DataError(
@@ -175,7 +198,16 @@ def _of_frame(net: DynamicNetwork, given: Any, id: str | None, time: str | None,
             "slice; pass the table that they were made of"
         )
     names = [c for c in table.names if c not in (id, time)]
+    if not names:
+        listed = ", ".join(map(repr, table.names))
+        raise UnknownVariable(f"the table has no observations: its only columns are {listed}")
     codes, _ = read_states(net, {c: table.column(c) for c in names})
+    ignored = [c for c in names if c not in net]
+    if alone and ignored and id is None and time is None:
+        warnings.warn(
+            f"no variable has the name of the columns {', '.join(map(repr, ignored[:5]))}, which are ignored; without "
+            "id= and time= all rows are one sequence, in the order of the table", UserWarning, stacklevel=5,
+        )  # fmt: skip
     return in_order(codes, table, id, time, on_gap)
 
 
@@ -185,111 +217,29 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
         return Sequences(codes, np.zeros(1, np.int64))
     group, ids = np.zeros(table.n, np.int64), None
     if id is not None:
-        group, ids = _groups(id, table)
+        group, ids = groups(id, table)
     order = np.argsort(group, kind="stable")
     ptr = np.concatenate([[0], np.cumsum(np.bincount(group))])
     keys: dict[str, list[Any]] = {} if id is None or ids is None else {id: [ids[g] for g in group[order].tolist()]}
     source = order
     if time is not None:
-        times = _times(time, table)[order]
-        _check_times(times, ptr, order, table, time, ids)
-        is_whole = (times == np.floor(times)).all() and not hasattr(table.column(time), "type")
-        if is_whole or _is_integer(table.column(time)):
-            codes_at, ptr, times = _with_gaps(times, ptr, on_gap, time, ids)
+        column = table.column(time)
+        times = times_of(time, column)[order]
+        check_times(times, ptr, order, table, f"column {time!r}", ids)
+        if is_whole(times, column):
+            codes_at, ptr, times = with_gaps(times, ptr, on_gap, time, ids)
             source = np.where(codes_at >= 0, order[np.maximum(codes_at, 0)], -1)
             if id is not None and ids is not None:
                 keys[id] = [ids[g] for g in np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)).tolist()]
             keys[time] = times.astype(np.int64).tolist()
         else:
-            column = table.column(time)
+            check_steps(times, ptr, on_gap, time, column)
             cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
             keys[time] = [cells[i] for i in order.tolist()]
+    elif (dates := index_of(table)) is not None:
+        check_times(dates[order], ptr, order, table, "the index", ids)
     rows = np.where((source >= 0)[:, None], codes[np.maximum(source, 0)], np.int32(-1)).astype(np.int32)
     return Sequences(rows, ptr, keys=keys, source=source, ids=ids)
-
-
-def _is_integer(column: Any) -> bool:
-    return str(getattr(column, "type", "")).startswith(("int", "uint"))
-
-
-def _groups(id: str, table: Any) -> tuple[Ints, list[Any]]:
-    """The sequence of each row, numbered in the order in which they come; and their names."""
-    codes, values = column_values(id, table.column(id), table.row_name)
-    if (codes < 0).any():
-        raise DataError(f"{table.row_name(int(np.argmax(codes < 0)))}, column {id!r}: the sequence's id is missing")
-    present, first = np.unique(codes, return_index=True)
-    ranked = np.argsort(first, kind="stable")
-    number = np.zeros(int(codes.max()) + 1, np.int64)
-    number[present[ranked]] = np.arange(len(present))
-    return number[codes], [values[c] for c in present[ranked].tolist()]
-
-
-def _times(name: str, table: Any) -> Floats:
-    """The times of the rows as numbers."""
-    column = table.column(name)
-    numbers = as_numbers(column)
-    if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date")):
-        numbers = as_numbers(column.cast("int32" if str(column.type).startswith("date32") else "int64"))
-    if numbers is None and isinstance(column, np.ndarray) and column.dtype.kind in "mM":
-        numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))
-    if numbers is None:
-        cell = next(iter(column), None)
-        raise DataError(
-            f"column {name!r} has the times and must hold numbers or dates, such as 0, 1, 2; got {shown(cell)}"
-        )
-    return numbers
-
-
-def _check_times(times: Floats, ptr: Ints, order: Ints, table: Any, name: str, ids: list[Any] | None) -> None:
-    """Raise unless the times of every sequence are given and increase."""
-    unknown = ~np.isfinite(times)
-    back = np.zeros(len(times), np.bool_)
-    back[1:] = times[1:] <= times[:-1]
-    back[ptr[:-1][np.diff(ptr) > 0]] = False
-    bad = np.flatnonzero(unknown | back)
-    if not len(bad):
-        return
-    i = int(bad[0])
-    s = int(np.searchsorted(ptr, i, side="right")) - 1
-    label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
-    where = f"{label}, {table.row_name(int(order[i]))}, column {name!r}"
-    if unknown[i]:
-        raise DataError(f"{where}: the time is missing or infinite")
-    what = "occurs twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
-    raise DataError(f"{where}: the time {times[i]:g} {what}; times must increase in each sequence, so sort the rows")
-
-
-def _with_gaps(
-    times: Floats, ptr: Ints, on_gap: str, name: str, ids: list[Any] | None
-) -> tuple[Ints, Ints, Floats]:
-    """Rows, or -1 for slices that are missing; where sequences begin; and times."""
-    steps = np.diff(times)
-    inside = np.ones(len(steps), np.bool_)
-    inside[ptr[1:-1] - 1] = False
-    gaps = np.flatnonzero(inside & (steps != 1))
-    if not len(gaps):
-        return np.arange(len(times)), ptr, times
-    if on_gap == "error":
-        i = int(gaps[0])
-        s = int(np.searchsorted(ptr, i, side="right")) - 1
-        label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
-        raise DataError(
-            f"{label}, column {name!r}: time {times[i] + 1:g} is missing, {times[i]:g} is followed by "
-            f"{times[i + 1]:g}; on_gap=\"empty\" takes missing times as slices without observations"
-        )
-    start = times[ptr[:-1]]
-    lengths = (times[ptr[1:] - 1] - start).astype(np.int64) + 1
-    if int(lengths.sum()) - len(times) > MOST_EMPTY:
-        raise DataError(
-            f"column {name!r}: the gaps are {int(lengths.sum()) - len(times)} slices, more than {MOST_EMPTY}"
-        )
-    new = np.concatenate([[0], np.cumsum(lengths)])
-    of_row = np.repeat(np.arange(len(start)), np.diff(ptr))
-    at = new[:-1][of_row] + (times - start[of_row]).astype(np.int64)
-    rows = np.full(int(new[-1]), -1)
-    rows[at] = np.arange(len(times))
-    each = np.repeat(np.arange(len(start)), lengths)
-    return rows, new, start[each] + (np.arange(len(rows)) - new[:-1][each])
 
 
 def _weights(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]) -> dict[int, Floats]:

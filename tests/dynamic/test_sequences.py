@@ -145,3 +145,60 @@ def test_reload_replaces_the_cpts() -> None:
         tree.reload(jtgpu.DynamicNetwork({"x": ["a"]}, {"x": [("x", 1)]}, {"x": [[1.0]]}, start={"x": [1.0]}))
     tree.reload(other)
     assert np.array_equal(tree.smooth(days)["rain"], other.compile("cpu").smooth(days)["rain"])
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "error", "message"),
+    [
+        ({"day": [1, 2]}, {"time": "day"}, jtgpu.UnknownVariable, "no observations: its only columns are 'day'"),
+        ({"umbrella": ["no"], "day": [1]}, {"id": "umbrella", "time": "day"}, jtgpu.UnknownVariable, "only columns"),
+        ({"umbrella": [["yes", "no"], ["yes"]]}, {}, jtgpu.EvidenceError, "rows of 'umbrella' have different lengths"),
+        ({"umbrella": ["yes", "no"]}, {"on_gap": "empty"}, jtgpu.ArgumentError, "which need time="),
+        ({"umbrella": ["no"] * 2, "t": [0.5, 1.0]}, {"time": "t", "on_gap": "empty"}, jtgpu.DataError, "fractions"),
+    ],
+)
+def test_tables_that_are_no_sequences(given: Any, options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        umbrella().compile("reference").filter(given, **options)
+
+
+def test_gaps_in_a_list_of_frames_and_in_whole_numbers_of_floats() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree, rows = umbrella().compile("reference"), {"day": [1.0, 3.0], "umbrella": ["yes", "yes"]}
+    weights = np.array([[0.3, 0.7], [0.6, 0.4]])
+    expected = tree.filter(rows, time="day", on_gap="empty", likelihood={"rain": weights})
+    assert expected.lengths.tolist() == [3]
+    whole = tree.filter(pandas.DataFrame(rows), time="day", on_gap="empty", likelihood={"rain": weights})
+    assert np.array_equal(whole["rain"], expected["rain"])
+    both = tree.filter(
+        [rows, {"day": [7], "umbrella": ["no"]}], time="day", on_gap="empty",
+        likelihood={"rain": np.concatenate([weights, [[1.0, 2.0]]])},
+    )  # fmt: skip
+    assert both.lengths.tolist() == [3, 1]
+    assert np.array_equal(both["rain"][0], expected["rain"][0])
+    alone = tree.filter({"umbrella": ["no"]}, likelihood={"rain": [[1.0, 2.0]]})
+    assert np.array_equal(both["rain"][1, 0], alone["rain"][0, 0])
+
+
+def test_an_index_of_dates_must_increase_and_uneven_steps_are_noticed() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree = umbrella().compile("reference")
+    days = pandas.to_datetime(["2026-01-03", "2026-01-01", "2026-01-02"])
+    frame = pandas.DataFrame({"umbrella": ["yes", "no", "no"]}, index=days)
+    with pytest.raises(jtgpu.DataError, match="row 1.*the index: the time .* comes after"):
+        tree.filter(frame)
+    tree.filter(frame.sort_index())
+    tree.filter(frame.assign(place=["a", "b", "b"]), id="place")  # in order within each sequence
+    steps = pandas.to_datetime(["2026-01-01", "2026-01-02", "2026-01-09"])
+    uneven = pandas.DataFrame({"umbrella": ["yes"] * 3, "d": steps})
+    with pytest.warns(UserWarning, match="7 times the shortest"):
+        tree.filter(uneven, time="d")
+    with pytest.raises(jtgpu.DataError, match="has dates, whose gaps are unknown"):
+        tree.filter(uneven, time="d", on_gap="empty")
+
+
+def test_columns_that_are_ignored_are_named_where_id_and_time_are_not() -> None:
+    tree, rows = umbrella().compile("reference"), {"who": [1, 2], "day": [1, 1], "umbrella": ["yes", "no"]}
+    with pytest.warns(UserWarning, match="columns 'who', 'day', which are ignored; without id="):
+        tree.filter(rows)
+    assert tree.filter(rows, id="who", time="day").lengths.tolist() == [1, 1]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .programs import CachedProgram
 
-_loops = loops("jtgpu.backends.cpu.loops.slices")
+_loops, _counts = loops("jtgpu.backends.cpu.loops.slices"), loops("jtgpu.backends.cpu.loops.slice_counts")
 
 RUNS = 100  # slices that a program is expected to run for, at least
 LANES = (128, 64, 32, 16, 8)  # sequences side by side: larger tables than `lanes.CACHE` allows pay here
@@ -245,7 +245,7 @@ class SliceGroup:
         each = np.zeros(len(self.lengths))
         each[: self.n] = weights
         out = LaneCounts(cells, each, np.empty(len(each)))
-        add = _loops.add_counts
+        add = _counts.add_counts
         self._run(runner, way, lambda m, code, s: add(m, code, s, p, out, runner.limit, begin, end), True)
         return cells
 

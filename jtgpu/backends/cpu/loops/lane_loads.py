@@ -82,10 +82,10 @@ def load_lanes(m, load):  # type: ignore[no-untyped-def]
     """Copy a factor for every lane, restricted to the lane's states and weighed."""
     # load: See `records`
     lanes, to = len(m.dead), load[rec.LOAD_OUT]
-    if load[rec.LOAD_OBSERVED] == 0 and load[rec.LOAD_LOOPS] == 1 and load[rec.LOAD_WEIGHTS] == 1:
-        if load[rec.LOAD_FIELDS + 4] == 0:
-            _weigh_cells(m, load)
-            return
+    one_row = load[rec.LOAD_OBSERVED] == 0 and load[rec.LOAD_LOOPS] == 1 and load[rec.LOAD_WEIGHTS] == 1
+    if one_row and load[rec.LOAD_FIELDS + 4] == 0:
+        _weigh_cells(m, load)
+        return
     _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[rec.SCRATCH_FIELDS:])
     at = rec.LOAD_FIELDS + 2 * (load[rec.LOAD_OBSERVED] + load[rec.LOAD_LOOPS])
     arena, weights, factor = m.arena.ctypes.data, m.weights.ctypes.data, m.factor.ctypes.data

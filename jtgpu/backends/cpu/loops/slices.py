@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 
 from ....util.jit import compiled, inlined
-from .. import records as rec
-from ..records import LaneCounts, Marginals, Memory, Passing, Records, Slices
+from ..records import Marginals, Memory, Passing, Records, Slices
 from .lane_loads import copy_row, fill_row, times_row
 from .lanes import chunk
 from .vector import LANES as WIDE
-from .vector import add, fma, load, peek, peek_int, poke, splat, store, total, zero
+from .vector import add, fma, load, peek, poke, splat, store, zero
 
 SMALL, LARGE = 2.0**-256, 2.0**256
 LOW, HIGH = 2.0**-200, 2.0**200  # of P of a slice whose tables need no bounds
 
 
 @inlined
-def _fill(m, s, p, message, t):  # type: ignore[no-untyped-def]
+def fill(m, s, p, message, t):  # type: ignore[no-untyped-def]
     """Copy states, likelihoods and a message of slice t to the lanes; those that have ended repeat their last row."""
     lanes = len(m.dead)
     for i in range(lanes):
@@ -222,7 +221,7 @@ def _keep(p, t, message):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _weigh(m, p, kept):  # type: ignore[no-untyped-def]
+def weigh(m, p, kept):  # type: ignore[no-untyped-def]
     """Copy the message into the slice to the weights of the interface before it."""
     lanes = len(m.dead)
     for c in range(len(p.before)):
@@ -265,7 +264,7 @@ def forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyp
     possible = True
     for t in range(begin, end):
         _keep(p, t, p.message)
-        _fill(m, s, p, p.message, t)
+        fill(m, s, p, p.message, t)
         possible = possible and chunk(m, code, limit, t == begin, False)
         far = not possible
         for r in range(len(code.roots)):
@@ -299,9 +298,9 @@ def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-de
         if len(p.later) > 0:
             copy_row(p.later[t - p.base].ctypes.data, 0, p.message.size, p.message.ctypes.data, 0)
         if t > 0:
-            _fill(m, s, p, p.message, t)
+            fill(m, s, p, p.message, t)
             if len(p.chosen) > 0:
-                _weigh(m, p, p.kept[t - p.base])
+                weigh(m, p, p.kept[t - p.base])
             chunk(m, code, limit, first, False)
             _total(m, code, p)
             if _is_far(m, s, p, t, -1):
@@ -312,89 +311,3 @@ def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-de
             if len(p.chosen) > 0:
                 _choose(m, p, t - p.base)
     return lost
-
-
-@inlined
-def _share(m, family, out):  # type: ignore[no-untyped-def]
-    """Write the weight of each lane over the sum of a family's table to `top`."""
-    lanes, arena, start, size = len(m.dead), m.arena.ctypes.data, family[rec.LOAD_OUT], family[rec.LOAD_CELLS]
-    for i in range(0, lanes, WIDE):
-        sums = zero()
-        for c in range(size):
-            if family[rec.LOAD_OUT_EXP] != 0:
-                sums = add(sums, load(arena, start + c * lanes + i, WIDE))
-            else:
-                sums = add(sums, splat(peek(arena, start + c)))
-        store(m.top.ctypes.data, i, WIDE, sums)
-    for i in range(lanes):
-        m.top[i] = out.scale[i] / m.top[i] if m.top[i] > 0.0 else 0.0
-
-
-@inlined
-def _add_cell(m, family, out, c, offset):  # type: ignore[no-untyped-def]
-    """Add one cell of a family's table, times `top`, to the counts of the family's cell, in every lane."""
-    lanes, arena, cells, top = len(m.dead), m.arena.ctypes.data, out.cells.ctypes.data, m.top.ctypes.data
-    start, by_case = family[rec.LOAD_OUT], family[rec.LOAD_OUT_EXP] != 0
-    if family[rec.LOAD_OBSERVED] > 0:
-        for i in range(lanes):
-            x = peek(arena, start + c * lanes + i) if by_case else peek(arena, start + c)
-            place = peek_int(m.source.ctypes.data, i) + offset
-            poke(cells, place, peek(cells, place) + x * peek(top, i))
-    else:
-        sums, place = zero(), family[rec.LOAD_FACTOR] + offset
-        for i in range(0, lanes, WIDE):
-            x = load(arena, start + c * lanes + i, WIDE) if by_case else splat(peek(arena, start + c))
-            sums = fma(x, load(top, i, WIDE), sums)
-        poke(cells, place, peek(cells, place) + total(sums))
-
-
-@inlined
-def _add_lanes(m, family, out, count):  # type: ignore[no-untyped-def]
-    """Add the distributions of one family in all lanes to the expected counts; see `lane_counts`."""
-    # family: A store, see `records`
-    # count: Scratch memory, a number a loop
-    lanes, cells = len(m.dead), out.cells.ctypes.data
-    for i in range(lanes):
-        m.source[i] = family[rec.LOAD_FACTOR]
-    at = rec.LOAD_FIELDS
-    for _ in range(family[rec.LOAD_OBSERVED]):
-        v, step = family[at], family[at + 1]
-        for i in range(lanes):
-            m.source[i] += m.chunk[i, v] * step
-        at += 2
-    if family[rec.LOAD_OUT] < 0:  # all observed
-        for i in range(lanes):
-            poke(cells, m.source[i], peek(cells, m.source[i]) + out.scale[i])
-        return
-    _share(m, family, out)
-    n_loops = family[rec.LOAD_LOOPS]
-    for j in range(n_loops):
-        count[j] = 0
-    offset = 0
-    for c in range(family[rec.LOAD_CELLS]):
-        _add_cell(m, family, out, c, offset)
-        for j in range(n_loops - 1, -1, -1):
-            count[j] += 1
-            if count[j] < family[at + 2 * j]:
-                offset += family[at + 2 * j + 1]
-                break
-            count[j] = 0
-            offset -= (family[at + 2 * j] - 1) * family[at + 2 * j + 1]
-
-
-@compiled("Memory, Records, Slices, Passing, LaneCounts, i8, i8, i8")
-def add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the expected counts of slice ``end - 1`` to slice `begin`, between the messages in `p.kept` and `p.later`."""
-    # code: Lowered for L lanes; has the distributions of all families
-    lanes, first = len(m.dead), True
-    for t in range(end - 1, begin - 1, -1):
-        _fill(m, s, p, p.later[t - p.base], t)
-        _weigh(m, p, p.kept[t - p.base])
-        chunk(m, code, limit, first, True)
-        first = False
-        for i in range(lanes):
-            used = t < s.lengths[i] and p.failed[i] < 0 and not m.dead[i]
-            out.scale[i] = out.weights[i] if used else 0.0
-        for j in range(len(code.store_ptr) - 1):
-            family = code.stores[code.store_ptr[j] : code.store_ptr[j + 1]]
-            _add_lanes(m, family, out, m.scratch[rec.SCRATCH_FIELDS :])

@@ -1,0 +1,133 @@
+"""Ids and times of tables of sequences: which rows belong together, their order, and gaps."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, shown
+from ..inference.tables import as_numbers, column_values
+
+if TYPE_CHECKING:
+    from ..util.arrays import Floats, Ints
+
+MOST_EMPTY = 10_000_000  # slices that gaps may add
+
+
+def is_whole(times: Floats, column: Any) -> bool:
+    """Whether times are numbered, so that gaps can be seen."""
+    return not _are_dates(column) and bool((times == np.floor(times)).all())
+
+
+def _are_dates(column: Any) -> bool:
+    if isinstance(column, np.ndarray):
+        return column.dtype.kind in "mM"
+    return str(getattr(column, "type", "")).startswith(("timestamp", "date", "duration", "time"))
+
+
+def index_of(table: Any) -> Floats | None:
+    """The dates that are the index of a pandas frame as numbers, None if it is no index of dates."""
+    index = getattr(table, "index", None)
+    values = getattr(index, "asi8", None)  # of DatetimeIndex, TimedeltaIndex and PeriodIndex
+    if index is None or values is None:
+        return None
+    return np.where(index.isna(), np.nan, np.asarray(values, np.float64))
+
+
+def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: Any) -> None:
+    """Warn of dates and fractions whose steps differ: they are taken as slices that follow each other."""
+    if on_gap == "empty":
+        raise DataError(
+            f"column {name!r} has {'dates' if _are_dates(column) else 'fractions'}, whose "
+            'gaps are unknown: on_gap="empty" needs times that are whole numbers, such as the number of the day'
+        )
+    inside = np.ones(max(len(times) - 1, 0), np.bool_)
+    inside[ptr[1:-1] - 1] = False
+    steps = np.diff(times)[inside]
+    if len(steps) and steps.max() >= 1.5 * steps.min():
+        warnings.warn(
+            f"column {name!r}: the longest step between slices is {steps.max() / steps.min():.3g} times the shortest; "
+            "all count as one slice: times that are whole numbers, such as the number of the day, show gaps",
+            UserWarning, stacklevel=6,
+        )  # fmt: skip
+
+
+def groups(id: str, table: Any) -> tuple[Ints, list[Any]]:
+    """The sequence of each row, numbered in the order in which they come; and their names."""
+    codes, values = column_values(id, table.column(id), table.row_name)
+    if (codes < 0).any():
+        raise DataError(f"{table.row_name(int(np.argmax(codes < 0)))}, column {id!r}: the sequence's id is missing")
+    present, first = np.unique(codes, return_index=True)
+    ranked = np.argsort(first, kind="stable")
+    number = np.zeros(int(codes.max()) + 1, np.int64)
+    number[present[ranked]] = np.arange(len(present))
+    return number[codes], [values[c] for c in present[ranked].tolist()]
+
+
+def times_of(name: str, column: Any) -> Floats:
+    """The times of the rows as numbers."""
+    numbers = as_numbers(column)
+    if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date")):
+        numbers = as_numbers(column.cast("int32" if str(column.type).startswith("date32") else "int64"))
+    if numbers is None and isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+        numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))
+    if numbers is None:
+        cell = next(iter(column), None)
+        raise DataError(
+            f"column {name!r} has the times and must hold numbers or dates, such as 0, 1, 2; got {shown(cell)}"
+        )
+    return numbers
+
+
+def check_times(times: Floats, ptr: Ints, order: Ints, table: Any, name: str, ids: list[Any] | None) -> None:
+    """Raise unless the times of every sequence are given and increase."""
+    unknown = ~np.isfinite(times)
+    back = np.zeros(len(times), np.bool_)
+    back[1:] = times[1:] <= times[:-1]
+    back[ptr[:-1][np.diff(ptr) > 0]] = False
+    bad = np.flatnonzero(unknown | back)
+    if not len(bad):
+        return
+    i = int(bad[0])
+    s = int(np.searchsorted(ptr, i, side="right")) - 1
+    label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
+    where = f"{label}, {table.row_name(int(order[i]))}, {name}"
+    if unknown[i]:
+        raise DataError(f"{where}: the time is missing or infinite")
+    what = "occurs twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
+    raise DataError(f"{where}: the time {times[i]:g} {what}; times must increase in each sequence, so sort the rows")
+
+
+def with_gaps(
+    times: Floats, ptr: Ints, on_gap: str, name: str, ids: list[Any] | None
+) -> tuple[Ints, Ints, Floats]:
+    """Rows, or -1 for slices that are missing; where sequences begin; and times."""
+    steps = np.diff(times)
+    inside = np.ones(len(steps), np.bool_)
+    inside[ptr[1:-1] - 1] = False
+    gaps = np.flatnonzero(inside & (steps != 1))
+    if not len(gaps):
+        return np.arange(len(times)), ptr, times
+    if on_gap == "error":
+        i = int(gaps[0])
+        s = int(np.searchsorted(ptr, i, side="right")) - 1
+        label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
+        raise DataError(
+            f"{label}, column {name!r}: time {times[i] + 1:g} is missing, {times[i]:g} is followed by "
+            f"{times[i + 1]:g}; on_gap=\"empty\" takes missing times as slices without observations"
+        )
+    start = times[ptr[:-1]]
+    lengths = (times[ptr[1:] - 1] - start).astype(np.int64) + 1
+    if int(lengths.sum()) - len(times) > MOST_EMPTY:
+        raise DataError(
+            f"column {name!r}: the gaps are {int(lengths.sum()) - len(times)} slices, more than {MOST_EMPTY}"
+        )
+    new = np.concatenate([[0], np.cumsum(lengths)])
+    of_row = np.repeat(np.arange(len(start)), np.diff(ptr))
+    at = new[:-1][of_row] + (times - start[of_row]).astype(np.int64)
+    rows = np.full(int(new[-1]), -1)
+    rows[at] = np.arange(len(times))
+    each = np.repeat(np.arange(len(start)), lengths)
+    return rows, new, start[each] + (np.arange(len(rows)) - new[:-1][each])
