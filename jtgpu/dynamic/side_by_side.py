@@ -249,7 +249,8 @@ class Choosing(Passes):
             for j in range(n):
                 group.load(certain[j], 0)
                 entries, uniforms = np.zeros((end - begin, lanes), np.int64), np.zeros((0, 0))
-                rows = [slice(f + begin, f + min(end, k)) for f, k in zip(ptr[part], self.lengths[part], strict=True)]
+                ends = np.clip(self.lengths[part], begin, end)
+                rows = [slice(f + begin, f + k) for f, k in zip(ptr[part], ends, strict=True)]
                 if self._uniforms is not None:
                     uniforms = np.zeros((end - begin, lanes))
                     for i, own in enumerate(rows):

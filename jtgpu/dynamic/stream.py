@@ -50,7 +50,8 @@ class Stream:
         self._alpha: Floats = step.first()[None]
         self.log_evidence = 0.0
         self._unknown = np.full(step.n_variables, -1, np.int32)
-        self._ptr: list[int] = step.backend(0).cell_ptr.tolist()
+        ptr: list[int] = step.backend(0).cell_ptr.tolist()
+        self._own = ptr[step.after_number], ptr[step.after_number + 1]
         # variables with children in later slices have marginals of the message to the next slice
         inner = {v: axis for axis, v in enumerate(step.after) if v < step.n}
         self._targets = (*(v for v in range(step.n) if v not in inner), step.after_number)
@@ -58,8 +59,13 @@ class Stream:
         cards = {v: len(step.net.states(v)) for v in inner}
         self._sums = np.concatenate([np.arange(cards[v])[:, None] == states[axis] for v, axis in inner.items()])
         self._sums = self._sums.astype(np.float64)  # (cells of those variables, K)
+        self._alone = len(step.after) == 1 and step.after[0] in inner  # the message is the posterior
         ends = np.cumsum([0, *cards.values()]).tolist()
-        self._inner = dict(zip(inner, pairwise(ends), strict=True))
+        places = dict(zip(inner, pairwise(ends), strict=True))
+        self._read: list[tuple[str, tuple[str, ...], bool, int, int]] = []  # variable, states, whether inner, cells
+        for v, name in enumerate(step.net.variables):
+            first, last = places.get(v, (ptr[v], ptr[v + 1]))
+            self._read.append((name, step.net.states(v), v in places, first, last))
 
     def step(self, evidence: Findings | None = None, *, likelihood: Findings | None = None) -> Mapping[str, Posterior]:
         """Take the evidence of the next slice, and return the posteriors of all its variables.
@@ -81,19 +87,15 @@ class Stream:
             result = step.backend_of(tree).run(Evidence(states, weights), self._targets)
         except ImpossibleEvidence:
             raise ImpossibleEvidence(f"slice {self._t}: the evidence up to this slice has probability 0") from None
-        ptr, net = self._ptr, step.net
-        own = result.posterior[ptr[step.after_number] : ptr[step.after_number + 1]]
-        self._alpha = step.joint_of(step.after_number, step.after, own[None])
+        answer, (first, last) = result.posterior, self._own
+        self._alpha = step.joint_of(step.after_number, step.after, answer[None, first:last].copy())
         self._t += 1
         self.log_evidence += result.log_evidence
-        between, posteriors = self._sums @ self._alpha[0], {}
-        for i, v in enumerate(net.variables):
-            if i in self._inner:
-                first, last = self._inner[i]
-                posteriors[v] = Posterior(v, net.states(v), between[first:last])
-            else:
-                posteriors[v] = Posterior(v, net.states(v), result.posterior[ptr[i] : ptr[i + 1]])
-        return posteriors
+        between = answer[first:last] if self._alone else self._sums @ self._alpha[0]
+        return {
+            v: Posterior(v, names, between[first:last] if inner else answer[first:last])
+            for v, names, inner, first, last in self._read
+        }
 
     @property
     def state(self) -> Floats:

@@ -185,7 +185,7 @@ def test_an_index_of_dates_must_increase_and_uneven_steps_are_noticed() -> None:
     tree = umbrella().compile("reference")
     days = pandas.to_datetime(["2026-01-03", "2026-01-01", "2026-01-02"])
     frame = pandas.DataFrame({"umbrella": ["yes", "no", "no"]}, index=days)
-    with pytest.raises(jtgpu.DataError, match="row 1.*the index: the time .* comes after"):
+    with pytest.raises(jtgpu.DataError, match=r"row 1.*the index: the time .* comes after"):
         tree.filter(frame)
     tree.filter(frame.sort_index())
     tree.filter(frame.assign(place=["a", "b", "b"]), id="place")  # in order within each sequence
