@@ -75,7 +75,7 @@ def test_python_examples_print_what_the_page_says(
     names: dict[str, object] = {}
     for text in codes:
         (code,), expected = blocks(text, "code-block:: python"), "".join(blocks(text, "code-block:: text"))
-        if "patients.csv" in code:  # a file of the reader's own
+        if page is NUMBERS and "patients.csv" in code:  # a file of the reader's own
             continue
         if "pandas" in code:
             pytest.importorskip("pandas", reason="pandas is not installed")
