@@ -1,4 +1,4 @@
-// Panels about the evidence: probability, changes, explanations, importance, value of information, sensitivity.
+// Panels about the evidence, from its probability to sensitivity.
 
 import { button, el, setText } from "./dom.js";
 import { DecisionPanel } from "./decisions.js";
@@ -10,7 +10,7 @@ import { countText, Panel, panelTable, shareBar } from "./panels.js";
 const [MOST_CHANGED, MOST_EXPLAINED, MOST_ROWS_SHOWN, MOST_JOINT] = [8, 14, 10, 400];
 const PICK_FIRST = "Select a variable, or mark one as a target.";
 
-const evidenceKey = (store) => JSON.stringify([store.findings, store.network.values]);
+const evidenceKey = (store) => JSON.stringify(store.asked);
 const isObserved = (store, v) => store.findings[v]?.states?.length === 1;
 const isRegular = (store) => Object.values(store.findings).every(({ kind }) => kind !== "soft" && kind !== "do");
 

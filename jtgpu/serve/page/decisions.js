@@ -1,4 +1,4 @@
-// The panel of decisions: utilities of options, the best policy, and what is worth knowing.
+// The panel of decisions: utilities, the best policy, what to know.
 
 import { button, el } from "./dom.js";
 import { bodyOf, toggleState } from "./findings.js";

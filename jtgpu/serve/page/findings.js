@@ -86,7 +86,7 @@ export function findingsOf(network, { evidence = {}, likelihood = {}, soft = {},
 /** Findings with `values` of numbers, which `Object.entries` leaves out. */
 export const valued = (findings, value = {}) => Object.defineProperty({ ...findings }, "values", { value });
 
-/** A value, [low, high] of a text such as 30..40, null: none, undefined: no number. */
+/** A value, or [low, high] of 30..40; null: none, undefined: no number. */
 export function valueOf(text) {
   if (!text.trim()) return null;
   const ends = text.split("..").map((part) => (part.trim() ? Number(part) : null));

@@ -4,7 +4,7 @@ export const MOST_WHOLE = 60; // variables of a network that is shown as a whole
 const [FEWEST, MOST] = [8, 26]; // boxes around the selected variable: more are hard to read
 const BRANCHES = 6; // parents or children of a variable that come before those of others
 
-/** Evidence, targets and selected variable, their blankets, then wider rings, ascending. */
+/** Evidence, targets, selected variable, their blankets, wider rings. */
 export function focusNodes(network, { findings, targets, picked }, most = MOST) {
   const limit = Math.min(Math.max(most, FEWEST), MOST);
   const start = [...(picked === null ? [] : [picked]), ...targets, ...Object.keys(findings).map(Number)];

@@ -138,7 +138,7 @@ class Form {
     setText(this.message, text || "");
   }
 
-  /** Ask for the targets; a newer call cancels this one. A lost server is asked again. */
+  /** Ask for the targets; newer calls cancel it. A lost server is asked again. */
   async refresh() {
     const { network, root, page } = this;
     this.writeLink();

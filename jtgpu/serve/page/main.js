@@ -1,4 +1,4 @@
-// The page of jtgpu serve: the token, the networks of the server, and the address as the state.
+// The page: the token, the server's networks, the address as state.
 
 import { httpApi, Lost, Problem } from "./api.js";
 import { App } from "./app.js";

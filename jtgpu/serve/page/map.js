@@ -254,7 +254,7 @@ export class MapView {
     const { answer, network, findings } = this.store;
     const { bar: length, row: height } = this.layout.style;
     const isChanged = Object.keys(answer.findings).length > 0 || Object.keys(network.values).length > 0;
-    for (const [{ name, prior }, { show }] of this.curves) show(answer.numbers?.[name] ?? prior);
+    for (const [{ name, prior }, { show }] of this.curves) show([answer.numbers?.[name] ?? prior].flat()[0]);
     for (const [v, box] of this.boxes) {
       const p = answer.posteriors[v];
       const prior = network.prior[v];
@@ -338,7 +338,7 @@ export class MapView {
     this.applyView();
   }
 
-  /** Where keys enlarge the map: at the selected variable if it is visible, else in the middle. */
+  /** Where keys enlarge the map: at the selected variable, else in the middle. */
   middle() {
     const i = this.layout ? this.layout.nodes.indexOf(this.store.picked) : -1;
     const { x: left, y: top, scale } = this.view;

@@ -26,7 +26,7 @@ const ORDERS = {
   entropy: (v, p) => -relativeEntropy(p[v]),
 };
 
-/** Variables sorted by "name", "file", "change", "entropy" or a ranking (array of numbers). */
+/** Variables sorted by "name", "file", "change", "entropy" or a ranking. */
 export function sortedVariables(network, by, posteriors, ranking = []) {
   const all = network.names.map((_, v) => v);
   if (by === "file" || !posteriors) return by === "name" ? byName(network, all) : all;

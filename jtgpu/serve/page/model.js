@@ -1,4 +1,4 @@
-// Changes of a network as JSON: variables with states, parents and CPTs. CPTs keep what is known. Pure.
+// Changes of a network as JSON; CPTs keep what is known. Pure.
 //
 // A CPT is flat: the last axis, the variable's own states, varies fastest; a row is the distribution of one
 // configuration of the parents.
@@ -78,7 +78,7 @@ export function setParents(model, name, parents) {
   return changed;
 }
 
-/** Other states: as many as before are renamed; otherwise those of the same name are kept. */
+/** Other states: as many are renamed, else those of the same name kept. */
 export function setStates(model, name, states) {
   const changed = copy(model);
   const v = find(changed, name);

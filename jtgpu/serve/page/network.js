@@ -1,4 +1,4 @@
-// The network: names, states and arcs. Variables and states are numbers everywhere else.
+// The network: names, states, arcs. Elsewhere these are numbers.
 
 import { clean } from "./format.js";
 

@@ -77,7 +77,7 @@ export class NumberPanel extends Panel {
   }
 
   key() {
-    return this.store.network.numbers.length ? JSON.stringify([this.store.findings, this.store.network.values]) : null;
+    return this.store.network.numbers.length ? JSON.stringify(this.store.asked) : null;
   }
 
   say() {}
@@ -86,8 +86,8 @@ export class NumberPanel extends Panel {
     const { network, answer } = this.store;
     for (const { name, prior } of network.numbers) {
       const { input, show } = this.rows.get(name);
-      show(answer.numbers?.[name] ?? prior);
-      const value = network.values[name];
+      show([answer.numbers?.[name] ?? prior].flat()[0]);
+      const value = network.values[this.store.keyOf(name)];
       if (document.activeElement !== input) input.value = valueText(value);
     }
   }

@@ -1,4 +1,4 @@
-// Panels of the analysis: each asks its question after the bars, in turn, while it is open.
+// Panels: each asks its question after the bars, while it is open.
 
 import { Lost, Problem } from "./api.js";
 import { el, setText } from "./dom.js";

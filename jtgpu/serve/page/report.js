@@ -1,4 +1,4 @@
-// A report as one HTML file: evidence, map, posteriors, changes, what to observe next, scenarios.
+// A report as one HTML file.
 
 import { bodyOf, describeFinding, findingList } from "./findings.js";
 import { logText, percent, points, probabilityOf, significant } from "./format.js";

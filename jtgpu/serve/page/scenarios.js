@@ -113,7 +113,7 @@ export class ScenarioPanel extends Panel {
     return rows;
   }
 
-  /** Targets and the selected variable, or those that differ most between scenarios. */
+  /** Targets and the selected variable, or those that differ most. */
   variables(posteriors) {
     const { network, targets, picked } = this.store;
     const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];

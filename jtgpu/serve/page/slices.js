@@ -1,4 +1,4 @@
-// Evidence over time: from slice to findings; static variables have theirs in slice 0. Pure.
+// Evidence over time: slice to findings; static variables: slice 0. Pure.
 
 const parted = ({ slices: { fixed } }, findings) => {
   const entries = Object.entries(findings).filter(([, { kind }]) => kind !== "soft");
@@ -38,6 +38,10 @@ export function sequenceOf(network, bySlice, length) {
       else if (kind === "observed") listed(body.evidence, name)[t] = keys[states[0]];
       else listed(body.likelihood, name)[t] = weights ?? keys.map((_, s) => (states.includes(s) ? 1 : 0));
     }
+  }
+  for (const [key, value] of Object.entries(network.values)) {
+    const [, name, t] = key.match(/(.*)@(\d+)$/s);
+    if (t < length) listed(body.evidence, name)[t] = value;
   }
   return { ...Object.fromEntries(Object.entries(body).filter(([, part]) => Object.keys(part).length)), length };
 }

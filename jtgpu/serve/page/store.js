@@ -221,19 +221,25 @@ export class Store {
   /** Posteriors of the slice, with and without evidence. */
   async askSlice(signal) {
     const { api, network, slice, priors } = this;
-    const ask = (body) => api.ask(network.id, this.question, { ...body, at: [slice] }, signal);
+    const ask = (body) => api.ask(network.id, this.question, { ...body, at: [slice], points: 60 }, signal);
     const barsOf = (found) => network.names.map((name) => found.posteriors[name][0]);
     const found = await ask(this.body);
     if (!priors.has(slice)) priors.set(slice, barsOf(await ask({ length: slice + 1 })));
     network.prior = priors.get(slice);
     const findings = Object.assign({}, ...Object.values(this.history.value));
-    return { findings, posteriors: barsOf(found), logEvidence: found.log_evidence, ms: found.ms };
+    return { findings, posteriors: barsOf(found), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
+  }
+
+  /** The key of a number's value: over time with the slice. */
+  keyOf(name) {
+    const { network, slice } = this;
+    return network.slices && !(name in network.values) ? `${name}@${slice}` : name;
   }
 
   /** Observe a number: a value, [low, high], or null. */
   setValue(name, value) {
-    const { [name]: _, ...others } = this.network.values;
-    return this.setEvidence(this.history.value, value === null ? others : { ...others, [name]: value });
+    const { [this.keyOf(name)]: _, ...others } = this.network.values;
+    return this.setEvidence(this.history.value, value === null ? others : { ...others, [this.keyOf(name)]: value });
   }
 
   clearAll() {

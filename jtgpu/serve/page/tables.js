@@ -1,4 +1,4 @@
-// Tables of cases: the first rows of a file are answered, and all of it as CSV or Parquet.
+// Tables of cases: first rows of a file, and all of it as CSV or Parquet.
 
 import { Lost } from "./api.js";
 import { button, el, setText } from "./dom.js";

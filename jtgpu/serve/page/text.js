@@ -17,7 +17,7 @@ function widthOf(text, font) {
   return found;
 }
 
-/** A text of at most `width` pixels; an ellipsis is at three fifths: names differ in their ends. */
+/** A text of at most `width` pixels; ellipsis at three fifths: names differ in their ends. */
 export function fitted(text, width, font = "12px") {
   const characters = [...(text.length > 400 ? text.slice(0, 200) + text.slice(-200) : text)];
   if (text.length <= 400 && widthOf(text, font) <= width) return text;

@@ -1,4 +1,4 @@
-// The page in a notebook (anywidget): questions are messages, evidence is shared both ways.
+// The page in a notebook: questions are messages, evidence is shared.
 
 import { Problem } from "./api.js";
 import { App } from "./app.js";

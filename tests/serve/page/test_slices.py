@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.draw.svg import percent
 from jtgpu.serve.registry import Form
 from jtgpu.serve.sequences import of_slices
 from jtgpu.serve.slices import Smooth
+from tests.cli.test_dynamic_numbers import machine
 from tests.serve.page.conftest import Site, Visit
 from tests.serve.test_slices import clinic, umbrella
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A server of two networks over time, and of one that is not."""
+    """A server of networks over time, and of one that is none."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
-    trees: dict[str, Any] = {net.name: net.compile("cpu") for net in (umbrella(), clinic())}
+    trees: dict[str, Any] = {net.name: net.compile("cpu") for net in (umbrella(), clinic(), machine())}
     server = Site({**trees, "asia": jtgpu.load("asia").compile("cpu")})
     yield server
     server.close()
@@ -127,3 +129,36 @@ def test_the_slider_on_a_telephone(phone: Visit) -> None:
     phone.page.locator('.tabs button[data-tab="side"]').click()
     phone.page.wait_for_selector(".course polyline", state="attached")
     assert phone.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_numbers_of_slices(visit: Visit) -> None:
+    """Values are entered by slice, shown by slice, and taken back."""
+    visit.open("#n=machine")
+    page, tree = visit.page, machine().compile("cpu")
+    field = page.get_by_label("Value of load")
+    field.fill("4.4")
+    field.press("Enter")
+    field.blur()
+    visit.ready()
+    go(visit, 2)
+    assert field.input_value() == ""
+    field.fill("0.8")
+    field.press("Enter")
+    field.blur()
+    visit.ready()
+    values: list[float | None] = [4.4, None, 0.8, *[None] * 9]
+    answer = tree.smooth({"load": [values]})
+    for t in (0, 1, 2, 5):
+        go(visit, t)
+        assert visit.number("state", "busy") == percent(answer["state"][0, t, 1])
+        mean, sd = answer.mean["load"][0, t], answer.sd["load"][0, t]
+        shown = page.locator(".number-row .figure").inner_text()
+        assert float(shown.lstrip("= ").split()[0]) == pytest.approx(mean, rel=1e-3)
+        assert ("\u00b1" in shown) == (sd > 0)
+    assert page.get_by_label("Clear load@2 = 0.8").is_visible()
+    page.get_by_label("Clear load@2 = 0.8").click()
+    visit.ready()
+    go(visit, 2)
+    assert field.input_value() == ""
+    alone = tree.smooth({"load": [[4.4, *[None] * 11]]})["state"][0, 2, 1]
+    assert visit.number("state", "busy") == percent(alone)
