@@ -132,8 +132,8 @@ def _(thing: Printed) -> str:
     names, columns, fixed = thing._table()
     table = html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
     if hasattr(thing, "_courses"):  # `jtgpu.dynamic.SequencePosteriors`, likewise
-        drawn = draw_courses(*thing._courses())
-        return table if drawn is None else drawn._repr_html_() + table
+        course = draw_courses(*thing._courses())
+        return table if course is None else course._repr_html_() + table
     if not hasattr(thing, "edge_probabilities"):
         return table
     # a posterior over structures, whose module takes longer to import than all of this package
