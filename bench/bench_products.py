@@ -11,6 +11,7 @@ without evidence, without impossible states and with other structural zeros, run
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
     return row(
         "cpu", bundled.stem(path), "jtgpu cpu", None, question="products", threads=1, contractions=n, packed=n_packed,
         terms=all_terms, rows_us=rows_us, packed_us=packed_us, chosen_us=chosen_us, best_us=best_us,
-        loops="extension" if extension()[0] else "compiled for this processor",
+        loops="extension" if extension()[0] else f"compiled for {os.environ.get('NUMBA_CPU_NAME', 'this processor')}",
     )  # fmt: skip
 
 
