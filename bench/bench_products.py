@@ -4,8 +4,8 @@
 
 Rows of bench/results/cpu.jsonl, question `products`: every contraction of two tables of at least 3,000 terms of a case
 without evidence, without impossible states and with other structural zeros, run both ways in turn on one core.
-`rows_us` and `packed_us` are sums of the smallest CPU times, `chosen_us` those of the way that `panels.is_packed` chooses,
-`best_us` of the faster one.
+`rows_us` and `packed_us` are sums of the smallest CPU times, `chosen_us` those of the way that `panels.is_packed`
+chooses, `best_us` of the faster one.
 """
 
 from __future__ import annotations
