@@ -67,6 +67,13 @@ def pack(sk: FlatProgram) -> NDArray[np.int64]:
     return np.concatenate([ends, *sk])
 
 
+def large_outputs(program: FlatProgram, cells: int) -> list[int]:
+    """Contractions that sum to a table of so many cells that is no answer, those of the largest first."""
+    sizes = np.multiply.reduceat(program.card[program.table_var].astype(np.float64), program.table_ptr)[program.op_out]
+    usable = (sizes >= cells) & (program.op_kind < POSTERIOR) & (program.op_maximal == 0)
+    return [i for i in np.argsort(-sizes, kind="stable").tolist() if usable[i]]
+
+
 class Reduced(NamedTuple):
     """A program restricted to the observed variables of a pattern."""
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...plans.specialise import FlatProgram, pack
+from ...plans.specialise import FlatProgram, large_outputs, pack
 from ...util.loops import loops
 
 if TYPE_CHECKING:
@@ -285,11 +285,10 @@ class Marginals(NamedTuple):
 
 
 # From what remains of a program to the records that the CPU runs.
-
 _loops = loops("jtgpu.backends.cpu.loops.lower")
 
 ROOM = 1 << 18  # numbers of scratch memory at first
-AVOIDED = 1 << 15  # cells of a table from which contractions may do without it, see `loops.reassociate`
+AVOIDED = 1 << 17  # cells of a table from which contractions may do without it, see `loops.reassociate`
 
 
 class Lowering:
@@ -303,6 +302,7 @@ class Lowering:
         each = [(j - i, int(lengths[i:j].sum())) for i, j in pairwise(ptr)]
         self._most = max((k for k, _ in each), default=0) + 2
         self._widest = max((wide for _, wide in each), default=0) + 1
+        self._large = large_outputs(program, AVOIDED) if (program.answers >= 0).any() else []
         self._rooms: list[NDArray[np.int64]] = []  # idle scratch memory
 
     def lower(
@@ -323,7 +323,7 @@ class Lowering:
         # targets: sequence of int: Variables whose posteriors are wanted; those of observed ones are never made.
         #     Default: all.
         # lanes: Cases that the program answers at once
-        sizes = np.array((self._most, self._widest, layout.first, lanes, AVOIDED))
+        sizes = np.array((self._most, self._widest, layout.first, lanes, AVOIDED, *self._large))
         wanted = _ALL if targets is None else np.array(targets, np.int64)
         weighed = np.array(soft, np.int64) if soft else _NONE
         try:

@@ -22,9 +22,9 @@ NEVER = 1 << 60
 def compiled(name: str, cells: int, threads: int = 1) -> jtgpu.JunctionTree:
     """A tree whose program without evidence, and of a sampled case, avoids tables of so many cells."""
     net = bundled(name)
-    tree: jtgpu.JunctionTree = net.plan().compile("cpu", threads=threads)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "AVOIDED", cells)
+        tree: jtgpu.JunctionTree = net.plan().compile("cpu", threads=threads)
         tree.posteriors()
         tree.posteriors(case_of(net))
     return tree

@@ -183,8 +183,15 @@ def _join(sk, s, room, k):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def take_inputs(sk, i, s, room):  # type: ignore[no-untyped-def]
-    """Write the inputs of contraction i to `room.tables`; returns their number."""
+def take_inputs(sk, i, s, split, pieces, piece, room):  # type: ignore[no-untyped-def]
+    """Write the inputs of contraction i, or of one of its two pieces, to `room.tables`; returns their number."""
+    # split, pieces, piece: See `reassociate`; of two pieces number 0 makes the output
+    if pieces == 2 and piece == 0:
+        room.tables[0], room.tables[1] = split[SPLIT_MADE], split[SPLIT_C]
+        return 2
+    if pieces == 2:
+        room.tables[0], room.tables[1] = split[SPLIT_A], split[SPLIT_B]
+        return 1 if split[SPLIT_B] < 0 else 2
     k = 0
     for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
         if s.use[j] >= 0:
@@ -193,7 +200,7 @@ def take_inputs(sk, i, s, room):  # type: ignore[no-untyped-def]
     return k
 
 
-@compiled(allocates=False)
+@inlined
 def write_record(sk, i, s, room, k, out, answer, to, n):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the record of a contraction at `to[n:]`, whose output has its cell in `s` already."""
     # i: The contraction whose maximum or sum it is

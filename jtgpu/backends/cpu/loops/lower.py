@@ -11,7 +11,7 @@ from ....util.jit import compiled, inlined
 from .. import records as rec
 from .contractions import Room, Tables, measure, take_inputs, write_record
 from .panels import CELLS as PANEL_CELLS
-from .reassociate import SPLIT_A, SPLIT_B, SPLIT_C, SPLIT_FIELDS, SPLIT_MADE, SPLIT_NUMBERS, SPLIT_OP, choose_orders
+from .reassociate import SPLIT_FIELDS, SPLIT_MADE, SPLIT_NUMBERS, SPLIT_OP, choose_orders, order_room
 
 
 @inlined
@@ -162,40 +162,33 @@ def _fill_records(sk, s, splits, answer_cell, places, at, room, records, record_
         out, v = sk.op_out[i], sk.answers[i]
         if s.needed[out] == 0 or s.rep[out] != out:
             continue
-        k = take_inputs(sk, i, s, room)
-        if splits[split, SPLIT_OP] == i:
-            made = splits[split, SPLIT_MADE]
-            room.tables[0], room.tables[1] = splits[split, SPLIT_A], splits[split, SPLIT_B]
-            s.exponent[made], s.cell[made] = made, at
-            k = 1 if splits[split, SPLIT_B] < 0 else 2
-            n, terms = write_record(sk, i, s, room, k, made, -1, records, n)
-            at += _padded(records[record_ptr[n_ops] + rec.SIZE])
-            longest, work, n_ops = max(longest, PANEL_CELLS), work + terms, n_ops + 1
+        is_posterior, pieces = v >= 0 and sk.op_kind[i] != FAMILY, 1
+        if splits[split, SPLIT_OP] == i:  # what it reads is made by a record of its own
+            split, pieces = split + 1, 2
+        for piece in range(pieces - 1, -1, -1):
+            t = out if piece == 0 else splits[split - 1, SPLIT_MADE]
+            k = take_inputs(sk, i, s, splits[split - 1], pieces, piece, room)
+            s.exponent[t] = t
+            if piece == 0 and is_posterior and lanes == 1:
+                s.cell[t] = answer_cell[v]
+            else:
+                s.cell[t] = places[t] if len(places) else at
+            end, terms = write_record(sk, i, s, room, k, t, v if piece == 0 else -1, records, n)
+            if not len(places) and s.cell[t] == at:
+                at += _padded(records[n + rec.SIZE])
+            work += terms
+            most = max(most, records[n + rec.INPUTS])
+            if records[n + rec.INPUTS] > 2:
+                longest = max(longest, records[n + rec.ROW])
+            if records[n + rec.PACKED] == 1:
+                longest = max(longest, PANEL_CELLS)
+            n = end
+            n_ops += 1
             record_ptr[n_ops] = n
-            k, room.tables[0], room.tables[1] = 2, made, splits[split, SPLIT_C]
-            split += 1
-        is_posterior = v >= 0 and sk.op_kind[i] != FAMILY
-        s.exponent[out] = out
-        if is_posterior and lanes == 1:
-            s.cell[out] = answer_cell[v]
-        else:
-            s.cell[out] = places[out] if len(places) else at
-        end, terms = write_record(sk, i, s, room, k, out, v, records, n)
-        if not len(places) and s.cell[out] == at:
-            at += _padded(records[n + rec.SIZE])
         if is_posterior:
             answers[n_answers], answers[n_answers + 1] = v, s.cell[out]
-            answers[n_answers + 2] = records[n + rec.BY_CASE]
+            answers[n_answers + 2] = records[record_ptr[n_ops - 1] + rec.BY_CASE]
             n_answers += 3
-        work += terms
-        most = max(most, records[n + rec.INPUTS])
-        if records[n + rec.INPUTS] > 2:
-            longest = max(longest, records[n + rec.ROW])
-        if records[n + rec.PACKED] == 1:
-            longest = max(longest, PANEL_CELLS)
-        n = end
-        n_ops += 1
-        record_ptr[n_ops] = n
     return n, at, most, longest, work
 
 
@@ -215,7 +208,7 @@ def _locate(tables, s, places):  # type: ignore[no-untyped-def]
 def _lowering_room(sk, most, widest):  # type: ignore[no-untyped-def]
     """Numbers of scratch memory besides `shrink_room`; parameters as for `_take_room`."""
     n_vars, n_tables = len(sk.card), len(sk.table_ptr)
-    return (most + 5) * n_vars + (widest + 1) * (most + 6) + 2 * most + 2 * n_tables + SPLIT_NUMBERS + 1
+    return (most + 4) * n_vars + (widest + 1) * (most + 6) + 2 * most + 2 * n_tables + SPLIT_NUMBERS + 1
 
 
 @compiled()
@@ -307,8 +300,8 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 ):
     """Write the code of a pattern at the end of the scratch memory."""
     # image: A program, see `jtgpu.plans.specialise.pack`
-    # sizes: (5,) int64: Inputs of a contraction, variables of all its inputs, at most; first cell that the program may
-    #     use; lanes; cells from which a table may be avoided, see `reassociate`
+    # sizes: (5+n,) int64: Inputs of a contraction, variables of all its inputs, at most; first cell that it may use;
+    #     lanes; cells from which a table may be avoided, and contractions of such tables, see `reassociate`
     # axis_rank: (V,) int64
     # factor_cell, answer_cell, places: See `Layout`
     # seen: (V,) bool: Observed variables, by number
@@ -318,7 +311,7 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     #     written, and the second is the size that `room` needs.
     sk = unpack(image)
     most, widest, free, lanes = sizes[0], sizes[1], sizes[2], sizes[3]
-    begin = _lowering_room(sk, most, widest) + shrink_room(sk) + len(sk.card) // 4 + 1
+    begin = _lowering_room(sk, most, widest) + order_room(sk, sizes[5:]) + shrink_room(sk) + len(sk.card) // 4 + 1
     if begin + rec.HEADER > len(room):
         return -1, 2 * begin
     loops, at = _take_room(sk, most, widest, room)
@@ -330,14 +323,14 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     exponent, at = part(room, at, len(sk.table_ptr))
     numbers, at = part(room, at, SPLIT_NUMBERS)
     splits = numbers.reshape((-1, SPLIT_FIELDS))
-    marks, at = part(room, at, len(sk.card))
+    order, at = part(room, at, order_room(sk, sizes[5:]))
     left, pattern = _reduce_pattern(sk, axis_rank, seen, soft, targets, room[at:begin])
     exponent[:] = len(sk.table_ptr)
     s = Tables(left.rep, left.length, left.scope, left.use, left.needed, left.cut, cell, exponent)
     n_loads, n_stores, load_room = _measure_loads(sk, s)
     splits[0, SPLIT_OP], n_splits = -1, 0
-    if lanes == 1 and len(places) == 0:
-        n_splits = choose_orders(sk, s, sizes[4], widest, splits, marks)
+    if lanes == 1 and len(places) == 0 and len(sizes) > 5:
+        n_splits = choose_orders(sk, s, sizes[4], widest, sizes[5:], splits, order)
     n_ops, n_answers, record_room = measure(sk, s, splits, n_splits)
     fixed = rec.HEADER + 3 * (len(sk.roots) + len(sk.wanted) + n_answers) + n_loads + n_ops + n_stores + 3
     if begin + fixed + load_room + record_room > len(room):

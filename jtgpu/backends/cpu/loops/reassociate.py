@@ -7,12 +7,11 @@ take fewer multiply-adds as sum(sum(X * A) * Y), from smaller tables. See `choos
 
 from __future__ import annotations
 
-from ....plans.arrays import POSTERIOR
 from ....util.jit import compiled, inlined
 
 PER_CELL = 4.0  # multiply-adds that take as long as a cell that is written and read again
 LEAST = 1.5  # how many times fewer they must become
-MOST_SPLITS = 16  # contractions that become two
+MOST_SPLITS, MOST_READERS = 16, 3  # contractions that become two; those that read a table that is avoided
 
 # A contraction that becomes two: its number, the inputs of the first one (the second may be -1: none), the table that
 # it writes, and the table which that is multiplied with.
@@ -80,19 +79,15 @@ def _inputs(sk, s, i):  # type: ignore[no-untyped-def]
     return n, first, last
 
 
-@compiled(allocates=False)
-def _is_fixed(sk, s, i, splits, n):  # type: ignore[no-untyped-def]
-    """Whether the output of contraction i must be made: an answer, or what others read than contractions of two."""
-    t = sk.op_out[i]
-    if sk.op_kind[i] >= POSTERIOR or sk.op_maximal[i] != 0:
-        return True
+@inlined
+def _is_fixed(sk, s, t, splits, n):  # type: ignore[no-untyped-def]
+    """Whether table t must be made: something else reads it than contractions, or the first n splits do."""
+    fixed = False
     for tables in (sk.roots, sk.wanted):
         for r in range(len(tables)):
-            if s.rep[tables[r]] == t:
-                return True
-    fixed = False
+            fixed = fixed or s.rep[tables[r]] == t
     for k in range(n):
-        fixed = fixed or splits[k, SPLIT_OP] == i
+        fixed = fixed or sk.op_out[splits[k, SPLIT_OP]] == t
         fixed = fixed or splits[k, SPLIT_A] == t or splits[k, SPLIT_B] == t or splits[k, SPLIT_C] == t
     return fixed
 
@@ -105,38 +100,30 @@ def _order(sk, s, x, y, other, out, marks):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _gain(sk, s, i, splits, n, marks):  # type: ignore[no-untyped-def]
-    """Multiply-adds (float64) that are saved if the output of contraction i is not made; 0 if it must be.
-
-    Notes the contractions that read it behind the first n splits, and their number in the last row.
-    """
-    t = sk.op_out[i]
-    splits[MOST_SPLITS, SPLIT_MADE] = n
+def _split_readers(sk, s, i, readers, splits, n, marks):  # type: ignore[no-untyped-def]
+    """Write behind the first n splits how those that read the output of contraction i can do without it."""
+    # readers: (MOST_READERS + 1,) int64: Their number, then they
+    # returns How many splits there are then; n if contraction i is better made.
+    t, first = sk.op_out[i], n
     k, x, y = _inputs(sk, s, i)
-    if k != 2 or x == y or _is_fixed(sk, s, i, splits, n):
-        return 0.0
+    if k != 2 or x == y or n + readers[0] > MOST_SPLITS or readers[0] > MOST_READERS or _is_fixed(sk, s, t, splits, n):
+        return first
     before, after = _cost(sk, s, x, y, -1, t, marks), 0.0
-    for j in range(i + 1, len(sk.op_out)):
-        if not _is_made(sk, s, j):
-            continue
+    for r in range(1, 1 + readers[0]):
+        j = readers[r]
         k, a, b = _inputs(sk, s, j)
-        reads, possible = False, k <= 2 and n < MOST_SPLITS and sk.op_maximal[j] == 0
-        for q in range(sk.op_in_ptr[j], sk.op_in_ptr[j + 1]):
-            reads = reads or s.use[q] == t
+        if k > 2 or (k == 2 and a == b) or sk.op_maximal[j] != 0:
+            return first
         for q in range(n):
-            possible = possible and splits[q, SPLIT_OP] != j
-        if not reads:
-            continue
-        if not possible or (k == 2 and a == b):
-            return 0.0
+            if splits[q, SPLIT_OP] == j:
+                return first
         other = -1 if k == 1 else a if b == t else b
-        cost, first, second = _order(sk, s, x, y, other, sk.op_out[j], marks)
+        cost, p, q = _order(sk, s, x, y, other, sk.op_out[j], marks)
         before += _cost(sk, s, t, other, -1, sk.op_out[j], marks) - PER_CELL * _cells(sk, s, sk.op_out[j])
         after += cost
-        splits[n, SPLIT_OP], splits[n, SPLIT_A], splits[n, SPLIT_B], splits[n, SPLIT_C] = j, first, other, second
+        splits[n, SPLIT_OP], splits[n, SPLIT_A], splits[n, SPLIT_B], splits[n, SPLIT_C] = j, p, other, q
         n += 1
-    splits[MOST_SPLITS, SPLIT_MADE] = n
-    return before - after if LEAST * after < before else 0.0
+    return n if LEAST * after < before else first
 
 
 @compiled(allocates=False)
@@ -186,36 +173,55 @@ def _place(sk, s, first, n, widest, splits, marks):  # type: ignore[no-untyped-d
 
 
 @compiled(allocates=False)
-def choose_orders(sk, s, large, widest, splits, marks):  # type: ignore[no-untyped-def]
+def _find_readers(sk, s, large, candidates, slots, readers):  # type: ignore[no-untyped-def]
+    """Which contractions read the candidates that are made and have so many cells; returns whether there is any."""
+    # slots: (T,) int64: Written: 1 + the number of the candidate that writes a table; 0: none
+    # readers: (n, MOST_READERS + 1) int64: Written: their number, then they
+    found = False
+    for c in range(len(candidates)):
+        if _is_made(sk, s, candidates[c]) and _cells(sk, s, sk.op_out[candidates[c]]) >= large:
+            if not found:
+                slots[:] = 0
+            found, slots[sk.op_out[candidates[c]]], readers[c, 0] = True, 1 + c, 0
+    if found:
+        for i in range(len(sk.op_out)):
+            if _is_made(sk, s, i):
+                for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+                    c = slots[s.use[j]] - 1 if s.use[j] >= 0 else -1
+                    if c >= 0:
+                        readers[c, 0] += 1
+                        if readers[c, 0] <= MOST_READERS:
+                            readers[c, readers[c, 0]] = i
+    return found
+
+
+@compiled(allocates=False)
+def choose_orders(sk, s, large, widest, candidates, splits, room):  # type: ignore[no-untyped-def]
     """Choose contractions that become two since a large table that they read is not made; returns how many."""
     # s: The tables that are not made any more are not `needed`; those in their place have their scopes
     # large: Cells from which a table may be avoided
     # widest: Variables of all inputs of a contraction, at most
+    # candidates: Contractions of tables that can be that large, those of the largest first
     # splits: (MOST_SPLITS + 1, SPLIT_FIELDS) int64: Written, by number of the contraction; behind them P in SPLIT_OP
-    # marks: (V+1,) int64: Scratch memory
-    # returns their number; 0 of a program without answers, whose tables the backward pass reads.
-    n, n_ops, answers = 0, len(sk.op_out), False
-    for i in range(n_ops):
-        answers = answers or sk.answers[i] >= 0
-    marks[:] = 0
-    while answers:
-        best, most = -1, 0.0
-        for i in range(n_ops):
-            if _is_made(sk, s, i) and _cells(sk, s, sk.op_out[i]) >= large:
-                gain = _gain(sk, s, i, splits, n, marks)
-                if gain > most:
-                    best, most = i, gain
-        if best < 0:
-            break
-        _gain(sk, s, best, splits, n, marks)
-        t, end = sk.op_out[best], splits[MOST_SPLITS, SPLIT_MADE]
-        s.needed[t] = 0
-        if not _place(sk, s, n, end, widest, splits, marks):
-            s.needed[t] = 1
-            break
-        for k in range(n, end):
-            _write_scope(sk, s, splits[k], splits[k, SPLIT_MADE], marks)
-        n = end
+    # room: Scratch memory, `order_room` numbers
+    n, n_ops, n_tables, n_vars = 0, len(sk.op_out), len(sk.table_ptr), len(sk.card)
+    slots, marks = room[:n_tables], room[n_tables : n_tables + n_vars]
+    readers = room[n_tables + n_vars : n_tables + n_vars + (MOST_READERS + 1) * len(candidates)]
+    readers = readers.reshape((-1, MOST_READERS + 1))
+    if _find_readers(sk, s, large, candidates, slots, readers):
+        marks[:] = 0
+        for c in range(len(candidates)):
+            t = sk.op_out[candidates[c]]
+            if slots[t] != 1 + c or not _is_made(sk, s, candidates[c]):
+                continue
+            end = _split_readers(sk, s, candidates[c], readers[c], splits, n, marks)
+            s.needed[t] = 0
+            if end == n or not _place(sk, s, n, end, widest, splits, marks):
+                s.needed[t] = 1
+                continue
+            for k in range(n, end):
+                _write_scope(sk, s, splits[k], splits[k, SPLIT_MADE], marks)
+            n = end
     for k in range(1, n):
         for j in range(k, 0, -1):
             if splits[j, SPLIT_OP] < splits[j - 1, SPLIT_OP]:
@@ -223,3 +229,9 @@ def choose_orders(sk, s, large, widest, splits, marks):  # type: ignore[no-untyp
                     splits[j, c], splits[j - 1, c] = splits[j - 1, c], splits[j, c]
     splits[n, SPLIT_OP] = n_ops
     return n
+
+
+@inlined
+def order_room(sk, candidates):  # type: ignore[no-untyped-def]
+    """Numbers of scratch memory for `choose_orders`."""
+    return len(sk.table_ptr) + len(sk.card) + (MOST_READERS + 1) * len(candidates)
