@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Make = Callable[[Plan, Factors], Backend]
 
 LEAST_WORK = 200_000  # operations of a case from which impossible states are looked for
-REQUIRED_GAIN = 0.85  # share of the work that may be left without them: renumbering takes 8 us a call
+REQUIRED_GAIN = 0.9  # share of the work that may be left without them
 IMPOSSIBLE = -2  # the number of an impossible state
 
 
