@@ -177,13 +177,13 @@ def _find_readers(sk, s, large, candidates, slots, readers):  # type: ignore[no-
     """Which contractions read the candidates that are made and have so many cells; returns whether there is any."""
     # slots: (T,) int64: Written: 1 + the number of the candidate that writes a table; 0: none
     # readers: (n, MOST_READERS + 1) int64: Written: their number, then they
-    found = False
+    any_large = False
     for c in range(len(candidates)):
         if _is_made(sk, s, candidates[c]) and _cells(sk, s, sk.op_out[candidates[c]]) >= large:
-            if not found:
+            if not any_large:
                 slots[:] = 0
-            found, slots[sk.op_out[candidates[c]]], readers[c, 0] = True, 1 + c, 0
-    if found:
+            any_large, slots[sk.op_out[candidates[c]]], readers[c, 0] = True, 1 + c, 0
+    if any_large:
         for i in range(len(sk.op_out)):
             if _is_made(sk, s, i):
                 for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
@@ -192,7 +192,7 @@ def _find_readers(sk, s, large, candidates, slots, readers):  # type: ignore[no-
                         readers[c, 0] += 1
                         if readers[c, 0] <= MOST_READERS:
                             readers[c, readers[c, 0]] = i
-    return found
+    return any_large
 
 
 @compiled(allocates=False)
