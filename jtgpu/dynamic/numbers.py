@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,13 +13,14 @@ from ..errors import ArgumentError, DataError, ImpossibleEvidence, shown
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..inference.tables import as_numbers, open_table
+from ..inference.tables.columns import evidence_columns
 from ..model.discrete import DiscreteModel
 from ..model.mixed_dynamic import label
 from ..util.elementary import exps, log, logs
 from ..util.text_table import counted
 from .number_samples import MixedSequenceStates, drawn_numbers
 from .results import Course, SequenceExplanations, SequencePosteriors
-from .sequences import Sequences, is_sequence, read_sequences
+from .sequences import Sequences, is_matrix, is_sequence, read_sequences
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
@@ -55,12 +56,13 @@ class Rows(NamedTuple):
 def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **keys: Any) -> Rows:
     """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
     is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
+    named = [k for k in (keys.get("id"), keys.get("time")) if k is not None]
     if is_list:
-        parts = [_columns(net, frame) for frame in given]
-    elif isinstance(given, Mapping) and any(np.ndim(x) == 2 for x in given.values()):
+        parts = [_columns(net, frame, named) for frame in given]
+    elif isinstance(given, Mapping) and any(is_matrix(v, x) for v, x in given.items()):
         parts = [dict(given)]
     else:
-        parts = [_columns(net, given)]
+        parts = [_columns(net, given, named)]
     cells: dict[str, list[Any]] = {y: [] for y in net.numbers}
     for part in parts:
         n = next((np.shape(x)[:2] if np.ndim(x) == 2 else (len(x),) for x in part.values()), (0,))
@@ -73,10 +75,15 @@ def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **ke
     return Rows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
 
 
-def _columns(net: MixedDynamicNetwork, frame: Any) -> dict[str, Any]:
+def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[str]) -> dict[str, Any]:
     if isinstance(frame, np.ndarray):
         raise DataError(f"sequences with numbers ({', '.join(net.numbers)}) need named columns, not an array")
     table = open_table(None, frame)
+    own: Any = net  # its names are all that counts
+    for key in keys:
+        if key not in table.names:
+            raise DataError(f"{key!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+    evidence_columns(own, [c for c in table.names if c not in keys])
     return {name: table.column(name) for name in table.names}
 
 
@@ -285,6 +292,9 @@ class MixedDynamicTree:
         for name in options:
             if name not in ("id", "time", "likelihood", "do", "on_gap"):
                 raise ArgumentError(f"there is no option {name!r}; options are id, time, likelihood, do and on_gap")
+        for name in ("likelihood", "do"):
+            if given := [v for v in options.get(name) or () if v in self.network.numbers]:
+                raise ArgumentError(f"{name} has the number {given[0]!r}; {name}= is of variables with states")
         return sequences if isinstance(sequences, Rows) else read_rows(self.network, sequences, **options)
 
     def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:

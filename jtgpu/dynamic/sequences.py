@@ -98,7 +98,7 @@ def read_sequences(
         made = _of_list(net, given, id, time, on_gap)
     elif isinstance(given, np.ndarray) and given.ndim == 3:
         made = _of_codes(net, given)
-    elif isinstance(given, Mapping) and any(_is_matrix(v, x) for v, x in given.items()):
+    elif isinstance(given, Mapping) and any(is_matrix(v, x) for v, x in given.items()):
         made = _of_arrays(net, given)
     else:
         made = _of_frame(net, given, id, time, on_gap)
@@ -118,7 +118,7 @@ def is_sequence(x: Any) -> bool:
     return is_frame(x) or (isinstance(x, np.ndarray) and x.ndim == 2)
 
 
-def _is_matrix(name: Any, x: Any) -> bool:
+def is_matrix(name: Any, x: Any) -> bool:
     """Whether a column of a mapping is an array of sequences and slices."""
     try:
         return np.ndim(x) == 2

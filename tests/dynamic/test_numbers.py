@@ -205,3 +205,19 @@ def test_numbers_of_density_0_are_an_error_that_names_the_slice(far: float) -> N
     )
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"slice 1: .* density 0"):
         machine.compile("cpu").smooth({"load": [[1.0, far]]})
+
+
+def test_wrong_columns_and_options() -> None:
+    net = template(np.random.default_rng(3))
+    tree = net.compile("reference")
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        ({"X1": [1.0, 2.0]}, {}, "no column of the table is a variable"),
+        ({"who": ["p"], "x": [1.0]}, {"id": "patient"}, "'patient' is no column of the table, which has 'who', 'x'"),
+        ({"x": [[1.0, 2.0], [3.0]]}, {}, "the rows of 'x' have different lengths"),
+        ({"x": [1.0]}, {"do": {"x": 2.0}}, "do has the number 'x'; do= is of variables with states"),
+        ({"x": [1.0]}, {"likelihood": {"y": [1.0, 2.0]}}, "likelihood has the number 'y'"),
+        ({"x": [1.0]}, {"targets": ["xx"]}, "there is no variable 'xx'"),
+    ]
+    for given, options, message in wrong:
+        with pytest.raises(jtgpu.JtgpuError, match=message):
+            tree.smooth(given, **options)
