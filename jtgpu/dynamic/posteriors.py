@@ -36,7 +36,7 @@ def posteriors(
     wanted = [*numbers, *dict.fromkeys(step.joints.values())]
     slices = slices_of(at, int(read.lengths.max()))
     shape = (read.n,) if slices is None else (read.n, len(slices))
-    check_size(shape, sum(map(step.width, wanted)), 'at="last", or fewer slices')
+    check_size(shape, sum(map(step.width, wanted)), 'at="last", fewer slices, or fewer targets=')
     arrays = {v: np.zeros((*shape, step.width(v))) for v in wanted}
     log_evidence, failed = _write_all(steps, read, Wanted(wanted, slices, smooth, arrays))
     if on_impossible == "error":
@@ -95,7 +95,7 @@ def predictions(
 ) -> SequencePosteriors:
     """Posteriors of some variables in the slices that follow, in which nothing is observed."""
     net = step.net
-    check_size((read.n, steps), sum(map(step.width, numbers)), "fewer steps")
+    check_size((read.n, steps), sum(map(step.width, numbers)), "fewer steps, or fewer targets=")
     arrays = {v: np.zeros((read.n, steps, step.width(v))) for v in numbers}
     longer, lengths = read.continued(steps), read.lengths
     log_evidence, failed = np.zeros(read.n), np.full(read.n, -1)
@@ -152,8 +152,8 @@ def check_size(shape: Sequence[int], cells: int, instead: str) -> None:
     size = 8 * int(np.prod(shape)) * cells
     if size > MOST_ANSWERS:
         raise TableTooLarge(
-            f"the posteriors would need {format_bytes(size)}, more than {format_bytes(MOST_ANSWERS)}; "
-            f"use {instead}, or fewer targets="
+            f"the answers would need {format_bytes(size)}, more than {format_bytes(MOST_ANSWERS)}; "
+            f"use {instead}"
         )
 
 

@@ -40,10 +40,13 @@ class _OfSlices(Printed):
         n = len(self.lengths)
         if self._slices is None:
             return np.arange(n), np.zeros(n, np.int64), self.lengths - 1
-        sequence = np.repeat(np.arange(n), len(self._slices))
-        place = np.tile(np.arange(len(self._slices)), n)
-        exists = self._slices[place] < self.lengths[sequence]
-        return sequence[exists], place[exists], self._slices[place[exists]]
+        order = np.argsort(self._slices, kind="stable")  # not (B, S) numbers: one of many sequences may be long
+        exists = np.searchsorted(self._slices[order], self.lengths)
+        sequence = np.repeat(np.arange(n), exists)
+        place = order[np.arange(len(sequence)) - np.repeat(np.cumsum(exists) - exists, exists)]
+        if (np.diff(order) < 0).any():
+            place = place[np.lexsort((place, sequence))]
+        return sequence, place, self._slices[place]
 
     def _keys(self) -> dict[str, Any]:
         """Columns that name the rows of a frame: those of the sequences' table, else number and slice."""

@@ -214,6 +214,7 @@ class DynamicTree:
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
         read = self._read(sequences, id, time, likelihood, do, on_gap)
+        check_size((read.n, int(read.lengths.max())), len(self._net), "long sequences in a call of their own")
         return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_impossible))
 
     def sample(  # noqa: PLR0913
@@ -253,7 +254,7 @@ class DynamicTree:
         if length is not None:
             raise ArgumentError("sample takes length= without sequences only; they have their own lengths")
         read = self._read(sequences, id, time, likelihood, do, on_gap)
-        check_size((n, len(read.codes)), len(self._net), "fewer samples")
+        check_size((n, read.n, int(read.lengths.max())), len(self._net), "fewer samples, and long sequences alone")
         return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
 
     def stream(self) -> Stream:

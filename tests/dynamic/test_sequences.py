@@ -202,3 +202,19 @@ def test_columns_that_are_ignored_are_named_where_id_and_time_are_not() -> None:
     with pytest.warns(UserWarning, match="columns 'who', 'day', which are ignored; without id="):
         tree.filter(rows)
     assert tree.filter(rows, id="who", time="day").lengths.tolist() == [1, 1]
+
+
+def test_a_long_sequence_among_many_short_ones() -> None:
+    tree = umbrella().compile("reference")
+    rows = {"who": [0, 1, 1, 1, 2, 2], "umbrella": ["yes", "no", "no", "yes", "yes", "no"]}
+    whole, some = tree.smooth(rows, id="who"), tree.smooth(rows, id="who", at=[2, 0])
+    frame = some.to_frame()
+    assert frame["who"].tolist() == [0, 1, 1, 2]
+    expected = [whole["rain"][i, t, 1] for i, t in ((0, 0), (1, 2), (1, 0), (2, 0))]
+    assert frame["rain=yes"].tolist() == expected
+    lengths = [1_000_000, *[1] * 2_000]
+    many = {"who": np.repeat(np.arange(2_001), lengths), "umbrella": np.zeros(sum(lengths), np.int64)}
+    with pytest.raises(jtgpu.TableTooLarge, match="use long sequences in a call of their own"):
+        tree.mpe(many, id="who")
+    with pytest.raises(jtgpu.TableTooLarge, match="fewer samples, and long sequences alone"):
+        tree.sample(1, many, id="who")
