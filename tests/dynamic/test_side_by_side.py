@@ -127,3 +127,26 @@ def test_a_joint_of_the_interface_itself_where_a_member_is_observed() -> None:
     assert twice.sum() == pytest.approx(2.0)
     made = tree.filter(codes, joints=[("a[t]", "b[t]")])
     np.testing.assert_allclose(made.joint["a[t]", "b[t]"], expected.joint["a[t]", "b[t]"], rtol=0, atol=1e-13)
+
+
+def test_improbable_and_impossible_sequences_do_not_change_the_others() -> None:
+    """Numbers near the bounds of a float64 in one lane: tables are scaled, and no bit of the other lanes changes."""
+    near = [[1 - 1e-300, 1e-300], [1e-300, 1 - 1e-300]]
+    dyn = jtgpu.DynamicNetwork(
+        {"h": ["a", "b"], "o": ["x", "y", "z"]}, {"h": [("h", 1)], "o": ["h"]},
+        {"h": near, "o": [[1 - 1e-200, 1e-200, 0.0], [1e-200, 1 - 1e-200, 0.0]]}, start={"h": [0.5, 0.5]},
+    )  # fmt: skip
+    tree = dyn.compile("cpu")
+    usual, improbable, impossible = ["x"] * 90, ["x", "y"] * 45, ["x"] * 3 + ["z"] + ["y"] * 86
+    both = tree.smooth({"o": [usual, improbable, impossible]}, on_impossible="flag")
+    assert both.impossible.tolist() == [False, False, True]
+    assert not np.asarray(both["h"][2]).any()
+    for i, one in enumerate((usual, improbable)):
+        alone = tree.smooth({"o": [one]})
+        assert np.array_equal(both["h"][i], alone["h"][0])
+        assert both.log_evidence[i] == alone.log_evidence[0]
+    whole = dyn.unroll(90).compile("reference").posteriors({f"o[{t}]": s for t, s in enumerate(improbable)})
+    assert both.log_evidence[1] == pytest.approx(whole.log_evidence, rel=1e-12)
+    best = tree.mpe({"o": [usual, improbable, impossible]}, on_impossible="flag")
+    assert np.isneginf(best.log_joint[2])
+    assert best.log_joint[1] == tree.mpe({"o": [improbable]}).log_joint[0]
