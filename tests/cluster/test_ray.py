@@ -22,7 +22,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jtgpu
-from jtgpu.backends.wrappers import slices as sliced
+from jtgpu.backends.wrappers import cutset as sliced
 from jtgpu.cases import answer_file
 from jtgpu.cli import app
 from jtgpu.cluster import Cluster, RaySlices, answer_dataset, answer_files
