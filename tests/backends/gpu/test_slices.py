@@ -17,7 +17,7 @@ from jtgpu.errors import TableTooLarge
 from tests.backends.gpu.test_slice_programs import ring
 from tests.dynamic.random_templates import random_question, random_template
 from tests.support.emulated.install import needs_compiler
-from tests.support.examples import some
+from tests.support.examples import slow, some
 
 pytestmark = needs_compiler
 
@@ -54,6 +54,18 @@ def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytes
     assert_close(tree.filter(frame, **options), expected[0], dyn)
     assert_close(tree.smooth(frame, **options), expected[1], dyn)
     tree.close()
+
+
+@pytest.mark.parametrize("seed", slow(14, 18))
+def test_loads_by_code_do_not_write_cells_of_the_slice_before(
+    seed: int, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    dyn = random_template(rng)
+    frame, options = random_question(rng, dyn, seed, int(rng.integers(1, 40)))
+    monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)
+    with dyn.compile("gpu") as tree:
+        assert_close(tree.smooth(frame, **options), dyn.compile("cpu").smooth(frame, **options), dyn)
 
 
 def lagged() -> jtgpu.DynamicNetwork:
