@@ -460,13 +460,19 @@ def test_used_entries_are_those_of_terms(data: st.DataObject) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(needed, sparsity.needed, strict=True))
 
 
-def is_stored(tiles: batch_tiles.Tiles, t: int, i: int, j: int) -> bool:
-    """Whether output i, j of a tile is stored."""
-    wide = tiles.out_n.shape[1]
+def stored(tiles: batch_tiles.Tiles, t: int) -> list[tuple[int, int]]:
+    """Rows and columns of the stored outputs of a tile, or of the tiles of a block."""
+    (tm, tn), wide = batch_tiles.SHAPES[tiles.shape], tiles.out_n.shape[1]
     if tiles.shape not in batch_tiles.PRODUCTS:
-        return bool(tiles.mask[t] >> (i * wide + j) & 1)
-    high, side = batch_tiles.WARP
-    return bool(tiles.mask[t, i // high * (wide // side) + j // side] >> (i % high * side + j % side) & 1)
+        return [(i, j) for i in range(tm) for j in range(wide) if tiles.mask[t] >> (i * wide + j) & 1]
+    side, words = min(tn, 8), tm * tn // 32
+    high = 32 // side
+    return [
+        (tm * block + i, tn * block + j)
+        for block in range(tiles.mask.shape[1] // words) for i in range(tm) for j in range(tn)
+        for word in [words * block + (i // (2 * high) * (tn // side) + j // side) * 2 + i // high % 2]
+        if tiles.mask[t, word] >> (i % high * side + j % side) & 1
+    ]  # fmt: skip
 
 
 def multiply_adds(layout: batch_tables.BatchLayout) -> int:
@@ -498,24 +504,38 @@ def test_tiles_cover_a_contraction(data: st.DataObject) -> None:
     if live is not None and alone:
         live.append(np.zeros(0, np.bool_))
     more = data.draw(st.sampled_from([(), (batch_tiles.DIAGONAL,), (batch_tiles.DIAGONAL, *batch_tiles.PRODUCTS)]))
+    check_tiles(loops, alone, live, more)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "s"), [(12, 10, 3, 2), (30, 6, 2, 1), (40, 3, 2, 2), (7, 5, 2, 6)])
+def test_products_cover_a_contraction(m: int, n: int, k: int, s: int) -> None:
+    loops = [(s, (m * n, m * k, n * k)), (m, (n, k, 0)), (n, (1, 0, k)), (k, (0, 1, 1))]
+    live = [np.random.default_rng(m).random(size) < 0.9 for size in (s * m * n, s * m * k, s * n * k)]
+    for which in (None, live):
+        for shape in batch_tiles.PRODUCTS:
+            assert check_tiles(loops, False, which, (shape,)) in {*range(9), shape}
+
+
+def check_tiles(loops: list[shapes.Loop], alone: bool, live: Any, more: tuple[int, ...]) -> int:
+    """The tiles of a contraction cover it; returns their shape."""
+    at = [1, 1, 1]
+    for size, strides in loops:
+        at = [x * size if stride else x for x, stride in zip(at, strides, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("PRODUCT_WORK", "STEP_WORK"):
             patch.setattr(batch_tiles, name, 0.0)
         tiles = batch_tiles.TileMaker().tiles(tuple(loops), alone, live, more)
-    tm, tn = batch_tiles.SHAPES[tiles.shape]
-    wide = tiles.out_n.shape[1]
+    tn = batch_tiles.SHAPES[tiles.shape][1]
     assert bool(tn) != alone
     assert tiles.shape < 9 or tiles.shape in more
     assert np.unpackbits(tiles.mask.view(np.uint8)).sum() == (at[0] if live is None else live[0].sum())
     got: list[tuple[int, int, int]] = []
     for t in range(len(tiles.a)):
         steps = tiles.steps[tiles.first[t] : tiles.first[t] + tiles.count[t]].tolist()
-        for i in range(tm):
-            for j in range(wide):
-                if is_stored(tiles, t, i, j):
-                    out = int(tiles.out_m[t, i] + tiles.out_n[t, j])
-                    b = int(tiles.b[t, i if tiles.shape == batch_tiles.DIAGONAL else j]) if tn else 0
-                    got += [(out, int(tiles.a[t, i]) + x, b + y) for x, y in steps]
+        for i, j in stored(tiles, t):
+            out = int(tiles.out_m[t, i] + tiles.out_n[t, j])
+            b = int(tiles.b[t, i if tiles.shape == batch_tiles.DIAGONAL else j]) if tn else 0
+            got += [(out, int(tiles.a[t, i]) + x, b + y) for x, y in steps]
     if tiles.swapped:
         got = [(out, b, a) for out, a, b in got]
     every = list(zip(*(shapes.offsets(loops, k) for k in (0, 1, 2)), strict=True))
@@ -525,6 +545,7 @@ def test_tiles_cover_a_contraction(data: st.DataObject) -> None:
         (o, a, b) for o, a, b in every if live[0][o] and live[1][a] and (alone or live[2][b])
     }  # fmt: skip
     assert wanted <= set(got)
+    return tiles.shape
 
 
 def test_kernels_are_small_enough_to_compile() -> None:
