@@ -170,7 +170,7 @@ def _count_slices(run: Propagation, weights: Floats, total: _Sum) -> None:
 def complete_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceCounts:
     """Counts of every family over the slices in which it is observed."""
     codes = sequences.codes.copy()
-    at = np.arange(len(codes)) - np.repeat(sequences.ptr[:-1], sequences.lengths)
+    at = sequences.slices
     for v in step.static:  # observed in any slice
         codes[:, v] = np.repeat(np.maximum.reduceat(codes[:, v], sequences.ptr[:-1]), sequences.lengths)
     columns = np.full((step.n_variables, len(codes)), -1, np.int32)

@@ -117,11 +117,6 @@ def _slices(step: Step, read: Sequences, rows: Ints, at: Ints) -> Iterator[tuple
         yield int(at[rest].min()), read.cut_always, np.flatnonzero(rest)
 
 
-def _places(read: Sequences) -> Ints:
-    """The slice of each row."""
-    return np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
-
-
 def _with_copies(step: Step, states: NDArray[np.int32], rows: Ints, t: Ints) -> NDArray[np.int32]:
     """States of the step network in some rows: the slice and earlier copies, in state 0 where they do not exist."""
     # t: the slice of each row
@@ -141,7 +136,7 @@ def _with_others(
     for v in range(step.n):
         is_free |= states[:, v] == -1
     all_free = np.flatnonzero(is_free)
-    at = _places(read)[all_free]
+    at = read.slices[all_free]
     states = states.copy()
     for t, cut, own in _slices(step, read, all_free, at):
         rows = all_free[own]
@@ -194,7 +189,7 @@ def _uniforms(rng: np.random.Generator | None, n_variables: int, n: int) -> Floa
 
 def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats:
     """ln P(states, evidence) of each sequence; -inf if it is impossible."""
-    columns, at = np.maximum(states.T, 0, dtype=np.int64), _places(read)
+    columns, at = np.maximum(states.T, 0, dtype=np.int64), read.slices
     total = _log_slices(step, step.order, read.cut_always, columns, None)
     for t in sorted({*range(step.order), *read.cuts}):
         rows = np.flatnonzero(at == t)

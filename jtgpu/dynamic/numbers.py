@@ -46,12 +46,6 @@ class Rows(NamedTuple):
             values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
         return cls(sequences, values)
 
-    @property
-    def slices(self) -> Ints:
-        """(R,) the slice of each row."""
-        ptr = self.sequences.ptr
-        return np.arange(int(ptr[-1])) - np.repeat(ptr[:-1], self.sequences.lengths)
-
 
 def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **keys: Any) -> Rows:
     """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
@@ -94,6 +88,8 @@ def _numbers(name: str, column: Any) -> Floats:
         array = np.asarray(column)
         flat = array.ravel() if array.dtype.kind in "iuf" else np.array(column, object).ravel().tolist()
     cells = list(flat) if isinstance(flat, tuple) else flat
+    if not len(cells):  # of any type: a file without rows has columns of text
+        return np.zeros(0)
     numbers = as_numbers(cells)
     if numbers is None:
         listed = cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
@@ -114,7 +110,7 @@ def finite(name: str, numbers: Floats, where: Callable[[int], str]) -> Floats:
 
 def families(net: MixedDynamicNetwork, rows: Rows, y: str) -> list[tuple[Gaussian, Ints, Floats]]:
     """The densities of a number, the rows where each holds and y is observed, and (n, 1 + parents) ones and parents."""
-    made, t = [], rows.slices
+    made, t = [], rows.sequences.slices
     own = net.gaussians(y)
     for k, g in enumerate(own):
         here = np.flatnonzero(~np.isnan(rows.values[y]) & (t >= k if k == len(own) - 1 else t == k))
@@ -264,8 +260,7 @@ class MixedDynamicTree:
         read, offset = with_densities(net, self._read(sequences, options), on_impossible)
         best = self.discrete.mpe(read, on_impossible=on_impossible)
         own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
-        at = np.arange(len(offset)) - np.repeat(read.ptr[:-1], read.lengths)
-        states = best.states[np.repeat(np.arange(read.n), read.lengths), at]
+        states = best.states[np.repeat(np.arange(read.n), read.lengths), read.slices]
         return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
 
     def sample(

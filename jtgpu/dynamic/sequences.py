@@ -49,6 +49,11 @@ class Sequences:
         """(N,) slices of each."""
         return np.diff(self.ptr)
 
+    @property
+    def slices(self) -> Ints:
+        """(R,) the slice of each row."""
+        return np.arange(len(self.codes)) - np.repeat(self.ptr[:-1], self.lengths)
+
     def cut(self, t: int) -> frozenset[int]:
         """The variables that are set in slice t."""
         return self.cuts.get(t, self.cut_always)
@@ -199,6 +204,8 @@ def _of_frame(
         )
     names = [c for c in table.names if c not in (id, time)]
     if not names:
+        if not table.n:
+            raise DataError("there are no sequences")
         listed = ", ".join(map(repr, table.names))
         raise UnknownVariable(f"the table has no observations: its only columns are {listed}")
     codes, _ = read_states(net, {c: table.column(c) for c in names})
@@ -270,7 +277,7 @@ def _weights(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]
 def _with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequences:
     """Enter interventions: the state that a variable is set to, in all slices or in some."""
     codes, weights = made.codes.copy(), dict(made.likelihood)
-    at = np.arange(len(codes)) - np.repeat(made.ptr[:-1], made.lengths)
+    at = made.slices
     always: set[int] = set()
     single: dict[int, set[int]] = {}
     for variable, value in do.items():

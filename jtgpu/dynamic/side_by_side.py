@@ -148,7 +148,7 @@ class SideBySide(Passes):
         """Posteriors of variables that are observed in every row."""
         if not self.fixed:
             return
-        at = np.arange(len(self.read.codes)) - np.repeat(self.read.ptr[:-1], self.lengths)
+        at = self.read.slices
         sequence = np.repeat(np.arange(self.read.n), self.lengths)
         end = np.where(self.failed >= 0, 0 if self.smooth else self.failed, self.lengths)
         valid = at < end[sequence]
@@ -286,9 +286,8 @@ def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     if passes is None or before is None or after is None or before.number == after.number:
         return None
     weights = dict(read.likelihood)
-    if any(v in plain.static for v in weights):
-        at = np.arange(len(read.codes)) - np.repeat(read.ptr[:-1], read.lengths)
-        weights = {v: np.where(at[:, None] > 0, 1.0, w) if v in plain.static else w for v, w in weights.items()}
+    for v in weights.keys() & plain.static:
+        weights[v] = np.where(read.slices[:, None] > 0, 1.0, weights[v])
     if backend.capabilities.device_name:
         weights |= _weights_of_ones(passes.plan, read.codes, (before, after), set(weights))  # type: ignore[attr-defined]
     return passes.slice_table(read.codes, weights, before, after, read.lengths, propagation.KEPT)

@@ -51,6 +51,17 @@ def rows_of(*words: str) -> list[dict[str, Any]]:
     return made
 
 
+@pytest.mark.parametrize("what", ["filter", "smooth", "predict", "mpe", "fit"])
+def test_a_file_without_rows_is_an_error(what: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / "none.csv").write_text("id,hour,load\n")
+    more = ("-o", str(tmp_path / "fitted.dynamic.json")) if what == "fit" else ()
+    keys = ("--id", "id", "--time", "hour") if what == "fit" else KEYS
+    done = run("dynamic", what, file, str(tmp_path / "none.csv"), *keys, *more)
+    assert done.exit_code == 2
+    assert "no sequences" in done.stderr
+    assert not (tmp_path / "fitted.dynamic.json").exists()
+
+
 def test_answers_are_those_of_python(file: str, hours: str, tmp_path: Path) -> None:
     tree = machine().compile("reference")
     expected = tree.smooth([{"load": [0.8, 3.9, None, 4.4]}, {"load": [1.1, 1.0]}])

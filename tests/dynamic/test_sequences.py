@@ -152,6 +152,8 @@ def test_reload_replaces_the_cpts() -> None:
     [
         ({"day": [1, 2]}, {"time": "day"}, jtgpu.UnknownVariable, "no observations: its only columns are 'day'"),
         ({"umbrella": ["no"], "day": [1]}, {"id": "umbrella", "time": "day"}, jtgpu.UnknownVariable, "only columns"),
+        ([], {}, jtgpu.DataError, "there are no sequences"),
+        ({"umbrella": [], "day": []}, {"time": "day"}, jtgpu.DataError, "there are no sequences"),
         ({"umbrella": [["yes", "no"], ["yes"]]}, {}, jtgpu.EvidenceError, "rows of 'umbrella' have different lengths"),
         ({"umbrella": ["yes", "no"]}, {"on_gap": "empty"}, jtgpu.ArgumentError, "which need time="),
         ({"umbrella": ["no"] * 2, "t": [0.5, 1.0]}, {"time": "t", "on_gap": "empty"}, jtgpu.DataError, "fractions"),

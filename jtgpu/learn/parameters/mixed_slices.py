@@ -93,7 +93,7 @@ class _NumberExpectation(SliceExpectation):
         components = sorted({c for c in net.component.values() if c is not None})
         numbers = [net.discrete.index(c) for c in components]
         answer = posteriors((step, step), read, numbers, None, None, "flag", smooth=True)
-        sequence, t = np.repeat(np.arange(read.n), read.lengths), self._rows.slices
+        sequence, t = np.repeat(np.arange(read.n), read.lengths), read.slices
         each = weights[sequence, None]
         shares = {c: answer[c][sequence, t] * each for c in components}
         made: dict[str, list[Gaussian]] = {}
