@@ -128,8 +128,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    many, chain = (96, 96) if arguments.smoke else (1 << 15, 1 << 18)
-    for made, n, holes in ((ring(), many, False), (hmm(), chain, False), (hmm(), chain, True)):
+    many, chain, half = (96, 96, 96) if arguments.smoke else (1 << 15, 1 << 18, 1 << 17)
+    for made, n, holes in ((ring(), many, False), (hmm(), chain, False), (hmm(), half, True)):
         for one in smoothing(made, n, holes):
             if not arguments.smoke:
                 append(arguments.out, [one])
