@@ -125,7 +125,7 @@ struct Constants {};
 #endif
 
 #ifdef FIXED_EASY
-#define EASY true  // neither loads, nor other answers, nor roots read what other units write between two slices
+#define EASY true  // between two slices units read nothing that others write: the answer is in registers, see fixed.py
 #else
 #define EASY false
 #endif

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.slices import Between, Side, observed
+from ..backends.slices import Between, Side
 from ..errors import PlanError
 from . import propagation
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..backends.slices import Messages, SliceGroup, SlicePasses, SliceTable
-    from ..plans.plan import Plan
     from ..util.arrays import Floats, Ints
     from .sequences import Sequences
     from .step import Step
@@ -280,34 +278,14 @@ def choosing(plain: Step, read: Sequences, uniforms: Floats | None) -> Choosing 
 def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     """The compiled passes of a call; None where the backend has none, or there is no memory for it."""
     tree = plain.tree(0)
-    backend = plain.backend_of(tree, maximal)
-    passes = backend.slices()
+    passes = plain.backend_of(tree, maximal).slices()
     before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
     if passes is None or before is None or after is None or before.number == after.number:
         return None
     weights = dict(read.likelihood)
     for v in weights.keys() & plain.static:
         weights[v] = np.where(read.slices[:, None] > 0, 1.0, weights[v])
-    if backend.capabilities.device_name:
-        weights |= _weights_of_ones(passes.plan, read.codes, (before, after), set(weights))  # type: ignore[attr-defined]
     return passes.slice_table(read.codes, weights, before, after, read.lengths, propagation.KEPT)
-
-
-def _weights_of_ones(
-    plan: Plan, codes: NDArray[np.int32], sides: Sequence[Side], have: set[int]
-) -> dict[int, NDArray[np.float64]]:  # fmt: skip
-    """Weights of observed variables that several factors contain, if some slice does not observe them.
-
-    The kernels that a GPU compiles for a network do not wait between slices if code alone loads such factors, and then
-    may load them into cells of the slice before. Factors with weights are loaded by records, and they wait.
-    """
-    some, always = observed(codes)
-    uses = Counter(v for scope in plan.table_scopes[: plan.n_factors] for v in scope)
-    for side in sides:
-        own = side.number - plan.n_variables
-        always[[v for v in (plan.sets[own] if own >= 0 else [side.number]) if v < len(always)]] = False
-    variables = [v for v in np.flatnonzero(some & ~always).tolist() if v not in have and uses[v] != 1]
-    return {v: np.ones((len(codes), int(plan.cardinality[v]))) for v in variables}
 
 
 def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:

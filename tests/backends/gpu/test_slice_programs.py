@@ -66,27 +66,27 @@ def test_evidence_apart_from_constants_gives_the_same_message(seed: int) -> None
     maker, before, answer = maker_of(dyn, {v for v in range(len(dyn)) if v not in hidden})
     found = []
     for split in (False, True):
-        part, consts = maker.part({before: RUNNING}, [answer], 0, split)
-        tables = dict(consts) | {x.factor: np.linspace(0.1, 1.0, maker.size(x.factor)) for x in part.loads}
+        part = maker.part({before: RUNNING}, [answer], 0, split)
+        tables = dict(part.consts) | {x.factor: np.linspace(0.1, 1.0, maker.size(x.factor)) for x in part.loads}
         tables |= {f: np.linspace(1.0, 2.0, maker.size(f)) for f in part.message}
         found.append(values_of(maker, part.steps, tables, part.answers[0]))
-        blocks = maker.blocks(part, consts, 20_000)
+        blocks = maker.blocks(part, 20_000)
         assert blocks is not None
         assert sorted(s.out for b in blocks for s in b.steps) == sorted(s.out for s in part.steps)
         placed = maker.placed(part, blocks, 0, 0)
-        made = set(placed.cell) | set(consts)
+        made = set(placed.cell) | set(part.consts)
         assert all(t in made for b in blocks for t in b.inputs)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-13)
 
 
 def test_a_ring_is_a_chain_of_few_blocks() -> None:
     maker, before, answer = maker_of(ring(), {4, 5, 6, 7})
-    part, consts = maker.part({before: RUNNING}, [answer], 0, split=True)
-    blocks = maker.blocks(part, consts, 20_000)
+    part = maker.part({before: RUNNING}, [answer], 0, split=True)
+    blocks = maker.blocks(part, 20_000)
     assert blocks is not None
     assert len(part.steps) >= 8
     assert len(blocks) <= 3
-    assert sum(t in consts for s in part.steps for t in s.ins) == 4  # the CPTs, each by itself
+    assert sum(t in part.consts for s in part.steps for t in s.ins) == 4  # the CPTs, each by itself
 
 
 @pytest.mark.parametrize("cards", [(8,), (3, 3, 3), (2, 3, 2, 4, 3), (20, 4, 5), (2,) * 9])

@@ -58,6 +58,7 @@ _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)
 # Compiled kernels are named by a hash of their source, shared by processes and kept from run to run.
 FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or ROOT / ".pytest_cache" / "emulated-kernels")
 _building: dict[str, threading.Lock] = {}
+order = 0  # of threads between two barriers, see host_cuda.hpp
 
 
 def library(text: str, names: tuple[str, ...]) -> Path:
@@ -200,6 +201,7 @@ class Function:
         self.module, self.name = module, name
         self.call = getattr(found, f"emulated_{name}")
         self.call.restype = None
+        self.order = ctypes.c_uint.in_dll(found, "host_order")
         sizes = (ctypes.c_uint * 16)()
         n = getattr(found, f"sizes_{name}")(sizes)
         self.sizes = list(sizes)[:n]
@@ -216,6 +218,7 @@ class Function:
 
         def run(_kept: Any = kept) -> None:
             start = time.perf_counter()
+            self.order.value = order
             self.call(blocks, threads, pointers)
             counts["seconds"] += time.perf_counter() - start
 

@@ -1,6 +1,7 @@
 // Enough of CUDA for g++ to run a kernel on the host: a block's threads are fibers that switch at every barrier and
 // shuffle. A thread that waits for one that never arrives is a deadlock, which ends the program. Blocks run one after
-// another; with HOST_TOGETHER each in a thread of its own, simultaneously.
+// another; with HOST_TOGETHER each in a thread of its own, simultaneously. Between two barriers threads run one after
+// another, in an order that `host_order` chooses: a barrier that is missing changes answers in some of them.
 #include <ucontext.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #define __global__
@@ -35,6 +37,7 @@ struct int4 { int x, y, z, w; };
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 struct dim3_ { unsigned x; };
 static HOST_OWN dim3_ threadIdx, blockIdx, blockDim, gridDim;
+extern "C" { unsigned host_order = 0; }  // 0: as they are numbered, 1: backward, others: seeds of random orders
 
 namespace host {
 #ifndef HOST_STACK
@@ -146,6 +149,10 @@ inline void run_block(unsigned b, unsigned n_blocks, unsigned n_threads, const s
         begin(fibers[t].context, stacks.all + (size_t)t * STACK, entry);
     }
     live = n_threads;
+    unsigned random = host_order * (b + 1);
+    const auto below = [&](unsigned n) { return (random = random * 1664525u + 1013904223u) / 65536u % n; };
+    std::vector<unsigned> turns;
+    for (unsigned t = 0; t < n_threads; t++) turns.push_back(host_order == 1 ? n_threads - 1 - t : t);
     for (auto& w : warps) w.arrived = 0;
     block.arrived = 0;
     unsigned before = 0, idle = 0;
@@ -155,12 +162,17 @@ inline void run_block(unsigned b, unsigned n_blocks, unsigned n_threads, const s
         if (progress != before) went_on();
         idle = progress == before ? idle + 1 : 0;
         before = progress;
-        if (idle > 2 && stuck()) {
+        if (idle > (host_order > 1 ? 99 : 2) && stuck()) {
             fprintf(stderr, "deadlock in block %u\n", b);
             abort();
         }
-        for (unsigned t = 0; t < n_threads; t++)
-            if (!fibers[t].done) {
+        bool resting[32] = {};
+        if (host_order > 1) {  // some warps go ahead of others
+            for (unsigned t = n_threads - 1; t; t--) std::swap(turns[t], turns[below(t + 1)]);
+            for (bool& r : resting) r = below(2);
+        }
+        for (unsigned t : turns)
+            if (!fibers[t].done && !resting[t / 32]) {
                 current = threadIdx.x = t;
                 change(home, fibers[t].context);
             }

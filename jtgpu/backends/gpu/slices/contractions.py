@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +69,7 @@ class Part:
     cell: dict[int, int]  # first cell of each table of a sequence
     size: int  # cells of a sequence
     answers: list[int]  # tables
+    consts: dict[int, NDArray[np.float64]]  # tables that all sequences share
 
 
 class SliceMaker:
@@ -162,10 +163,8 @@ class SliceMaker:
         )  # fmt: skip
         return Load(factor, fixed, axes, message) if fixed or axes or message else None
 
-    def part(
-        self, messages: dict[int, int], answers: Sequence[int], first_cell: int, split: bool = False
-    ) -> tuple[Part, dict[int, Any]]:
-        """The contractions of some tables, in phases, and the tables that are constant."""
+    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int, split: bool = False) -> Part:
+        """The contractions of some tables, in phases."""
         # messages: Factor to `RUNNING` or `KEPT`
         # first_cell: Of a sequence that tables may use
         # split: Whether constants and evidence are multiplied one by one
@@ -195,14 +194,15 @@ class SliceMaker:
             level[s.out] = 1 + max(level.get(t, 0) for t in s.ins)
         left.sort(key=lambda s: level[s.out])
         mine = [x for x in mine if x.factor not in running]  # the message itself, at the beginning of the arena
-        part = Part(self, mine, left, [level[s.out] for s in left], running, {}, 0, tables)
+        shared = {t: consts[t] for t in used if t in consts}
+        part = Part(self, mine, left, [level[s.out] for s in left], running, {}, 0, tables, shared)
         self._place(part, [(level[s.out], s.out, s.ins) for s in left], first_cell, 0)
-        return part, {t: consts[t] for t in used if t in consts}
+        return part
 
-    def blocks(self, part: Part, consts: Container[int], room: int) -> list[Block] | None:
+    def blocks(self, part: Part, room: int) -> list[Block] | None:
         """The contractions of a part in blocks; None if some contraction is too large for it."""
         # room: Numbers of all sequences that an SM has room for
-        cutter = Blocks(self.axes_of, self.cells_of, consts, lambda v: int(self.plan.axis_rank[v]), room)
+        cutter = Blocks(self.axes_of, self.cells_of, part.consts, lambda v: int(self.plan.axis_rank[v]), room)
         return cutter.cut(part.steps, part.answers)
 
     def placed(
@@ -210,7 +210,7 @@ class SliceMaker:
     ) -> Part:
         """The same part with cells for what blocks leave; tables may overwrite a message of n cells that was read."""
         # in_place: Whether a block may write over what it reads
-        made = Part(self, part.loads, part.steps, part.phase, part.message, {}, 0, part.answers)
+        made = replace(part, cell={}, size=0)
         self._place(made, [(b.level, b.steps[-1].out, b.inputs) for b in blocks], first_cell, n_message, in_place)
         return made
 

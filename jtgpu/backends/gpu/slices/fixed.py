@@ -28,14 +28,13 @@ MOST_CONSTANTS = 384  # numbers among a kernel's parameters, which have 4 KiB
 SM_BYTES = 232_448  # of shared memory
 SM_THREADS = 672  # that have registers enough
 
-CAREFUL = (1, 11, 24)  # numbers of items, of other answers, and of roots among the words of a program
 TwoParts = tuple[list[Block], list[Block]]
 
 
 def fixed_arrays(parts: SliceParts, wanted: Wanted) -> SliceArrays | None:
     """The program with as many lanes as pay; None if it is too large for code."""
     room = SM_BYTES // 8
-    made = [part.maker.blocks(part, parts.consts, room) for part in (parts.main, parts.second)]
+    made = [part.maker.blocks(part, room) for part in (parts.main, parts.second)]
     if made[0] is None or made[1] is None:
         return None
     best: SliceArrays | None = None
@@ -73,15 +72,14 @@ class _CodeWriter(Writer):
         super().__init__(parts, lanes)
         self.threads, self._held = threads, held
         self._blocks = {id(parts.main): blocks[0], id(parts.second): blocks[1]}
-        slots, at = dict.fromkeys(self.const_cell, -1), 0
-        for t, x in sorted(parts.consts.items(), key=lambda item: len(item[1])):
+        self._slots, at = dict.fromkeys(self.shared, -1), 0
+        self._constants = np.zeros(MOST_CONSTANTS)
+        for key, x in sorted(self.shared.items(), key=lambda item: len(item[1])):
             if at + len(x) <= MOST_CONSTANTS:
-                slots[t] = at
+                self._slots[key] = at
+                self._constants[at : at + len(x)] = x
                 at += len(x)
-        self._constants = np.zeros(max(at, 1))
-        for t, slot in slots.items():
-            if slot >= 0:
-                self._constants[slot : slot + len(parts.consts[t])] = parts.consts[t]
+        self._constants = self._constants[: max(at, 1)]
         for part in (parts.main, parts.second):
             for load in part.loads:
                 self.value(part, load.factor)
@@ -92,7 +90,7 @@ class _CodeWriter(Writer):
             self.consts = np.concatenate([self.consts, values, np.zeros(len(values) % 2)])
             self.n_consts = len(self.consts)
         rank = parts.maker.plan.axis_rank
-        self._layout = Layout(lanes, threads, {}, lambda _: (), lambda _: 0, slots, lambda v: int(rank[v]))
+        self._layout = Layout(lanes, threads, {}, lambda _: (), lambda _: 0, {}, lambda v: int(rank[v]))
         self._codes = max([0, *(c + 1 for x in (*parts.main.loads, *parts.second.loads) for c in self._columns(x))])
         self._texts: dict[str, str] = {}
 
@@ -106,7 +104,8 @@ class _CodeWriter(Writer):
         def scope_of(table: int) -> Sequence[int]:
             return [v for v in maker.scopes[table] if cards[v] > 1]
 
-        layout = replace(self._layout, cards=cards, scope=scope_of, first=lambda t: self.cell(part, t))
+        slots = {t: self._slots[x.tobytes()] for t, x in part.consts.items()}
+        layout = replace(self._layout, cards=cards, scope=scope_of, first=lambda t: self.cell(part, t), consts=slots)
         items, loads, unit = [], [], 0
         for x in part.loads:
             if x.message or self._codes > MOST_CODES or any(maker.pattern.weight[v] >= 0 for v in x.axes):
@@ -134,7 +133,7 @@ class _CodeWriter(Writer):
     def arrays(self, wanted: Wanted) -> SliceArrays:
         """All of it."""
         made = super().arrays(wanted)
-        way, second = self.way, self.given.second
+        way, main, second = self.way, self.given.main, self.given.second
         macros: dict[str, object] = {
             "FIXED": 1, "FIXED_LANES": f"{self.lanes}u", "FIXED_UNITS": self._layout.units, "FIXED_HELD": self._held,
             "FIXED_ENTRIES": f"{self.n}u", "FIXED_CODES": self._codes if self._codes <= MOST_CODES else 0,
@@ -144,7 +143,8 @@ class _CodeWriter(Writer):
         for name, side in (("FIXED_SOURCE", way.source), ("FIXED_TARGET", way.target)):
             if np.array_equal(side.place, np.arange(self.n)):
                 macros[name] = 1
-        if not any(made.words[i] for i in CAREFUL):
+        # Threads that hold the answer have read it when they have its sum: loads and sums may overwrite it.
+        if self._held and len(main.answers) == 1 and not second.answers and not any(x.message for x in main.loads):
             macros["FIXED_EASY"] = 1
         work = self.n_consts + self.n * self.lanes
         others = [column + second.maker.size(t) for t, column in zip(second.answers, way.columns, strict=True)]

@@ -65,7 +65,6 @@ class SliceParts:
     way: Way
     main: Part
     second: Part  # other answers
-    consts: dict[int, NDArray[np.float64]]
 
     @classmethod
     def of(cls, maker: SliceMaker, way: Way, split: bool = False) -> SliceParts:
@@ -75,14 +74,13 @@ class SliceParts:
         n = len(way.source.place)
         answer = int(plan.posterior_table[way.target.number])
         roots = maker.other_roots(way.target) if way.ahead else []
-        main, consts = maker.part({before: RUNNING}, [answer, *roots], n, split)
-        second = Part(maker, [], [], [], [], {}, 0, [])
+        main = maker.part({before: RUNNING}, [answer, *roots], n, split)
+        second = Part(maker, [], [], [], [], {}, 0, [], {})
         if way.others:
             tables = [int(plan.posterior_table[v]) for v in way.others]
             messages = {before: RUNNING, **({} if way.ahead else {behind: KEPT})}
-            second, more = maker.of_all.part(messages, tables, n, split)
-            consts |= more
-        return cls(maker, way, main, second, consts)
+            second = maker.of_all.part(messages, tables, n, split)
+        return cls(maker, way, main, second)
 
 
 def slice_arrays(parts: SliceParts, wanted: Wanted, lanes: int) -> SliceArrays:
@@ -95,13 +93,15 @@ class Writer:
 
     def __init__(self, parts: SliceParts, lanes: int):
         self.given, self.lanes = parts, lanes
-        self.maker, self.way, consts = parts.maker, parts.way, parts.consts
-        self.const_cell: dict[int, int] = {}
+        self.maker, self.way = parts.maker, parts.way
+        # both parts number tables alike, and what is constant in one may be loaded in the other
+        self.shared = {x.tobytes(): x for part in (parts.main, parts.second) for x in part.consts.values()}
+        self._const_cell: dict[bytes, int] = {}
         at = 0
-        for t, x in consts.items():
-            self.const_cell[t] = at
+        for key, x in self.shared.items():
+            self._const_cell[key] = at
             at += len(x)
-        self.consts = np.concatenate([*consts.values(), np.zeros(at % 2)])
+        self.consts = np.concatenate([*self.shared.values(), np.zeros(at % 2)])
         self.n_consts = at + at % 2  # pairs of sequences are aligned
         self.n = len(self.way.source.place)
         self.tile_maker = TileMaker()
@@ -130,8 +130,8 @@ class Writer:
 
     def cell(self, part: Part, table: int) -> int:
         """The first number of a table in the arena."""
-        if table in self.const_cell:
-            return self.const_cell[table]
+        if table in part.consts:
+            return self._const_cell[part.consts[table].tobytes()]
         return self.n_consts + part.cell[table] * self.lanes
 
     def arrays(self, wanted: Wanted) -> SliceArrays:
@@ -167,7 +167,7 @@ class Writer:
         return len(rows), self.pool(np.array(rows, np.int64).ravel())
 
     def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
-        return self.cell(part, table), int(table in self.const_cell), part.maker.size(table), column
+        return self.cell(part, table), int(table in part.consts), part.maker.size(table), column
 
     def part(self, part: Part) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first and the number of each."""
@@ -210,7 +210,7 @@ class Writer:
         wide = max(tn, 1)
         ins = [*step.ins, -1][:2]
         a, b = ins[::-1] if tiles.swapped else ins
-        scale = {t: 1 if t in self.const_cell else self.lanes for t in (a, b)}
+        scale = {t: 1 if t in part.consts else self.lanes for t in (a, b)}
         rows = np.zeros((len(tiles.a), TILE_WORDS), np.int64)
         rows[:, 0] = tiles.mask
         at = 1
@@ -223,6 +223,6 @@ class Writer:
             at += n
         assert at == 1 + 2 * tm + tn + wide
         steps = tiles.steps.astype(np.int64) * [scale[a], scale[b]]
-        shape = tiles.shape | (CONST_A if a in self.const_cell else 0) | (CONST_B if b in self.const_cell else 0)
+        shape = tiles.shape | (CONST_A if a in part.consts else 0) | (CONST_B if b in part.consts else 0)
         self.threads = max(self.threads, len(rows) * self.lanes // 2)
         return self.add("tiles", rows), len(rows), self.add("steps", steps), len(steps), shape, sync
