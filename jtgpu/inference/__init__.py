@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
+    from .queries.findings import Importance
     from .queries.gradients import EvidenceFunction
-    from .queries.information import Importance, Observation
+    from .queries.information import Observation
     from .results.case_states import CaseExplanations, CaseStates, Imputed, Samples
     from .results.explanations import Explanation
     from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
@@ -27,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "queries.gradients": "EvidenceFunction", "queries.information": "Importance Observation",
+    "queries.findings": "Importance", "queries.gradients": "EvidenceFunction", "queries.information": "Observation",
     "results.case_states": "CaseExplanations CaseStates Imputed Samples", "results.explanations": "Explanation",
     "results.rankings": "ExpectedCounts JointCost MapCost Ranking Scores",
     "results.sensitivities": "Bar Parameter Parameters Sensitivity", "results.tables": "DevicePosteriors",

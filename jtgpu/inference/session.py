@@ -179,7 +179,7 @@ class Session:
 
     def joint(self, variables: Iterable[str | int]) -> Joint:
         """Compute P(variables | evidence); see `jtgpu.JunctionTree.joint`. Later queries do not reuse its work."""
-        return joint(self._compiled, variables, self._compiled.resolve(**self.known))
+        return joint(self._compiled, variables, **self.known)
 
     def _run(self, targets: list[int] | None) -> Result:
         compiled = self._compiled

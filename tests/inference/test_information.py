@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.inference.queries.information import hellinger
+from jtgpu.inference.queries.findings import hellinger
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName

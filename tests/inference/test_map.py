@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.inference.queries import map as queries_map
-from jtgpu.inference.queries.map import ending_with
+from jtgpu.inference.queries.map_program import ending_with
 from jtgpu.inference.results.rankings import JointCost
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.ordering import order_cost
@@ -149,7 +149,7 @@ def test_few_configurations_of_a_dense_model(monkeypatch: pytest.MonkeyPatch, ba
     by_order, cost = tree.map(variables, evidence, k=7), tree.map_cost(variables, evidence)
     # as if the order were expensive: the joint posterior of these has 3 x 4 x 4 configurations
     monkeypatch.setattr(queries_map, "CHEAP", -1)
-    monkeypatch.setattr(queries_map, "joint_cost", lambda *_: JointCost("cases", 48, 12, 0, 48, 384))
+    monkeypatch.setattr(queries_map, "joint_cost_of", lambda *_: JointCost("cases", 48, 12, 0, 48, 384))
     assert (cost.how, tree.map_cost(variables, evidence).how) == ("order", "joint")
     found = tree.map(variables, evidence, k=7)
     assert dict(found) == dict(by_order)

@@ -8,7 +8,7 @@ sweep of a case has all of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
+from ..evidence_table import read_known_cases
 from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
 from ..tables import as_array, is_tensor
@@ -29,15 +30,18 @@ from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from numpy.typing import ArrayLike, NDArray
 
     from ...backends.base import Backend
     from ...backends.sweep import Derivatives
     from ...plans.plan import Plan
     from ...plans.program import Program
+    from ...util.options import OnProblem
     from ..compiled import CompiledModel
-    from ..evidence_table import BatchEvidence
-    from ..interventions import Intervened, ResolvedEvidence
+    from ..evidence import Cases, EvidenceOptions, Findings
+    from ..interventions import Intervened
 
 PART_CELLS = 1 << 20  # cells of a part of a table that a worker of a cluster counts at a time
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
@@ -74,19 +78,46 @@ def case_weights(weights: ArrayLike | None, n: int) -> Floats:
 
 
 def expected_counts(
-    tree: CompiledModel, known: BatchEvidence, weights: ArrayLike | None, variables: Any, on_impossible: str,
+    self: CompiledModel, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
+    variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
     cluster: Any = None,
 ) -> ExpectedCounts:  # fmt: skip
-    model = tree.model
+    """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
+
+    Parameters
+    ----------
+    cases, likelihood, on_impossible
+        See `posteriors_batch`.
+    weights : (B,) array_like or tensor, optional
+        Weight of each case, of any sign. Default: ones.
+    variables : str, int, or iterable of these, optional
+        The variables of the result. Default: all.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        A Ray cluster that counts parts of the table on its CPUs, such as ``"local"`` or ``"auto"``.
+
+    Returns
+    -------
+    ExpectedCounts
+        A mapping from variable to an array of the shape of its CPT: entry x is the sum over the cases of
+        ``weight * P(family = x | case)``. ``.log_likelihood`` is the weighted sum of ``.log_evidence``, (B,). A
+        case of probability zero adds nothing.
+
+    Notes
+    -----
+    Equal cases are computed once. A tree on a GPU, or on several, counts there, in float64; other trees count on
+    the CPU. The counts are bit-identical for any number of threads or GPUs.
+    """
+    known = read_known_cases(self.model, cases, likelihood, sets=self.plan.sets)
+    model = self.model
     if not isinstance(model, BayesianNetwork):
         raise NetworkError("expected counts of families require a Bayesian network")
     wanted = range(len(model)) if variables is None else targets_of(model, variables) or ()
     each = case_weights(weights, len(known.states))
-    resolved = tree.intervened(known.intervened)
+    resolved = self.intervened(known.intervened)
     if cluster is None:
-        count = partial(_counted, tree, resolved)
+        count = partial(_counted, self, resolved)
     else:
-        count = partial(_counted_on_cluster, tree, resolved, cluster)
+        count = partial(_counted_on_cluster, self, resolved, cluster)
     equal = find_equal_rows(known.states, *known.likelihood.values(), min_saving=MIN_EQUAL)
     if equal is None:
         counts = count(known.states, each, known.likelihood)
@@ -96,7 +127,7 @@ def expected_counts(
         summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
         counts = count(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = counts.log_evidence[equal.kind], counts.impossible[equal.kind]
-    raise_if_impossible(tree, known, impossible, on_impossible)
+    raise_if_impossible(self, known, impossible, on_impossible)
     return ExpectedCounts(model, counts.families[: len(model)], tuple(wanted), each, log_evidence, impossible)
 
 
@@ -154,16 +185,34 @@ def _counted_on_cluster(
 MAX_PARAMETERS = 4  # sets of CPTs whose parameters are cached
 
 
-def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: ResolvedEvidence) -> Sensitivity:
-    model, case = tree.model, resolved.case
+def sensitivity(
+    self: CompiledModel, target: tuple[str | int, str | int], evidence: Findings | None = None,
+    **more: Unpack[EvidenceOptions],
+) -> Sensitivity:  # fmt: skip
+    """Compute the sensitivity of P(target | evidence) to every parameter of every CPT.
+
+    Parameters
+    ----------
+    target : (variable, state)
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`. Soft evidence is converted to likelihoods, which are then constant.
+
+    Returns
+    -------
+    Sensitivity
+        A mapping from variable to derivatives in the shape of its CPT; ``.top(n)`` and ``.tornado(n)`` list the
+        most influential parameters.
+    """
+    resolved = self.resolve(evidence, **more)
+    model, case = self.model, resolved.case
     if not isinstance(model, BayesianNetwork):
         raise NetworkError(
             "sensitivity requires a Bayesian network: the factors of a Markov network have no rows that sum to 1"
         )
     v, state = _target(model, target, case)
     cpts = resolved.factors[: len(model)]  # the factors of sets have no parameters
-    sweep = messages_of(tree, resolved.factors).derivative()
-    parameters = tree.cached("parameters", id(resolved.factors), lambda: Parameters(cpts), MAX_PARAMETERS)
+    sweep = messages_of(self, resolved.factors).derivative()
+    parameters = self.cached("parameters", id(resolved.factors), lambda: Parameters(cpts), MAX_PARAMETERS)
 
     def derivatives() -> Derivatives:
         result = sweep.derivatives(case)
@@ -171,7 +220,7 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], resolved: Resolved
             raise ImpossibleEvidence("the evidence has probability 0")
         return result
 
-    of_evidence = named(tree, case, derivatives)
+    of_evidence = named(self, case, derivatives)
     program, n_parameters = sweep.program, len(parameters.theta)
     size = np.array([program.size(scope) for scope in program.factor_scopes], np.int64)
     partial_evidence = _over_evidence(of_evidence, of_evidence, size, program)[:n_parameters]

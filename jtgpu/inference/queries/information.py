@@ -16,17 +16,18 @@ import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arguments import choice
-from ...util.arrays import Bools, Floats
+from ...util.arrays import Floats
 from ...util.elementary import exps, logs
 from ..results.rankings import Ranking, Scores
-from .joint import joint
+from .joint import joint_of
 from .posteriors import scope_of
 
 if TYPE_CHECKING:
-    from ...backends.base import BatchResult
+    from typing import Unpack
+
     from ...util.options import InformationUnit
     from ..compiled import CompiledModel
-    from ..evidence import CaseEvidence
+    from ..evidence import EvidenceOptions, Findings
     from ..interventions import ResolvedEvidence
 
 BITS = 1.4426950408889634  # of a nat: 1 / ln 2
@@ -72,15 +73,31 @@ def _in_unit(unit: str) -> float:
 
 
 def entropy(
-    tree: CompiledModel, variables: str | int | Iterable[str | int], resolved: ResolvedEvidence,
+    self: CompiledModel,
+    variables: str | int | Iterable[str | int],
+    evidence: Findings | None = None,
+    *,
     unit: InformationUnit = "nats",
-) -> float:  # fmt: skip
-    factor = _in_unit(unit)
-    scope = scope_of(tree.model, variables)
+    **more: Unpack[EvidenceOptions],
+) -> float:
+    """Compute the entropy of the posterior of a variable, or of the joint posterior of several.
+
+    Parameters
+    ----------
+    variables : str, int, or iterable of these
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    unit : {"nats", "bits"}
+
+    Returns
+    -------
+    float
+    """
+    resolved, factor, scope = self.resolve(evidence, **more), _in_unit(unit), scope_of(self.model, variables)
     if len(scope) > 1:
-        return factor * _entropy(joint(tree, scope, resolved).probabilities)
-    result = tree.answer(resolved.backend.run, resolved.case, scope)
-    ptr = tree.plan.posterior_ptr
+        return factor * _entropy(joint_of(self, scope, resolved).probabilities)
+    result = self.answer(resolved.backend.run, resolved.case, scope)
+    ptr = self.plan.posterior_ptr
     return factor * _entropy(result.posterior[ptr[scope[0]] : ptr[scope[0] + 1]])
 
 
@@ -131,29 +148,63 @@ def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None)
 
 
 def mutual_information(
-    tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, resolved: ResolvedEvidence,
-    unit: InformationUnit = "nats",
+    self: CompiledModel, target: str | int, others: Iterable[str | int] | None = None,
+    evidence: Findings | None = None, *, unit: InformationUnit = "nats", **more: Unpack[EvidenceOptions],
 ) -> Scores:  # fmt: skip
-    factor = _in_unit(unit)
-    t = tree.model.index(target)
-    scope = _others(tree, t, others)
-    table = _TargetAndOthers(tree, t, scope, resolved)
+    """Compute I(target; X | evidence) for other variables X.
+
+    The computation is one table of cases, with a case for each state of the target.
+
+    Parameters
+    ----------
+    target : str or int
+    others : iterable, optional
+        The variables X. Default: all other variables.
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    unit : {"nats", "bits"}
+
+    Returns
+    -------
+    dict of str to float
+        Mutual information by variable name, largest first. Its attribute ``unit`` and the printed table name it.
+    """
+    resolved, factor, t = self.resolve(evidence, **more), _in_unit(unit), self.model.index(target)
+    scope = _others(self, t, others)
+    table = _TargetAndOthers(self, t, scope, resolved)
     information = {v: table.information(v) for v in scope}
     order = sorted(information, key=lambda v: (-information[v], v))
-    return Scores({tree.model.variables[v]: factor * information[v] for v in order}, "mutual_information", unit)
+    return Scores({self.model.variables[v]: factor * information[v] for v in order}, "mutual_information", unit)
 
 
 def value_of_information(
-    tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, resolved: ResolvedEvidence,
-    unit: InformationUnit = "nats",
+    self: CompiledModel, target: str | int, candidates: Iterable[str | int] | None = None,
+    evidence: Findings | None = None, *, unit: InformationUnit = "nats", **more: Unpack[EvidenceOptions],
 ) -> Ranking[Observation]:  # fmt: skip
-    factor = _in_unit(unit)
-    model = tree.model
+    """Rank variables by the expected information that observing them gives about a target.
+
+    Parameters
+    ----------
+    target : str or int
+    candidates : iterable, optional
+        Variables that could be observed. Default: all that are not observed yet.
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    unit : {"nats", "bits"}
+        Of gains and entropies; ``jtgpu voi`` and the page have bits. The printed table names it.
+
+    Returns
+    -------
+    list of Observation
+        For each candidate, the expected entropy of the target after the observation, and the expected probability
+        of the target's most probable state; best first.
+    """
+    resolved, factor, model = self.resolve(evidence, **more), _in_unit(unit), self.model
     t = model.index(target)
-    scope = _others(tree, t, candidates)
+    scope = _others(self, t, candidates)
     if candidates is None:
         scope = [v for v in scope if resolved.case.state[v] < 0]
-    table = _TargetAndOthers(tree, t, scope, resolved)
+    table = _TargetAndOthers(self, t, scope, resolved)
     before = _entropy(table.p)
     observations = []
     for v in scope:
@@ -163,136 +214,3 @@ def value_of_information(
         observations.append(Observation(model.variables[v], left, factor * gain, min(1.0, accuracy)))
     observations.sort(key=lambda o: (-o.gain, model.index(o.variable)))
     return Ranking(observations, Observation, f"Value of information about {model.variables[t]}, in {unit}, best first")
-
-
-# Analysis of the findings: how much they conflict, and the effect of each one on a target.
-
-@dataclass(frozen=True)
-class Importance:
-    """Effect of one finding on the posterior P of a target, without the finding and with this finding alone.
-
-    Attributes
-    ----------
-    variable : str
-        Variable of the finding.
-    states : tuple of str
-        States that the finding allows.
-    without, alone : ndarray of float64
-        Posterior of the target without this finding, and with this finding only; in the order of the states.
-    kl_without : float
-        KL(P || without), in nats: what the finding adds to the others.
-    hellinger_without, shift_without : float
-        Hellinger distance, 0 to 1, and largest absolute difference of a probability, between P and `without`.
-    kl_alone, hellinger_alone, shift_alone : float
-        The same measures between `alone` and the prior: KL(alone || prior).
-
-    Examples
-    --------
-    >>> import jtgpu
-    >>> tree = jtgpu.load("asia").compile("cpu")
-    >>> print(tree.evidence_importance("lung", {"xray": "yes", "smoke": "no"}))
-    Importance of findings for lung, most important first
-    variable  states  kl without  hellinger without  ...  kl alone  hellinger alone  shift alone
-    smoke     no        0.268155           0.272174  ...  0.029007         0.096486     0.045000
-    xray      yes       0.254780           0.201973  ...  0.753501         0.375431     0.433711
-    [2 rows x 7 columns; to_frame() has all of them]
-    """
-
-    variable: str
-    states: tuple[str, ...]
-    without: Floats
-    alone: Floats
-    kl_without: float
-    hellinger_without: float
-    shift_without: float
-    kl_alone: float
-    hellinger_alone: float
-    shift_alone: float
-
-
-def hellinger(p: Floats, q: Floats) -> float:
-    """Hellinger distance, 0 to 1: the square root of half the sum of (sqrt p - sqrt q)^2."""
-    return min(1.0, float(np.sqrt(0.5 * np.square(np.sqrt(p) - np.sqrt(q)).sum())))
-
-
-def _shift(p: Floats, q: Floats) -> float:
-    return float(np.abs(p - q).max())
-
-
-def conflict(tree: CompiledModel, known: CaseEvidence) -> float:
-    n = len(_findings(tree, known))
-    if not n:
-        raise EvidenceError("the conflict measure requires at least one finding")
-    included = np.vstack([np.zeros(n, np.bool_), np.ones(n, np.bool_), np.eye(n, dtype=np.bool_)])
-    result = _run_subsets(tree, known, included, [])
-    _raise_if(tree, known, bool(result.impossible[:2].any()))
-    # the factors of a Markov network may have any sum: probabilities are relative to no evidence
-    log_p = result.log_evidence - result.log_evidence[0]
-    return float(log_p[2:].sum() - log_p[1])
-
-
-def evidence_importance(tree: CompiledModel, target: str | int, known: CaseEvidence) -> Ranking[Importance]:
-    model = tree.model
-    t = model.index(target)
-    findings = _findings(tree, known)
-    n = len(findings)
-    if not n:
-        raise EvidenceError("evidence_importance requires at least one finding")
-    single = np.eye(n, dtype=np.bool_)
-    included = np.vstack([np.ones(n, np.bool_), np.zeros(n, np.bool_), ~single, single])
-    result = _run_subsets(tree, known, included, [t])
-    _raise_if(tree, known, bool(result.impossible[0]))
-    posterior, prior = result.posterior[0], result.posterior[1]
-    vectors = known.case.vectors(model.cardinality)
-    answers = []
-    for i, v in enumerate(findings):
-        without, alone = result.posterior[2 + i].copy(), result.posterior[2 + n + i].copy()
-        answers.append(
-            Importance(
-                variable=model.variables[v],
-                states=tuple(model.states(v)[k] for k in np.flatnonzero(vectors[v]).tolist()),
-                without=without,
-                alone=alone,
-                kl_without=kl_divergence(posterior, without),
-                hellinger_without=hellinger(posterior, without),
-                shift_without=_shift(posterior, without),
-                kl_alone=kl_divergence(alone, prior),
-                hellinger_alone=hellinger(alone, prior),
-                shift_alone=_shift(alone, prior),
-            )
-        )
-    answers.sort(key=lambda a: (-a.kl_without, -a.kl_alone, model.index(a.variable)))
-    return Ranking(answers, Importance, f"Importance of findings for {model.variables[t]}, most important first")
-
-
-def _findings(tree: CompiledModel, known: CaseEvidence) -> list[int]:
-    """Variables with evidence, interventions excluded; ascending."""
-    case = known.case
-    return [
-        v
-        for v in range(len(tree.model))
-        if (case.state[v] >= 0 or v in case.likelihood) and v not in known.intervened
-    ]
-
-
-def _run_subsets(tree: CompiledModel, known: CaseEvidence, included: Bools, targets: list[int]) -> BatchResult:
-    """Results of one case for each row of `included`, (rows, findings), with this subset of the findings.
-
-    Interventions are part of every case.
-    """
-    case = known.case
-    states = np.tile(case.state, (len(included), 1))
-    weights: dict[int, Floats] = {v: np.tile(w, (len(included), 1)) for v, w in case.likelihood.items()}
-    for i, v in enumerate(_findings(tree, known)):
-        states[~included[:, i], v] = -1
-        if v in weights:
-            weights[v][~included[:, i]] = 1.0
-    backend = tree.intervened(known.intervened).backend
-    return backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
-
-
-def _raise_if(tree: CompiledModel, known: CaseEvidence, impossible: bool) -> None:
-    """Raise `ImpossibleEvidence`, naming the evidence, if it is impossible."""
-    if impossible:
-        tree.answer(tree.intervened(known.intervened).backend.run, known.case, [])
-        raise ImpossibleEvidence("the evidence has probability 0")

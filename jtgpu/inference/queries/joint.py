@@ -27,10 +27,14 @@ from . import variable_elimination
 from .posteriors import n_configurations, scope_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
+    from ...util.options import JointMethod
     from ..compiled import CompiledModel
+    from ..evidence import EvidenceOptions, Findings
     from ..interventions import ResolvedEvidence
 
 # Joint tables by enumeration: one case for each configuration of all but one of the variables.
@@ -157,12 +161,42 @@ NUMPY_FACTOR = 8  # time of an operation in NumPy relative to the compiled loops
 
 
 def joint(
-    tree: CompiledModel,
-    variables: Iterable[str | int],
-    resolved: ResolvedEvidence,
-    how: str = "auto",
+    self: CompiledModel, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
+    max_table: int | None = None, **more: Unpack[EvidenceOptions],
+) -> Joint:  # fmt: skip
+    """Compute the joint posterior P(variables | evidence) of any set of variables.
+
+    Parameters
+    ----------
+    variables : iterable of str or int
+        The variables, in the order of the result's axes.
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    how : {"auto", "cases", "together"}
+        The method. ``"cases"``: one case for each configuration of all but one variable, on this tree.
+        ``"together"``: a second plan with the variables in one clique, in NumPy on the CPU. ``"auto"``: the cheaper
+        one; see `joint_cost`.
+    max_table : int, optional
+        Largest number of entries of the result and of intermediate tables. Default: 100,000,000.
+
+    Returns
+    -------
+    Joint
+
+    Raises
+    ------
+    TableTooLarge
+        If a table is too large; raised before memory is allocated.
+    """
+    tree = self.for_sets(more.get("likelihood"))
+    return joint_of(tree, variables, tree.resolve(evidence, **more), how, max_table)
+
+
+def joint_of(
+    tree: CompiledModel, variables: Iterable[str | int], resolved: ResolvedEvidence, how: str = "auto",
     max_table: int | None = None,
-) -> Joint:
+) -> Joint:  # fmt: skip
+    """The same as `joint`, of resolved evidence."""
     scope = scope_of(tree.model, variables)
     limit = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
     last = widest(tree.model, scope, resolved)
@@ -180,29 +214,58 @@ def joint(
 
 
 def joint_cost(
+    self: CompiledModel, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
+    **more: Unpack[EvidenceOptions],
+) -> JointCost:  # fmt: skip
+    """Estimate the cost of `joint` without computing it.
+
+    Parameters
+    ----------
+    variables, evidence, how, likelihood, soft, do
+        See `joint`.
+    """
+    return joint_cost_of(self, variables, self.resolve(evidence, **more), how)
+
+
+def joint_cost_of(
     tree: CompiledModel, variables: Iterable[str | int], resolved: ResolvedEvidence, how: str = "auto"
 ) -> JointCost:
+    """The same as `joint_cost`, of resolved evidence."""
     scope = scope_of(tree.model, variables)
     return _choose(tree, scope, widest(tree.model, scope, resolved), resolved, how, None)
 
 
 def conditional(
-    tree: CompiledModel,
-    variables: str | int | Iterable[str | int],
-    given: Iterable[str | int],
-    resolved: ResolvedEvidence,
-) -> Conditional:
-    model = tree.model
+    self: CompiledModel, variables: str | int | Iterable[str | int], given: Iterable[str | int],
+    evidence: Findings | None = None, **more: Unpack[EvidenceOptions],
+) -> Conditional:  # fmt: skip
+    """Compute the conditional table P(variables | given, evidence).
+
+    Parameters
+    ----------
+    variables : str, int, or iterable of these
+    given : iterable of str or int
+        The variables that are conditioned on; they need not be parents. Their axes are the first ones.
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+
+    Returns
+    -------
+    Conditional
+        The row of a configuration of `given` that has probability zero contains zeros, and ``.possible`` is False
+        there.
+    """
+    resolved, model = self.resolve(evidence, **more), self.model
     targets = scope_of(model, variables)
     conditions = scope_of(model, given, "given")
     both = scope_of(model, [*conditions, *targets], "variables and given")
     last = widest(model, targets, resolved)
-    cost = _choose(tree, both, last, resolved, "auto", MAX_TABLE)
+    cost = _choose(self, both, last, resolved, "auto", MAX_TABLE)
     axes = tuple(range(len(conditions), len(both)))
     if cost.how == "together":
-        table, _ = variable_elimination.joint_table(tree, both, resolved)
+        table, _ = variable_elimination.joint_table(self, both, resolved)
     else:  # each row is normalised on its own: a row of probability 1e-320 is as accurate as any
-        log_table, _ = log_joint_table(tree, both, resolved, last)
+        log_table, _ = log_joint_table(self, both, resolved, last)
         top = log_table.max(axis=axes, keepdims=True)
         table = np.exp(log_table - np.where(np.isneginf(top), 0.0, top))
     sums = table.sum(axis=axes, keepdims=True)

@@ -9,7 +9,7 @@ impossible as a configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,20 +17,24 @@ import numpy as np
 from ...backends.base import Evidence
 from ...errors import ArgumentError, ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
-from ...util.arguments import choice, described, whole_number
+from ...util.arguments import choice, described, flag, whole_number
 from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
-from ..evidence_table import BatchEvidence
+from ..evidence_table import BatchEvidence, read_known_cases
 from ..results.case_states import CaseExplanations, Imputed, Samples
 from ..results.explanations import Explanation, Ranking
 from ..tables import at_row
 from .posteriors import messages_of, n_configurations, named
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from numpy.typing import NDArray
 
     from ...backends.sweep import Uniforms
+    from ...util.options import ImputeMethod, OnProblem
     from ..compiled import CompiledModel
+    from ..evidence import Cases, EvidenceOptions, Findings
     from ..interventions import ResolvedEvidence
 
 FEW = 10_000  # explanations that are made without a look at the free memory
@@ -57,7 +61,31 @@ def explanations(
     return Ranking(model, states[order], log_joint[order], log_evidence, variables).explanations[0]
 
 
-def mpe(tree: CompiledModel, resolved: ResolvedEvidence, k: int) -> Explanation:
+def mpe(
+    self: CompiledModel, evidence: Findings | None = None, *, k: int = 1, **more: Unpack[EvidenceOptions]
+) -> Explanation:
+    """Find the most probable explanation: the most probable configuration of all variables given the evidence.
+
+    Parameters
+    ----------
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    k : int, default 1
+        Number of distinct configurations to find; some 10 microseconds each.
+
+    Returns
+    -------
+    Explanation
+        The best configuration: a mapping from variable to state with ``.log_joint`` and ``.log_posterior``.
+        ``.ranked`` has the k best ones, or fewer if fewer are possible.
+
+    Raises
+    ------
+    TableTooLarge
+        If k configurations would not fit into the free memory, or take more than a minute; raised beforehand.
+    """
+    tree = self.for_sets(more.get("likelihood"))
+    resolved = tree.resolve(evidence, **more)
     k = check_k(tree.model, k, range(len(tree.model)), resolved.case)
     sweep = messages_of(tree, resolved.factors).maximal()
     best = named(tree, resolved.case, lambda: sweep.best(resolved.case, k))
@@ -93,12 +121,27 @@ def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[],
     return lambda: tree.answer(resolved.backend.run, resolved.case, []).log_evidence + resolved.log_shift
 
 
-def mpe_batch(tree: CompiledModel, known: BatchEvidence, on_impossible: str) -> CaseExplanations:
-    sweep = messages_of(tree, tree.intervened(known.intervened).factors).maximal()
+def mpe_batch(
+    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
+    do: Mapping[Any, Any] | None = None, on_impossible: OnProblem = "error",
+) -> CaseExplanations:  # fmt: skip
+    """Find the most probable explanations of a table of B cases.
+
+    Parameters
+    ----------
+    cases, likelihood, do, on_impossible
+        See `posteriors_batch`.
+
+    Returns
+    -------
+    CaseExplanations
+    """
+    known = read_known_cases(self.model, cases, likelihood, None, do, self.plan.sets)
+    sweep = messages_of(self, self.intervened(known.intervened).factors).maximal()
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
-    raise_if_impossible(tree, known, impossible, on_impossible)
-    return CaseExplanations(tree.model, best.states, best.log_value, known.table)
+    raise_if_impossible(self, known, impossible, on_impossible)
+    return CaseExplanations(self.model, best.states, best.log_value, known.table)
 
 
 def raise_if_impossible(tree: CompiledModel, known: BatchEvidence, impossible: Bools, on_impossible: str) -> None:
@@ -154,21 +197,72 @@ def _check_memory(n: int, n_variables: int) -> None:
         )
 
 
-def sample(tree: CompiledModel, resolved: ResolvedEvidence, n: int, seed: Any) -> Samples:
+def sample(
+    self: CompiledModel, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False,
+    **more: Unpack[EvidenceOptions],
+) -> Samples:  # fmt: skip
+    """Draw n exact samples from P(all variables | evidence).
+
+    No sample is rejected or weighted, so the time does not depend on the probability of the evidence.
+
+    Parameters
+    ----------
+    n : int
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    seed : optional
+        See `numpy.random.default_rng`. The same seed gives the same samples; a smaller n gives the first of them.
+    numbers : bool
+        Whether variables whose states are intervals have numbers, drawn uniformly inside; see `Posterior.mean` for
+        where the outer ones end.
+
+    Returns
+    -------
+    Samples
+        A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32, and
+        ``.to_frame()`` makes a data frame of names.
+    """
+    tree = self.for_sets(more.get("likelihood"))
+    resolved = tree.resolve(evidence, **more)
     n = whole_number("n", n, least=0)
     _check_memory(n, len(tree.model))
     sweep = messages_of(tree, resolved.factors).summing()
     uniforms = _uniforms(seed, len(tree.model))
-    return Samples(tree.model, named(tree, resolved.case, lambda: sweep.draw(resolved.case, n, uniforms)))
+    drawn = Samples(tree.model, named(tree, resolved.case, lambda: sweep.draw(resolved.case, n, uniforms)))
+    return drawn.with_numbers(seed) if flag("numbers", numbers) else drawn
 
 
-def impute(tree: CompiledModel, known: BatchEvidence, how: str, seed: Any, on_impossible: str) -> Imputed:
+def impute(  # noqa: PLR0913
+    self: CompiledModel, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, numbers: bool = False,
+    likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+    on_impossible: OnProblem = "error",
+) -> Imputed:  # fmt: skip
+    """Fill in the missing cells of a table of B cases.
+
+    Parameters
+    ----------
+    cases, likelihood, do, on_impossible
+        See `posteriors_batch`.
+    how : {"sample", "mpe"}
+        Whether to fill in an exact joint sample given the other cells of the case, or the most probable
+        configuration.
+    seed : optional
+        See `numpy.random.default_rng`.
+    numbers : bool
+        See `sample`; numbers of the cases are kept.
+
+    Returns
+    -------
+    Imputed
+        ``.to_frame()`` has the columns of `cases` with all cells filled in, in a frame of the same kind.
+    """
+    known = read_known_cases(self.model, cases, likelihood, None, do, self.plan.sets)
     choice("how", how, ("sample", "mpe"))
-    messages = messages_of(tree, tree.intervened(known.intervened).factors)
+    messages = messages_of(self, self.intervened(known.intervened).factors)
     if how == "mpe":
         filled = messages.maximal().best_rows(known.states, known.likelihood).states
     else:
-        filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(tree.model)))
-    imputed = Imputed(tree.model, filled, known.states < 0, known.table)
-    raise_if_impossible(tree, known, imputed.impossible, on_impossible)
-    return imputed
+        filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(self.model)))
+    imputed = Imputed(self.model, filled, known.states < 0, known.table)
+    raise_if_impossible(self, known, imputed.impossible, on_impossible)
+    return imputed.with_numbers(seed) if flag("numbers", numbers) else imputed

@@ -16,20 +16,21 @@ from ...backends.sweep import Sweep
 from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, UnknownVariable, shown
 from ...model.discrete import DiscreteModel
 from ...plans.program import Program, collect_program, derivative_program
-from ...util.arguments import described, several
+from ...util.arguments import choice, described, several
 from ...util.arrays import Floats
 from ...util.lru import LRU
 from ..compiled import CompiledModel
 from ..evidence import CaseEvidence, Cases
-from ..evidence_table import BatchEvidence, read_known_cases, read_weights
+from ..evidence_table import read_known_cases, read_weights
 from ..interventions import ResolvedEvidence, answer_cases
-from ..results.marginals import CasePosteriors, Posterior, Posteriors
+from ..results.marginals import CasePosteriors, Posteriors
 from ..results.tables import DevicePosteriors, Joint
-from ..sets import Joints, Scope
+from ..sets import Joints, Scope, scopes_of
 from ..tables import at_row, is_on_device
 
 if TYPE_CHECKING:
     from ...plans.plan import Plan
+    from ...util.options import OnProblem
 
 # The variables of a query, by number.
 
@@ -109,66 +110,144 @@ def with_sets(model: DiscreteModel, targets: Sequence[int] | None, numbers: Sequ
     return [*(range(len(model)) if targets is None else targets), *dict.fromkeys(numbers)]
 
 
-def posterior(model: CompiledModel, variable: str | int, resolved: ResolvedEvidence) -> Posterior:
-    return posteriors(model, resolved, [model.model.index(variable)])[variable]
+def posteriors_batch(  # noqa: PLR0913
+    self: CompiledModel,
+    cases: Cases,
+    *,
+    likelihood: Mapping[Any, Any] | None = None,
+    soft: Mapping[Any, Any] | None = None,
+    do: Mapping[Any, Any] | None = None,
+    targets: str | int | Iterable[str | int] | None = None,
+    joints: Iterable[Sequence[str | int]] | None = None,
+    on_impossible: OnProblem = "error",
+) -> CasePosteriors:
+    """Compute posteriors of a table of B cases in one call.
 
+    Parameters
+    ----------
+    cases : data frame, mapping, list of mappings, or array
+        One row for each case, in any of these forms: a data frame of pandas, Polars, Arrow or another library that
+        narwhals supports (needs ``jtgpu[frames]``); a mapping from variable to B states; a list of B mappings from
+        variable to state; a (B, V) array with one column for each variable, in the order of the model, or a tensor
+        of PyTorch, JAX or another library with DLPack, which is not copied if it is contiguous int32. Cells are
+        names of states; None, NaN, -1 and texts such as ``""`` and ``"?"`` mean "not observed". Numbers in cells
+        are names of states if a state's name is a number, otherwise, and always in arrays, numbers of states from
+        0. Columns that are not variables are ignored, but a column whose name is almost that of a variable is an
+        error.
+    likelihood : mapping, optional
+        Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.
+        Several variables, a tuple: an array with an axis for each, or with B of these. The tree has to keep them
+        together: ``net.compile(together=[("lung", "bronc")])``.
+    soft : mapping, optional
+        Soft evidence: variable to probabilities, (B, n_states) or (n_states,); a row of NaN: none in this case.
+    do : mapping, optional
+        Interventions: variable to a state, to B states, or to probabilities, (B, n_states) or (n_states,) of float.
+    targets : str, int, or iterable of these, optional
+        Variables whose posteriors are computed. Default: all.
+    joints : list of tuples of str or int, optional
+        Sets of variables that the tree keeps together, whose joint posteriors are computed, too:
+        ``.joint["lung", "bronc"]`` has shape (B, states of lung, states of bronc).
+    on_impossible : {"error", "flag"}, default "error"
+        Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
+        of -inf and posteriors of zero.
 
-def posteriors_batch(
-    model: CompiledModel, known: BatchEvidence, targets: list[int] | None, on_impossible: str,
-    joints: Sequence[Scope] = (),
-) -> CasePosteriors:  # fmt: skip
-    sets = model.plan.sets
-    numbers = [sets.number(scope, "joint posterior") for scope in joints]
-    wanted = with_sets(model.model, targets, numbers)
-    tables = model.intervened(known.intervened).backend.tables
+    Returns
+    -------
+    CasePosteriors
+        A mapping from variable name to a (B, n_states) array; ``to_frame()`` makes a data frame.
+
+    Raises
+    ------
+    ImpossibleEvidence
+        If a case has probability zero, unless ``on_impossible="flag"``; the message names the first such case.
+    UnknownVariable, UnknownState, EvidenceError
+        See `posteriors`.
+    """
+    choice("on_impossible", on_impossible, ("error", "flag"))
+    chosen = targets_of(self.model, targets)
+    scopes = [] if joints is None else scopes_of(self.model, joints, "joints")
+    device = self.intervened().backend.capabilities.device_number
+    if soft is None and do is None and not scopes and is_on_device(cases) and device is not None:
+        answer = posteriors_on_device(self, cases, likelihood=likelihood, targets=targets).to_host()
+        if on_impossible == "error" and answer.impossible.any():
+            row = int(np.argmax(answer.impossible))
+            raise ImpossibleEvidence(f"row {row}: this case has probability 0")
+        return answer
+    known = read_known_cases(self.model, cases, likelihood, soft, do, self.plan.sets)
+    sets = self.plan.sets
+    wanted = with_sets(self.model, chosen, [sets.number(scope, "joint posterior") for scope in scopes])
+    tables = self.intervened(known.intervened).backend.tables
     reasons: Mapping[int, str] = {}
     if known.soft:
-        result, reasons = answer_cases(model.model, tables.run_batch, known, wanted)
+        result, reasons = answer_cases(self.model, tables.run_batch, known, wanted)
     else:
         result = tables.run_batch(known.states, known.likelihood, wanted)
     if on_impossible == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
-        raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or model.impossible(case)))
-    plain, arrays = sets.split(result.posterior, targets, joints)
+        raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or self.impossible(case)))
+    plain, arrays = sets.split(result.posterior, chosen, scopes)
     result = replace(result, posterior=plain)
-    return CasePosteriors(model.model, result, targets, known.table, Joints(model.model, arrays))
+    return CasePosteriors(self.model, result, chosen, known.table, Joints(self.model, arrays))
 
 
 def posteriors_on_device(
-    model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None,
-    scopes: Sequence[Scope] = (),
+    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
+    targets: str | int | Iterable[str | int] | None = None,
+    joints: Iterable[Sequence[str | int]] | None = None,
 ) -> DevicePosteriors:  # fmt: skip
-    backend = model.intervened().backend
+    """Compute posteriors of a table of B cases and leave them in the memory of the GPU, for PyTorch, JAX or CuPy.
+
+    Parameters
+    ----------
+    cases, likelihood, targets, joints
+        See `posteriors_batch`. `cases` may also be a tensor on the tree's GPU: (B, V), contiguous, of int8, int16,
+        int32 or int64, -1 means "not observed". It is read where it is, after the work of its producer.
+
+    Returns
+    -------
+    DevicePosteriors
+        A mapping from variable name to a (B, n_states) array that ``torch.from_dlpack`` takes without a copy. A
+        case of probability zero has zeros, and a ``.log_evidence`` of -inf.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the tree is not on one GPU.
+    EvidenceError, UnknownState
+        If the tensor is on another device, or has another shape or type, or a number that is no state.
+    """
+    backend, chosen = self.intervened().backend, targets_of(self.model, targets)
+    scopes = [] if joints is None else scopes_of(self.model, joints, "joints")
     if backend.capabilities.device_number is None:
         raise BackendUnavailable(
             "answers stay on a device only with backend='gpu', on one GPU; this tree has "
-            + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")
+            + (f"backend={self.backend!r}" if self.backend != "gpu" else "several GPUs, or slices")
         )
-    sets = model.plan.sets
+    sets = self.plan.sets
     numbers = [sets.number(scope, "joint posterior") for scope in scopes]
     for scope, v in zip(scopes, numbers, strict=True):
         if len(sets.scope(v)) > len(scope):
             raise EvidenceError(f"joints on a device are those of whole sets, such as ({sets.names(v)})")
-    wanted = with_sets(model.model, targets, numbers)
+    wanted = with_sets(self.model, chosen, numbers)
     if is_on_device(cases):
         n = int(cast(Any, cases).shape[0])
-        weights = read_weights(model.model, likelihood, n, sets)
+        weights = read_weights(self.model, likelihood, n, sets)
         result = backend.run_device(cases, weights, wanted)
     else:
-        known = read_known_cases(model.model, cases, likelihood, sets=sets)
+        known = read_known_cases(self.model, cases, likelihood, sets=sets)
         result = backend.run_device(known.states, known.likelihood, wanted)
     if not scopes:
-        return DevicePosteriors(model.model, result, targets)
-    at = sum(int(model.model.cardinality[v]) for v in (range(len(model.model)) if targets is None else targets))
+        return DevicePosteriors(self.model, result, chosen)
+    at = sum(int(self.model.cardinality[v]) for v in (range(len(self.model)) if chosen is None else chosen))
     plain = DeviceResult(result.posterior.columns(0, at), result.log_evidence)
     tables = {}
     for v in dict.fromkeys(numbers):
         cells = result.posterior.columns(at, at + sets.size(v))
-        tables[sets.scope(v)] = cells.folded([int(model.model.cardinality[u]) for u in sets.scope(v)])
+        tables[sets.scope(v)] = cells.folded([int(self.model.cardinality[u]) for u in sets.scope(v)])
         at += sets.size(v)
-    labels = Joints[Any](model.model, tables, turn=lambda table, axes: table.transposed(axes))
-    return DevicePosteriors(model.model, plain, targets, labels)
+    labels = Joints[Any](self.model, tables, turn=lambda table, axes: table.transposed(axes))
+    return DevicePosteriors(self.model, plain, chosen, labels)
 
 
 # Programs that are run for queries by a backward pass or by derivatives, cached with their numbers.

@@ -32,15 +32,15 @@ import numpy as np
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arguments import described
-from ..evidence import read_known
 from ..results.marginals import Posterior
 from ..results.tables import Conditional, Joint
+from .findings import conflict, evidence_importance
 from .grammar import KINDS, Question, parse
-from .information import conflict, entropy, evidence_importance, mutual_information, value_of_information
+from .information import entropy, mutual_information, value_of_information
 from .joint import conditional, joint
-from .map import marginal_map
+from .map import map as marginal_map
 from .mpe import mpe
-from .posteriors import posterior
+from .posteriors import posteriors
 
 if TYPE_CHECKING:
     from ..compiled import CompiledModel
@@ -63,12 +63,11 @@ def ask(tree: CompiledModel, question: str | Question) -> Any:
 def _probability(tree: CompiledModel, q: Question) -> Any:
     if q.event:
         return math.exp(_log_probability(tree, q))
-    resolved = tree.resolve(**q.known)
     if q.given:
-        return conditional(tree, q.targets, q.given, resolved)
+        return conditional(tree, q.targets, q.given, **q.known)
     if len(q.targets) > 1:
-        return joint(tree, q.targets, resolved)
-    return posterior(tree, q.targets[0], resolved)
+        return joint(tree, q.targets, **q.known)
+    return posteriors(tree, tree.resolve(**q.known), [tree.model.index(q.targets[0])])[q.targets[0]]
 
 
 def _log_probability(tree: CompiledModel, q: Question) -> float:
@@ -103,13 +102,13 @@ def _log_probability(tree: CompiledModel, q: Question) -> float:
 _ANSWERS: dict[str, Callable[[CompiledModel, Question], Any]] = {
     "P": _probability,
     "lnP": _log_probability,
-    "H": lambda tree, q: entropy(tree, q.targets, tree.resolve(**q.known)),
-    "MI": lambda tree, q: mutual_information(tree, q.targets[0], q.others, tree.resolve(**q.known)),
-    "VOI": lambda tree, q: value_of_information(tree, q.targets[0], q.others, tree.resolve(**q.known)),
-    "IMPORTANCE": lambda tree, q: evidence_importance(tree, q.targets[0], read_known(tree.model, **q.known)),
-    "CONFLICT": lambda tree, q: conflict(tree, read_known(tree.model, **q.known)),
-    "MPE": lambda tree, q: mpe(tree, tree.resolve(**q.known), q.k),
-    "MAP": lambda tree, q: marginal_map(tree, q.targets, tree.resolve(**q.known), 1, None, None),
+    "H": lambda tree, q: entropy(tree, q.targets, **q.known),
+    "MI": lambda tree, q: mutual_information(tree, q.targets[0], q.others, **q.known),
+    "VOI": lambda tree, q: value_of_information(tree, q.targets[0], q.others, **q.known),
+    "IMPORTANCE": lambda tree, q: evidence_importance(tree, q.targets[0], **q.known),
+    "CONFLICT": lambda tree, q: conflict(tree, **q.known),
+    "MPE": lambda tree, q: mpe(tree, k=q.k, **q.known),
+    "MAP": lambda tree, q: marginal_map(tree, q.targets, **q.known),
 }
 
 
