@@ -62,16 +62,13 @@ def answer_block(
         result = getattr(tree, q.kind)(block, targets=names, at="last" if q.last else None, **more)
     sequence, place, t = result._places()
     columns: dict[str, Any] = {}
+    for key, cells in result._keys().items() if file.keys else ():
+        if key in file.keys:
+            columns[key] = pa.array(cells, file.kinds.get(key))
     if q.kind == "predict":
-        ids = (block.sequences if isinstance(block, Rows) else block).ids
-        if q.id is not None and ids is not None:
-            columns[q.id] = pa.array([ids[i] for i in sequence.tolist()], file.kinds[q.id])
-        columns["step"] = pa.array(t + 1)
-    else:
-        for key, cells in result._keys().items():
-            columns[key] = pa.array(cells, file.kinds.get(key)) if key in file.kinds else pa.array(cells)
-        if q.id is None and q.time is None:
-            columns = {"slice": pa.array(t)}
+        _add(columns, "step", pa.array(place + 1))
+    elif not file.keys:
+        columns["slice"] = pa.array(t)
     lost = result.impossible[sequence] if result.impossible.any() else None
     for v in names if q.kind == "mpe" or q.labels else ():
         if q.kind == "mpe":

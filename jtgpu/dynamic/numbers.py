@@ -18,9 +18,10 @@ from ..model.discrete import DiscreteModel
 from ..model.mixed_dynamic import label
 from ..util.elementary import exps, log, logs
 from ..util.text_table import counted
+from .cells import is_matrix, is_sequence
 from .number_samples import MixedSequenceStates, drawn_numbers
 from .results import Course, SequenceExplanations, SequencePosteriors
-from .sequences import Sequences, is_matrix, is_sequence, read_sequences
+from .sequences import Sequences, read_sequences
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
@@ -51,15 +52,16 @@ def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **ke
     """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
     is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
     named = [k for k in (keys.get("id"), keys.get("time")) if k is not None]
+    is_wide = False
     if is_list:
         parts = [_columns(net, frame, named) for frame in given]
-    elif isinstance(given, Mapping) and any(is_matrix(v, x) for v, x in given.items()):
-        parts = [dict(given)]
+    elif isinstance(given, Mapping) and not named and any(is_matrix(v, x) for v, x in given.items()):
+        is_wide, parts = True, [dict(given)]
     else:
         parts = [_columns(net, given, named)]
     cells: dict[str, list[Any]] = {y: [] for y in net.numbers}
     for part in parts:
-        n = next((np.shape(x)[:2] if np.ndim(x) == 2 else (len(x),) for x in part.values()), (0,))
+        n = next(((len(x), len(x[0])) if is_wide else (len(x),) for x in part.values()), (0,))
         for y in net.numbers:
             column = part.pop(y, None)
             cells[y].append(np.full(math.prod(n), np.nan) if column is None else _numbers(y, column))

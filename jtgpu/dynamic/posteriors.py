@@ -36,14 +36,18 @@ def posteriors(
     wanted = [*numbers, *dict.fromkeys(step.joints.values())]
     slices = slices_of(at, int(read.lengths.max()))
     shape = (read.n,) if slices is None else (read.n, len(slices))
-    check_size(shape, sum(map(step.width, wanted)), 'at="last", fewer slices, or fewer targets=')
+    width = sum(map(step.width, wanted))
+    check_size(shape, width, f'at="last" ({format_bytes(8 * read.n * width)}), fewer slices, or fewer targets=')
     arrays = {v: np.zeros((*shape, step.width(v))) for v in wanted}
     log_evidence, failed = _write_all(steps, read, Wanted(wanted, slices, smooth, arrays))
     if on_impossible == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     joint = {}
     for given, scope in zip(several(joints) or (), step.joints, strict=True):
-        joint[tuple(given)] = step.joint(step.joints[scope], scope, arrays[step.joints[scope]])
+        table = step.joint(step.joints[scope], scope, arrays[step.joints[scope]])
+        earlier = max(lag for (_, lag), number in step.number.items() if number in scope)
+        table[read.lengths <= earlier if slices is None else (slice(None), slices < earlier)] = 0.0
+        joint[tuple(given)] = table
     return SequencePosteriors(net, read, slices, log_evidence, {net.variables[v]: arrays[v] for v in numbers}, joint)
 
 
@@ -111,9 +115,8 @@ def predictions(
             arrays[v][part] = table[places]
     if on_impossible == "error":
         raise_if_impossible(longer, np.arange(read.n), failed)
-    future = type(read)(np.zeros((read.n * steps, 0), np.int32), np.arange(read.n + 1) * steps)
     named = {net.variables[v]: table for v, table in arrays.items()}
-    return SequencePosteriors(net, future, np.arange(steps), log_evidence, named, {})
+    return SequencePosteriors(net, read.following(steps), np.arange(steps), log_evidence, named, {})
 
 
 def _of_similar_length(lengths: Ints, cells: int, steps: int) -> Iterator[Ints]:

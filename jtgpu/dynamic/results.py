@@ -39,23 +39,26 @@ class _OfSlices(Printed):
         """Sequence, place among the answered slices, and slice of every answer, those beyond the end left out."""
         n = len(self.lengths)
         if self._slices is None:
-            return np.arange(n), np.zeros(n, np.int64), self.lengths - 1
+            return np.arange(n), np.zeros(n, np.int64), self.lengths - 1 + self._sequences.before
         order = np.argsort(self._slices, kind="stable")  # not (B, S) numbers: one of many sequences may be long
         exists = np.searchsorted(self._slices[order], self.lengths)
         sequence = np.repeat(np.arange(n), exists)
         place = order[np.arange(len(sequence)) - np.repeat(np.cumsum(exists) - exists, exists)]
         if (np.diff(order) < 0).any():
             place = place[np.lexsort((place, sequence))]
-        return sequence, place, self._slices[place]
+        return sequence, place, self._slices[place] + self._sequences.before[sequence]
 
     def _keys(self) -> dict[str, Any]:
         """Columns that name the rows of a frame: those of the sequences' table, else number and slice."""
         sequence, _, t = self._places()
         if self._sequences.keys:
-            rows = self._sequences.ptr[:-1][sequence] + t
+            rows = (self._sequences.ptr[:-1] - self._sequences.before)[sequence] + t
             return {name: [column[r] for r in rows.tolist()] for name, column in self._sequences.keys.items()}
         names = set(self._model.variables)
         return {unused_name("sequence", names): sequence, unused_name("slice", names): t}
+
+    def _printed_keys(self) -> dict[str, list[Any]]:
+        return {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in self._keys().items()}
 
 
 class SequencePosteriors(_OfSlices, Mapping[str, Any]):
@@ -73,7 +76,8 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
         Slices of each sequence.
     impossible : (B,) ndarray of bool
     joint : dict of tuple of str to ndarray
-        Joint posteriors of the sets in ``joints``, an axis for each variable behind those of sequence and slice.
+        Joint posteriors of the sets in ``joints``, an axis for each variable behind those of sequence and slice. Zeros
+        where ``rain[t-1]`` would be before the first slice.
     """
 
     def __init__(
@@ -125,15 +129,14 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
         return f"Posteriors of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
-        sequence, _, t = self._places()
-        values = self._values()
+        keys, values = self._printed_keys(), self._values()
         cells = [[f"{x:.6g}" for x in column.tolist()] for column in values.values()]
-        return ["sequence", "slice", *values], [sequence.tolist(), t.tolist(), *cells], 2
+        return [*keys, *values], [*keys.values(), *cells], len(keys)
 
     def _courses(self) -> tuple[str, list[int], list[Course]]:
         """The first sequence for a picture: its name, slices, and for each variable the course of each state."""
         n = 0 if self._slices is None else int((self._slices < self.lengths[0]).sum())
-        slices = [] if self._slices is None else self._slices[:n].tolist()
+        slices = [] if self._slices is None else (self._slices[:n] + self._sequences.before[0]).tolist()
         made = [Course(v, {s: x[0, :n, i] for i, s in enumerate(self._model.states(v))}, None)
                 for v, x in self._arrays.items() if n]  # fmt: skip
         name = "" if self._sequences.ids is None else f" ({self._sequences.ids[0]})"
@@ -196,13 +199,13 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
         return f"States of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
-        sequence, place, t = self._places()
-        names: list[str] = ["sequence", "slice", *self]
+        keys, (sequence, place, _) = self._printed_keys(), self._places()
+        names: list[str] = [*keys, *self]
         if not self.states.size:
-            return names, [[] for _ in names], 2
+            return names, [[] for _ in names], len(keys)
         first = () if self.states.ndim == 3 else (0,)
         cells = [["" if x is None else x for x in self[v][*first, sequence, place].tolist()] for v in self]
-        return names, [sequence.tolist(), t.tolist(), *cells], 2
+        return names, [*keys.values(), *cells], len(keys)
 
 
 class SequenceExplanations(SequenceStates):

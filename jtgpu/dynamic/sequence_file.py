@@ -263,7 +263,7 @@ def _groups(ends: NDArray[np.int64], width: int) -> Iterator[tuple[int, int, int
 def _as_times(text: Any, kind: Any, name: str, place: Callable[[int], str]) -> Any:
     """A column of texts as whole numbers, numbers or dates; later chunks are of the kind of the first one."""
     pa = arrow()
-    kinds = (pa.int64(), pa.float64(), pa.timestamp("us")) if kind is None else (kind,)
+    kinds = (pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us")) if kind is None else (kind,)
     for wanted in kinds:
         if _is_castable(text, wanted):
             return text.cast(wanted)

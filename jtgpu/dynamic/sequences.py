@@ -12,9 +12,12 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
-from ..inference.tables import as_array, is_frame, is_tensor, open_table, read_states
+from ..inference.results.printed import unused_name
+from ..inference.tables import as_array, is_tensor, open_table, read_states
 from ..util.arguments import choice
-from .times import check_steps, check_times, groups, index_of, is_whole, times_of, with_gaps
+from ..util.calls import outside
+from .cells import by_row, is_matrix, is_sequence, matrix, without_sets
+from .times import cells_in, check_steps, check_times, groups, index_of, is_whole, times_of, with_dates, with_gaps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +37,8 @@ class Sequences:
     likelihood: Mapping[int, Floats] = field(default_factory=dict)  # variable -> (R, card)
     keys: Mapping[str, list[Any]] = field(default_factory=dict)  # columns of the answers: (R,) id and time
     source: Ints | None = None  # (R,) row of the table, -1 for slices that it lacks; None: as they stand
+    time: str | None = None  # the one of them that is the time
+    begin: Ints | None = None  # (N,) slices before the first row of each
     ids: list[Any] | None = None  # (N,)
     first: int = 0  # number of the first sequence among all of a file
     cuts: Mapping[int, frozenset[int]] = field(default_factory=dict)  # slice -> variables that are set in it
@@ -48,6 +53,11 @@ class Sequences:
     def lengths(self) -> Ints:
         """(N,) slices of each."""
         return np.diff(self.ptr)
+
+    @property
+    def before(self) -> Ints:
+        """(N,) slices before the first row of each."""
+        return np.zeros(self.n, np.int64) if self.begin is None else self.begin
 
     @property
     def slices(self) -> Ints:
@@ -76,6 +86,20 @@ class Sequences:
             weights[v][at] = w
         return replace(self, codes=codes, ptr=ptr, likelihood=weights, keys={}, source=None)
 
+    def following(self, steps: int) -> Sequences:
+        """So many slices behind each sequence: whole numbers of the time go on, other times become steps from 1."""
+        last, ahead, keys = np.repeat(self.ptr[1:] - 1, steps), np.tile(np.arange(1, steps + 1), self.n), {}
+        for name, column in self.keys.items():
+            cells = [column[r] for r in last.tolist()]
+            if name != self.time:
+                keys[name] = cells
+            elif all(type(x) is int for x in column):
+                keys[name] = (np.array(cells, np.int64) + ahead).tolist()
+        if self.keys and self.time not in keys:
+            keys[unused_name("step", {*self.keys})] = ahead.tolist()
+        codes = np.zeros((len(ahead), 0), np.int32)
+        return Sequences(codes, np.arange(self.n + 1) * steps, keys=keys, begin=self.lengths, ids=self.ids)
+
     def some(self, chosen: Ints) -> Sequences:
         """Some of the sequences, without their names."""
         lengths = self.lengths[chosen]
@@ -103,7 +127,7 @@ def read_sequences(
         made = _of_list(net, given, id, time, on_gap)
     elif isinstance(given, np.ndarray) and given.ndim == 3:
         made = _of_codes(net, given)
-    elif isinstance(given, Mapping) and any(is_matrix(v, x) for v, x in given.items()):
+    elif isinstance(given, Mapping) and id is None and time is None and any(is_matrix(v, x) for v, x in given.items()):
         made = _of_arrays(net, given)
     else:
         made = _of_frame(net, given, id, time, on_gap)
@@ -111,27 +135,8 @@ def read_sequences(
         at = int(np.argmin(made.lengths)) if made.n else 0
         raise DataError("there are no sequences" if not made.n else f"sequence {at} has no slices")
     if likelihood:
-        made = replace(made, likelihood=_weights(net, made, likelihood))
-    return _with_do(net, made, do) if do else made
-
-
-def is_sequence(x: Any) -> bool:
-    """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
-    if isinstance(x, Mapping):
-        return all(isinstance(c, (list, tuple, np.ndarray)) or (hasattr(c, "__len__") and not isinstance(c, str))
-                   for c in x.values())
-    return is_frame(x) or (isinstance(x, np.ndarray) and x.ndim == 2)
-
-
-def is_matrix(name: Any, x: Any) -> bool:
-    """Whether a column of a mapping is an array of sequences and slices."""
-    try:
-        return np.ndim(x) == 2
-    except ValueError:  # rows of different lengths
-        raise EvidenceError(
-            f"the rows of {name!r} have different lengths; sequences of several lengths are a list of mappings, one "
-            "for each, or a long frame with id="
-        ) from None
+        made = with_likelihood(net, made, likelihood)
+    return with_do(net, made, do) if do else made
 
 
 def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
@@ -147,7 +152,7 @@ def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
 
 
 def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
-    arrays = {v: x if isinstance(x, np.ndarray) else np.array(x, object) for v, x in given.items()}
+    arrays = {v: x if isinstance(x, np.ndarray) else matrix(v, x) for v, x in given.items()}
     shapes = {v: x.shape for v, x in arrays.items()}
     shape = next(iter(shapes.values()))
     for v, other in shapes.items():
@@ -157,8 +162,9 @@ def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
             )
     if shape[1] == 0:
         raise DataError("the sequences have no slices")
-    codes, _ = read_states(net, {v: x.reshape(-1) for v, x in arrays.items()})
-    return Sequences(codes, np.arange(shape[0] + 1) * shape[1])
+    columns, sets = without_sets(net, {v: x.reshape(-1) for v, x in arrays.items()})
+    made = Sequences(read_states(net, columns)[0], np.arange(shape[0] + 1) * shape[1])
+    return replace(made, likelihood=by_row(net, sets, made.ptr, made.source))
 
 
 def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
@@ -181,7 +187,12 @@ def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, 
         sources.append(np.where(own >= 0, own + begin, -1))
         begin += int((own >= 0).sum())
     ptr = np.concatenate([[0], np.cumsum(lengths)])
-    return Sequences(np.concatenate([p.codes for p in parts]), ptr, keys=keys, source=np.concatenate(sources))
+    codes = np.concatenate([p.codes for p in parts])
+    weights = {}
+    for v in dict.fromkeys(v for p in parts for v in p.likelihood):
+        ones = np.ones(len(net.states(v)))
+        weights[v] = np.concatenate([p.likelihood.get(v, np.tile(ones, (len(p.codes), 1))) for p in parts])
+    return Sequences(codes, ptr, weights, keys=keys, source=np.concatenate(sources), time=time)
 
 
 def _of_frame(
@@ -208,14 +219,16 @@ def _of_frame(
             raise DataError("there are no sequences")
         listed = ", ".join(map(repr, table.names))
         raise UnknownVariable(f"the table has no observations: its only columns are {listed}")
-    codes, _ = read_states(net, {c: table.column(c) for c in names})
+    columns, sets = without_sets(net, {c: table.column(c) for c in names})
+    codes, _ = read_states(net, columns)
     ignored = [c for c in names if c not in net]
     if alone and ignored and id is None and time is None:
         warnings.warn(
             f"no variable has the name of the columns {', '.join(map(repr, ignored[:5]))}, which are ignored; without "
-            "id= and time= all rows are one sequence, in the order of the table", UserWarning, stacklevel=5,
+            "id= and time= all rows are one sequence, in the order of the table", UserWarning, stacklevel=outside(),
         )  # fmt: skip
-    return in_order(codes, table, id, time, on_gap)
+    made = in_order(codes, table, id, time, on_gap)
+    return replace(made, likelihood=by_row(net, sets, made.ptr, made.source))
 
 
 def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
@@ -230,8 +243,8 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
     keys: dict[str, list[Any]] = {} if id is None or ids is None else {id: [ids[g] for g in group[order].tolist()]}
     source = order
     if time is not None:
-        column = table.column(time)
-        times = times_of(time, column)[order]
+        column = with_dates(given := table.column(time))
+        times = times_of(time, column, table.row_name)[order]
         check_times(times, ptr, order, table, f"column {time!r}", ids)
         if is_whole(times, column):
             codes_at, ptr, times = with_gaps(times, ptr, on_gap, time, ids)
@@ -241,17 +254,17 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
             keys[time] = times.astype(np.int64).tolist()
         else:
             check_steps(times, ptr, on_gap, time, column)
-            cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+            cells = cells_in(given)
             keys[time] = [cells[i] for i in order.tolist()]
     elif (dates := index_of(table)) is not None:
         check_times(dates[order], ptr, order, table, "the index", ids)
     rows = np.where((source >= 0)[:, None], codes[np.maximum(source, 0)], np.int32(-1)).astype(np.int32)
-    return Sequences(rows, ptr, keys=keys, source=source, ids=ids)
+    return Sequences(rows, ptr, keys=keys, source=source, time=time, ids=ids)
 
 
-def _weights(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]) -> dict[int, Floats]:
-    """Likelihoods by row."""
-    weights: dict[int, Floats] = {}
+def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]) -> Sequences:
+    """Enter likelihoods: weights of the states, in all slices or by row of the table."""
+    weights = dict(made.likelihood)
     n = len(made.codes) if made.source is None else int((made.source >= 0).sum())
     for variable, value in likelihood.items():
         if isinstance(variable, tuple):
@@ -270,11 +283,11 @@ def _weights(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]
             rows = np.ones((len(made.codes), table.shape[1]))
             rows[made.source >= 0] = table[made.source[made.source >= 0]]
             table = rows
-        weights[v] = table
-    return weights
+        weights[v] = table * weights[v] if v in weights else table
+    return replace(made, likelihood=weights)
 
 
-def _with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequences:
+def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequences:
     """Enter interventions: the state that a variable is set to, in all slices or in some."""
     codes, weights = made.codes.copy(), dict(made.likelihood)
     at = made.slices

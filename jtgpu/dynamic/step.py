@@ -67,9 +67,12 @@ class Step:
         self.shape = tuple(len(net.states(self.origin[v])) for v in self.before)
         self.cells = math.prod(self.shape)
         if self.cells > MOST_CELLS:
+            names = [self.names[v] for v in self.before]
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            size = f"{self.cells:,}" if self.cells < 1e15 else f"about {self.cells:.1e}"
             raise TableTooLarge(
-                f"the interface between slices, {', '.join(self.names[v] for v in self.before)}, has {self.cells} "
-                f"configurations; at most {MOST_CELLS} are possible"
+                f"the interface between slices ({', '.join(names[:8])}{more}) has {size} configurations; at most "
+                f"{MOST_CELLS:,} are possible: use fewer lags, or fewer variables with children in later slices"
             )
         self.order = max(net.order, 1 if fixed else 0)
         sets = [tuple(self.names[v] for v in s) for s in (self.before, self.after) if len(s) > 1]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import DataError, shown
-from ..inference.tables import as_numbers, column_values
+from ..inference.tables import as_numbers, cells_of, column_values
+from ..util.calls import outside
+from ..util.missing import is_missing
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats, Ints
@@ -50,7 +54,7 @@ def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: Any) -
         warnings.warn(
             f"column {name!r}: the longest step between slices is {steps.max() / steps.min():.3g} times the shortest; "
             "all count as one slice: times that are whole numbers, such as the number of the day, show gaps",
-            UserWarning, stacklevel=6,
+            UserWarning, stacklevel=outside(),
         )  # fmt: skip
 
 
@@ -66,7 +70,38 @@ def groups(id: str, table: Any) -> tuple[Ints, list[Any]]:
     return number[codes], [values[c] for c in present[ranked].tolist()]
 
 
-def times_of(name: str, column: Any) -> Floats:
+def with_dates(column: Any) -> Any:
+    """A column of times; texts of numbers, ISO dates in texts, and dates of Python become numbers and dates."""
+    if _are_dates(column) or as_numbers(column) is not None:
+        return column
+    cells = cells_in(column)
+    texts = [(c.strip() or None) if isinstance(c, str) else None if is_missing(c) else c for c in cells]
+    try:
+        return np.array([np.nan if c is None else float(c) for c in texts])
+    except (TypeError, ValueError, OverflowError):
+        pass
+    try:
+        return np.array([None if c is None else _naive(c) for c in texts], "datetime64[us]")
+    except (TypeError, ValueError, OverflowError):
+        return cells
+
+
+def cells_in(column: Any) -> list[Any]:
+    """The cells of a column of times as objects of Python."""
+    if isinstance(column, np.ndarray):  # nanoseconds would be integers
+        return list((column.astype("M8[us]") if column.dtype == "M8[ns]" else column).tolist())
+    return cells_of(column)
+
+
+def _naive(cell: Any) -> datetime:
+    """A date or a text as a time without a zone."""
+    if isinstance(cell, date) and not isinstance(cell, datetime):
+        return datetime(cell.year, cell.month, cell.day)
+    time = datetime.fromisoformat(cell) if isinstance(cell, str) else cell
+    return time if time.utcoffset() is None else time.astimezone(UTC).replace(tzinfo=None)
+
+
+def times_of(name: str, column: Any, row_name: Callable[[int], str]) -> Floats:
     """The times of the rows as numbers."""
     numbers = as_numbers(column)
     if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date")):
@@ -74,9 +109,11 @@ def times_of(name: str, column: Any) -> Floats:
     if numbers is None and isinstance(column, np.ndarray) and column.dtype.kind in "mM":
         numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))
     if numbers is None:
-        cell = next(iter(column), None)
+        cells = cells_in(column)
+        row = next((i for i, c in enumerate(cells) if isinstance(with_dates([c]), list)), 0)
         raise DataError(
-            f"column {name!r} has the times and must hold numbers or dates, such as 0, 1, 2; got {shown(cell)}"
+            f"{row_name(row)}, column {name!r}: the time {shown(cells[row])} is no number and no date; times are "
+            "numbers such as 0, 1, 2, or dates such as 2026-01-31, all of one kind"
         )
     return numbers
 

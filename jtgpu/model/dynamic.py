@@ -128,10 +128,12 @@ class DynamicNetwork(DiscreteModel):
         if given is None:
             raise NetworkError(
                 f"variable {name!r} has parents in earlier slices: start must give its CPT{'s' * (m > 1)} in the first "
-                f"{counted(m, 'slice')}, without the parents that do not exist there"
+                f"{'slice' if m == 1 else f'{m} slices'}, without the parents that do not exist there"
             )
         tables = [given] if m == 1 else given
-        if isinstance(tables, Mapping) or not isinstance(tables, Iterable) or len(tables := [*tables]) != m:
+        if isinstance(tables, Mapping) or not isinstance(tables, Iterable) or len(tables := [*tables]) != m or (
+            any(isinstance(t, (int, float)) for t in tables)
+        ):
             raise NetworkError(f"variable {name!r}: start must be a sequence of {m} tables, one for each of the slices")
         return tuple(self._table(v, table, t) for t, table in enumerate(tables))
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ..dynamic.times import check_times as check_sequence_times
+from ..dynamic.times import groups, is_whole, times_of, with_dates
 from ..errors import ArgumentError, DataError, closest
 from ..inference.results.printed import table_like
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import having, number, several, whole_number
-from ..util.arrays import Floats
+from ..util.arrays import Floats, Ints
 from .autoregression import Autoregression
 from .inputs import check_times, series_table
 
@@ -53,7 +55,9 @@ def lag_parents(fit: Autoregression, alpha: float = 0.05) -> dict[str, list[int]
     return {n: (np.flatnonzero(np.abs(p[1:]) > bound) + 1).tolist() for n, p in zip(fit.names, partial, strict=True)}
 
 
-def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = None) -> Any:
+def two_slices(
+    x: Any, lags: Lags = 1, bins: Bins = 3, *, id: str | None = None, time: str | None = None
+) -> Any:
     """A table of cases of series: each row holds the states of the variables now and at earlier times.
 
     Parameters
@@ -67,16 +71,19 @@ def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = Non
         States of columns of numbers: so many of about equal frequency, or those between edges (each edge belongs to
         the lower state); None keeps the values. A mapping says it for each variable; variables that it lacks have 3.
         Columns of other values keep these as states.
+    id : str, optional
+        Column of a long frame that names the sequence of each row, such as a patient. It is left out.
     time : str, optional
-        Column with the times, which must increase. It is left out. Without it, the index of a pandas frame must
-        increase.
+        Column with the times, which must increase, with `id` in each sequence. It is left out. Without it, the index
+        of a pandas frame must increase.
 
     Returns
     -------
     table
         Of the kind of `x`, for an array a mapping of columns. For a variable ``x`` the columns are ``x[t]`` and, for
-        each lag k, ``x[t-k]``. The first times, as many as the longest lag, have no row. States are
-        ``low`` and ``high``, ``low``, ``middle`` and ``high``, or ``q1``, ``q2`` ... Missing cells stay missing.
+        each lag k, ``x[t-k]``. The first times, as many as the longest lag, have no row; with `id`, those of each
+        sequence, and an earlier time that is missing from whole numbers is a missing cell. States are ``low`` and
+        ``high``, ``low``, ``middle`` and ``high``, or ``q1``, ``q2`` ... Missing cells stay missing.
 
     Examples
     --------
@@ -93,24 +100,57 @@ def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = Non
         x = {f"x{i}": row for i, row in enumerate(values.reshape(-1, values.shape[-1]))}
         table = series_table(x)
         assert table is not None
-    check_times(table, time)
-    names = [n for n in table.names if n != time]
+    if id is None:
+        check_times(table, time)
+    names = [n for n in table.names if n not in (id, time)]
     if not names:
         raise DataError("the table has no column" + ("" if time is None else f" besides the times {time!r}"))
     wanted = _lags_of(names, lags)
     longest = max((k for ks in wanted.values() for k in ks), default=0)
-    if longest >= table.n:
+    if longest >= table.n and id is None:
         raise DataError(f"a table of {table.n} times has no rows with lag {longest}; use shorter lags")
     if isinstance(bins, Mapping):
         _reject_unknown("bins", bins, names)
+    rows = None if id is None else _rows_of_sequences(table, id, time, longest)
     columns: dict[str, Any] = {}
     for name in names:
         states = _states(table, name, bins.get(name, 3) if isinstance(bins, Mapping) else bins)
         for k in (0, *wanted[name]):
             part = states[longest - k : table.n - k]
+            if rows is not None:
+                codes = np.where(rows[k] >= 0, np.asarray(states.indices)[rows[k]], -1)
+                part = CategoricalColumn(codes, states.values)
             is_plain = table.library is None and table.index is None
             columns[f"{name}[t-{k}]" if k else f"{name}[t]"] = _as_list(part) if is_plain else part
     return table_like(x, table, columns)
+
+
+def _rows_of_sequences(table: Table, id: str, time: str | None, longest: int) -> list[Ints]:
+    """For each lag from 0, the rows of the table that stand in the rows of the result; -1: there is none."""
+    for what, name in (("id", id), ("time", time)):
+        if name is not None and name not in table.names:
+            raise DataError(f"{what}={name!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+    if not table.n:
+        raise DataError("there are no sequences")
+    group, ids = groups(id, table)
+    order = np.argsort(group, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(group))])
+    at = np.arange(table.n) - np.repeat(ptr[:-1], np.diff(ptr))  # the time of each row, from 0 in each sequence
+    if time is not None:
+        column = with_dates(table.column(time))
+        times = times_of(time, column, table.row_name)[order]
+        check_sequence_times(times, ptr, order, table, f"column {time!r}", ids)
+        if is_whole(times, column):
+            at = (times - np.repeat(times[ptr[:-1]], np.diff(ptr))).astype(np.int64)
+    kept = at >= longest
+    if not kept.any():
+        raise DataError(f"no sequence has more than {longest} times, so there are no rows; use shorter lags")
+    keys = group[order] * (int(at.max()) + longest + 1) + at  # ascending
+    rows = []
+    for k in range(longest + 1):
+        place = np.minimum(np.searchsorted(keys, keys[kept] - k), len(keys) - 1)
+        rows.append(np.where(keys[place] == keys[kept] - k, order[place], -1))
+    return rows
 
 
 def _lags_of(names: list[str], lags: Lags) -> dict[str, list[int]]:

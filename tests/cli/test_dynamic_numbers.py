@@ -72,7 +72,7 @@ def test_answers_are_those_of_python(file: str, hours: str, tmp_path: Path) -> N
         assert (row["load.mean"], row["load.sd"]) == (expected.mean["load"][i, t], expected.sd["load"][i, t])
         assert row["log_evidence"] == expected.log_evidence[i]
     ahead = rows_of("predict", file, hours, *KEYS, "--steps", "2")
-    assert ahead[0].keys() == {"id", "step", "state=calm", "state=busy", "load.mean", "load.sd"}
+    assert ahead[0].keys() == {"id", "hour", "step", "state=calm", "state=busy", "load.mean", "load.sd"}
     assert [r["state"] for r in rows_of("mpe", file, hours, *KEYS)] == ["calm", "busy", "busy", "busy", "calm", "calm"]
     last = rows_of("filter", file, hours, *KEYS, "--at", "last", "--labels", "-t", "load,state",
                    "--evidence-columns", "load")  # fmt: skip

@@ -177,6 +177,7 @@ def test_gaps_dates_and_words(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("place,day,umbrella\na,2024-01-01,yes\na,2024-02-01,no\n")
     answer_file(TREE, tmp_path / "d.csv", tmp_path / "p.csv", question(), FileOptions())
     assert [str(x)[:10] for x in read(tmp_path / "p.csv")["day"]] == ["2024-01-01", "2024-02-01"]
+    assert "\na,2024-02-01," in (tmp_path / "p.csv").read_text().replace('"', "")  # as in the file: no time of day
     answer_file(TREE, tmp_path / "d.csv", tmp_path / "q.csv", SequenceQuestion("filter"), FileOptions())
     expected = TREE.filter({"umbrella": [["yes", "no"]]})["rain"][0, :, 1]
     assert np.allclose(read(tmp_path / "q.csv")["rain=yes"], expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def test_gaps_are_errors_or_slices_without_observations() -> None:
         ({"day": [2, 1], "umbrella": ["yes", "yes"]}, "comes after 2"),
         ({"day": [1, 1], "umbrella": ["yes", "yes"]}, "occurs twice"),
         ({"day": [1.0, math.nan], "umbrella": ["yes", "yes"]}, "missing or infinite"),
-        ({"day": ["x", "y"], "umbrella": ["yes", "yes"]}, "must hold numbers or dates"),
+        ({"day": ["x", "y"], "umbrella": ["yes", "yes"]}, "is no number and no date"),
         ({"day": [1, 2], "umbrella[t-1]": ["yes", "yes"]}, "rows of two_slices"),
     ],
 )
@@ -88,6 +89,8 @@ def test_answers_too_large_are_refused_before_memory_is_taken() -> None:
     tree = umbrella().compile("cpu")
     with pytest.raises(jtgpu.TableTooLarge, match="fewer steps"):
         tree.predict({"umbrella": [["yes"]]}, steps=10**9)
+    with pytest.raises(jtgpu.TableTooLarge, match=r'2\.2 GiB, more than 2\.0 GiB; use at="last" \(32 B\)'):
+        tree.smooth(np.full((1, 75_000_000, 2), -1, np.int8))
 
 
 def test_an_impossible_slice_is_named_or_flagged() -> None:
@@ -220,3 +223,90 @@ def test_a_long_sequence_among_many_short_ones() -> None:
         tree.mpe(many, id="who")
     with pytest.raises(jtgpu.TableTooLarge, match="fewer samples, and long sequences alone"):
         tree.sample(1, many, id="who")
+
+
+def test_predictions_go_on_with_the_keys_of_their_sequences() -> None:
+    tree = umbrella().compile("reference")
+    frame = {"place": ["a", "a", "b"], "day": [3, 4, 7], "umbrella": ["yes", "no", "yes"]}
+    made = tree.predict(frame, id="place", time="day", steps=2, targets=["rain"]).to_frame("pyarrow").to_pydict()
+    assert (made["place"], made["day"]) == (["a", "a", "b", "b"], [5, 6, 8, 9])
+    assert tree.predict(frame, id="place", time="day").lengths.tolist() == [1, 1]
+    uneven = {**frame, "day": [0.5, 1.0, 7.5]}
+    made = tree.predict(uneven, id="place", time="day", steps=2).to_frame("pyarrow").to_pydict()
+    assert (made["place"], made["step"]) == (["a", "a", "b", "b"], [1, 2, 1, 2])
+    made = tree.predict(frame, id="place", steps=2).to_frame("pyarrow").to_pydict()
+    assert (made["place"], made["step"]) == (["a", "a", "b", "b"], [1, 2, 1, 2])
+    answer = tree.predict([{"umbrella": ["yes", "no"]}, {"umbrella": ["yes"]}], steps=2)
+    assert answer.to_frame("pyarrow").to_pydict()["slice"] == [2, 3, 1, 2]
+    assert [line.split()[:2] for line in str(answer).splitlines()[1:3]] == [["sequence", "slice"], ["0", "2"]]
+
+
+def test_answers_print_the_keys_of_their_rows() -> None:
+    frame = {"place": ["a", "a"], "day": [3, 4], "umbrella": ["yes", "no"]}
+    tree = umbrella().compile("reference")
+    for answer in (tree.smooth(frame, id="place", time="day"), tree.mpe(frame, id="place", time="day")):
+        assert [line.split()[:2] for line in str(answer).splitlines()[1:3]] == [["place", "day"], ["a", "3"]]
+
+
+def test_cells_may_allow_several_states() -> None:
+    dyn = jtgpu.DynamicNetwork(
+        {"sex": ["f", "m"], "ill": ["no", "mild", "yes"], "test": ["low", "mid", "high"]},
+        {"ill": ["sex", ("ill", 1)], "test": ["ill"]},
+        {"sex": [0.4, 0.6], "ill": np.random.default_rng(1).dirichlet(np.ones(3), (2, 3)),
+         "test": [[0.8, 0.15, 0.05], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
+        start={"ill": [[0.7, 0.2, 0.1], [0.6, 0.2, 0.2]]}, static=["sex"],
+    )  # fmt: skip
+    tree, keys = dyn.compile("reference"), {"id": "p", "time": "day"}
+    cells = [["mid", "high"], None, ("low",), "high", {"low", "mid"}]
+    weights = np.array([[0, 1, 1], [1, 1, 1], [1, 0, 0], [0, 0, 1], [1, 1, 0]], float)
+    long = {"p": ["a", "a", "a", "b", "b"], "day": [1, 2, 3, 1, 2]}
+    expected = tree.smooth({**long, "test": [None] * 5}, **keys, likelihood={"test": weights})
+    made = [tree.smooth({**long, "test": cells}, **keys), tree.smooth([{"test": cells[:3]}, {"test": cells[3:]}])]
+    assert all(np.array_equal(one[v], expected[v]) for one in made for v in dyn)
+    matrix = tree.smooth({"test": [cells[:3]]})
+    assert np.array_equal(matrix["ill"][0], expected["ill"][0])
+    late = tree.smooth({"sex": [[None, ["f"]]], "test": [["low", "mid"]]})
+    assert np.array_equal(late["ill"], tree.smooth({"sex": [["f", None]], "test": [["low", "mid"]]})["ill"])
+    with pytest.raises(jtgpu.UnknownState, match="lo"):
+        tree.smooth({**long, "test": [["lo"], *cells[1:]]}, **keys)
+    with pytest.raises(jtgpu.EvidenceError, match="different lengths"):
+        tree.smooth({"sex": [["f", "f"], ["m", None]], "test": [["low"], ["low", "mid"]]})
+
+
+def test_times_are_numbers_or_dates_of_any_kind() -> None:
+    tree, frame = umbrella().compile("reference"), {"place": ["a", "a", "a"], "umbrella": ["yes", "no", "yes"]}
+    keys = {"id": "place", "time": "day"}
+    days = [date(2026, 1, d) for d in (30, 31)] + [date(2026, 2, 1)]
+    expected = tree.smooth({**frame, "day": [1, 2, 3]}, **keys)
+    for given in (days, [str(d) for d in days], [datetime(d.year, d.month, d.day, 5) for d in days],
+                  [f"{d}T05:00:00+01:00" for d in days], np.array(days, "datetime64[D]")):  # fmt: skip
+        answer = tree.smooth({**frame, "day": given}, **keys)
+        assert np.array_equal(answer["rain"], expected["rain"])
+        assert answer.to_frame("pyarrow").column("day").to_pylist() == list(given)
+    texts = tree.smooth({**frame, "day": ["9", " 10", "11"]}, **keys)
+    assert texts.to_frame("pyarrow").column("day").to_pylist() == [9, 10, 11]
+    with pytest.raises(jtgpu.DataError, match="time 10 is missing"):
+        tree.smooth({**frame, "day": ["9", "11", "12"]}, **keys)
+    with pytest.raises(jtgpu.DataError, match=r"row 1, column 'day': the time 'monday' is no number and no date"):
+        tree.smooth({**frame, "day": ["2026-01-30", "monday", "2026-02-01"]}, **keys)
+    with pytest.raises(jtgpu.DataError, match=r"row 1.*the time is missing"):
+        tree.smooth({**frame, "day": ["2026-01-30", None, "2026-02-01"]}, **keys)
+
+
+def test_warnings_name_the_line_of_the_caller() -> None:
+    machine = jtgpu.MixedDynamicNetwork(
+        {"state": ["calm", "busy"], "load": float}, {"state": [("state", 1)], "load": ["state"]},
+        {"state": [[0.9, 0.1], [0.2, 0.8]], "load": jtgpu.Gaussian([1.0, 4.0], sd=1.0)}, start={"state": [0.5, 0.5]},
+    )  # fmt: skip
+    for tree, column in ((umbrella().compile("reference"), "umbrella"), (machine.compile("reference"), "load")):
+        with pytest.warns(UserWarning, match="longest step") as seen:
+            tree.filter({"day": [0.0, 0.5, 4.0], column: [None] * 3}, time="day")
+        assert seen[0].filename == __file__
+
+
+def test_joints_with_slices_before_the_first_one_are_zero() -> None:
+    tree, days = umbrella().compile("reference"), [{"umbrella": ["yes"]}, {"umbrella": ["no", "yes"]}]
+    pair = ("rain[t]", "rain[t-1]")
+    found = tree.smooth(days, joints=[pair]).joint[pair]
+    np.testing.assert_allclose(found.sum(axis=(2, 3)), [[0, 0], [0, 1]])
+    np.testing.assert_allclose(tree.smooth(days, joints=[pair], at="last").joint[pair].sum(axis=(1, 2)), [0, 1])

@@ -74,7 +74,7 @@ def test_lags_and_static_variables() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"start": {}}, "variable 'rain' has parents in earlier slices: start must give its CPT in the first 1 slice"),
+        ({"start": {}}, "variable 'rain' has parents in earlier slices: start must give its CPT in the first slice"),
         ({"parents": {"rain": [("rain", 0)]}}, "is its own parent; .'rain', 1. is 'rain' one slice earlier"),
         ({"parents": {"rain": [("rain", -1)]}}, "the lag -1; a lag is 0"),
         ({"parents": {"rain": [("rain", 1.0)]}}, "the lag 1.0; a lag is 0"),
@@ -98,11 +98,15 @@ def test_lags_and_static_variables() -> None:
             {"parents": {"rain": [("rain", 2)], "umbrella": ["rain"]}},
             "'rain': start must be a sequence of 2 tables, one for each of the slices",
         ),
+        (
+            {"parents": {"rain": [("rain", 2)], "umbrella": ["rain"]}, "start": {"rain": [0.5, 0.5]}},
+            "'rain': start must be a sequence of 2 tables, one for each of the slices",
+        ),
     ],
 )  # fmt: skip
 def test_errors_name_what_is_wrong(changes: dict[str, Any], message: str) -> None:
     if changes.get("parents") == {"rain": [("rain", 2)], "umbrella": ["rain"]}:
-        changes = {**changes, "start": {"rain": [[0.5, 0.5]]}}
+        changes = {"start": {"rain": [[0.5, 0.5]]}, **changes}
     with pytest.raises(NetworkError, match=message):
         umbrella(**changes)
 

@@ -316,3 +316,27 @@ def test_wrong_slices(lags: Any, bins: Any, error: type[Exception], message: str
         series.two_slices({"x": [[1], [2], [3]]})
     with pytest.raises(DataError, match="'x' is constant"):
         series.two_slices({"x": [1.0, 1.0]})
+
+
+def test_slices_of_sequences_never_join_two_of_them() -> None:
+    table = {"who": ["a", "b", "a", "b", "a", "a"], "day": [1, 5, 2, 6, 4, 5], "x": ["p", "q", "r", "s", None, "u"]}
+    assert series.two_slices(table, 1, id="who", time="day") == {
+        "x[t]": ["r", None, "u", "s"], "x[t-1]": ["p", None, None, "q"]}  # fmt: skip
+    made = series.two_slices(table, 2, id="who", time="day")
+    assert made == {"x[t]": [None, "u"], "x[t-1]": [None, None], "x[t-2]": ["r", None]}
+    by_rows = series.two_slices({v: c for v, c in table.items() if v != "day"}, 1, id="who")
+    assert by_rows == {"x[t]": ["r", None, "u", "s"], "x[t-1]": ["p", "r", None, "q"]}
+    with pytest.raises(DataError, match=r"sequence 0 \('a'\), row 2, column 'day': the time 1 comes after 2"):
+        series.two_slices({**table, "day": [2, 5, 1, 6, 4, 5]}, id="who", time="day")
+    with pytest.raises(DataError, match="no sequence has more than 5 times"):
+        series.two_slices(table, 5, id="who", time="day")
+    with pytest.raises(DataError, match="id='patient' is no column"):
+        series.two_slices(table, id="patient")
+
+
+@pytest.mark.parametrize("make", frames())
+def test_slices_of_a_long_frame_of_any_kind(make: Callable[[Any], Any]) -> None:
+    table = make({"who": ["a", "a", "b", "b"], "day": [1, 2, 1, 2], "x": ["p", "q", "r", "s"]})
+    made = series.two_slices(table, id="who", time="day")
+    assert type(made) is type(table)
+    assert (cells(made, "x[t]"), cells(made, "x[t-1]")) == (["q", "s"], ["p", "r"])

@@ -17,6 +17,7 @@ from ...inference.tables import as_numbers, is_frame, open_table
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
 from ...util.arguments import choice, mapping, names, several
+from ...util.calls import outside
 from ...util.missing import MissingReport
 from .checkpoint import Checkpoint, fingerprints
 from .em import EMState, Rule
@@ -272,7 +273,7 @@ def _warn_of_few(slices: FirstSlices, sharing: Sharing, lengths: Any) -> None:
     if few:
         warnings.warn(
             f"one sequence does not determine the CPTs of the first slices ({', '.join(few)}): fixed={few} keeps those "
-            "of the network, and fit.network.stationary() starts from the limit", UserWarning, stacklevel=4,
+            "of the network, and fit.network.stationary() starts from the limit", UserWarning, stacklevel=outside(),
         )  # fmt: skip
 
 
