@@ -60,7 +60,7 @@ PAGES = {
     "screening": (SCREENING, 1),
     "series": (SERIES, 1),
     "graphs": (GRAPHS, 1),
-    "dynamic": (DYNAMIC, 6),
+    "dynamic": (DYNAMIC, 7),
     "numbers": (NUMBERS, 1),
 }
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
+    from .number_stream import MixedStream, SliceNumber
     from .numbers import MixedDynamicTree, MixedSequencePosteriors
     from .results import SequenceExplanations, SequencePosteriors, SequenceStates
     from .stream import Stream
     from .tree import DynamicTree
 
 __all__ = [
-    "DynamicTree", "MixedDynamicTree", "MixedSequencePosteriors", "SequenceExplanations", "SequencePosteriors",
-    "SequenceStates", "Stream",
+    "DynamicTree", "MixedDynamicTree", "MixedSequencePosteriors", "MixedStream", "SequenceExplanations",
+    "SequencePosteriors", "SequenceStates", "SliceNumber", "Stream",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "numbers": "MixedDynamicTree MixedSequencePosteriors",
+    "number_stream": "MixedStream SliceNumber", "numbers": "MixedDynamicTree MixedSequencePosteriors",
     "results": "SequenceExplanations SequencePosteriors SequenceStates", "stream": "Stream", "tree": "DynamicTree",
 })  # fmt: skip

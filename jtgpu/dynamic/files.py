@@ -16,7 +16,7 @@ from ..cases.writing import ResumableFile, writer_for
 from ..errors import EvidenceError, JtgpuError
 from ..inference.tables.arrow import arrow
 from ..util.atomic_file import write_bytes
-from .numbers import Rows
+from .number_rows import Rows
 from .sequence_file import SequenceFile, SequenceQuestion
 
 if TYPE_CHECKING:

@@ -2,176 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, ImpossibleEvidence, shown
+from ..errors import ArgumentError, PlanError
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
-from ..inference.tables import as_numbers, open_table
-from ..inference.tables.columns import evidence_columns
 from ..model.discrete import DiscreteModel
-from ..model.mixed_dynamic import label
-from ..util.elementary import exps, log, logs
 from ..util.text_table import counted
-from .cells import is_matrix, is_sequence
+from .number_rows import Rows, read_rows, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
+from .number_stream import MixedStream
 from .results import Course, SequenceExplanations, SequencePosteriors
-from .sequences import Sequences, read_sequences
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
     from ..model.gaussian import Gaussian
     from ..model.mixed_dynamic import MixedDynamicNetwork
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
     from .posteriors import At
-
-HALF_LOG_2PI = 0.5 * log(2 * math.pi)
-
-
-class Rows(NamedTuple):
-    """Sequences with numbers."""
-
-    sequences: Sequences  # of the variables with states
-    values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
-
-    @classmethod
-    def of(cls, sequences: Sequences, values: Mapping[str, Floats]) -> Rows:
-        """Sequences, and numbers in the order of the rows of their table."""
-        if (rows := sequences.source) is not None:
-            values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
-        return cls(sequences, values)
-
-
-def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **keys: Any) -> Rows:
-    """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
-    is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
-    named = [k for k in (keys.get("id"), keys.get("time")) if k is not None]
-    is_wide = False
-    if is_list:
-        parts = [_columns(net, frame, named) for frame in given]
-    elif isinstance(given, Mapping) and not named and any(is_matrix(v, x) for v, x in given.items()):
-        is_wide, parts = True, [dict(given)]
-    else:
-        parts = [_columns(net, given, named)]
-    cells: dict[str, list[Any]] = {y: [] for y in net.numbers}
-    for part in parts:
-        n = next(((len(x), len(x[0])) if is_wide else (len(x),) for x in part.values()), (0,))
-        for y in net.numbers:
-            column = part.pop(y, None)
-            cells[y].append(np.full(math.prod(n), np.nan) if column is None else _numbers(y, column))
-        if not any(v in part for v in net.discrete):
-            part[net.discrete.variables[0]] = np.full(n, None, object)
-    read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, **keys)
-    return Rows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
-
-
-def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[str]) -> dict[str, Any]:
-    if isinstance(frame, np.ndarray):
-        raise DataError(f"sequences with numbers ({', '.join(net.numbers)}) need named columns, not an array")
-    table = open_table(None, frame)
-    own: Any = net  # its names are all that counts
-    for key in keys:
-        if key not in table.names:
-            raise DataError(f"{key!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
-    evidence_columns(own, [c for c in table.names if c not in keys])
-    return {name: table.column(name) for name in table.names}
-
-
-def _numbers(name: str, column: Any) -> Floats:
-    """A column of numbers, NaN where they are missing."""
-    flat = column
-    if np.ndim(column) == 2:
-        array = np.asarray(column)
-        flat = array.ravel() if array.dtype.kind in "iuf" else np.array(column, object).ravel().tolist()
-    cells = list(flat) if isinstance(flat, tuple) else flat
-    if not len(cells):  # of any type: a file without rows has columns of text
-        return np.zeros(0)
-    numbers = as_numbers(cells)
-    if numbers is None:
-        listed = cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
-        at, odd = next((i, c) for i, c in enumerate(listed) if as_numbers([c]) is None)
-        raise DataError(
-            f"row {at}, column {name!r}: expected a number, got {shown(odd)}; cells that were not measured are None or "
-            "NaN"
-        )
-    return finite(name, numbers, "row {}".format)
-
-
-def finite(name: str, numbers: Floats, where: Callable[[int], str]) -> Floats:
-    """Numbers of a column, none of which is infinite."""
-    if np.isinf(numbers).any():
-        raise DataError(f"{where(int(np.argmax(np.isinf(numbers))))}, column {name!r}: the value is infinite")
-    return numbers
-
-
-def families(net: MixedDynamicNetwork, rows: Rows, y: str) -> list[tuple[Gaussian, Ints, Floats]]:
-    """The densities of a number, the rows where each holds and y is observed, and (n, 1 + parents) ones and parents."""
-    made, t = [], rows.sequences.slices
-    own = net.gaussians(y)
-    for k, g in enumerate(own):
-        here = np.flatnonzero(~np.isnan(rows.values[y]) & (t >= k if k == len(own) - 1 else t == k))
-        design = np.ones((len(here), 1 + len(g.coefficients)))
-        above = [p for p in net.numeric_parents(y) if label(*p) in g.coefficients]
-        for j, (p, lag) in enumerate(above, 1):
-            design[:, j] = rows.values[p][here - lag]
-            lost = np.isnan(design[:, j])
-            if lost.any():
-                row = int(here[np.argmax(lost)])
-                i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
-                raise DataError(
-                    f"{rows.sequences.name(i, int(t[row]))}: {y!r} is observed, and its parent {label(p, lag)!r} is "
-                    f"not; numeric parents must be observed: leave {y!r} empty there, too"
-                )
-        made.append((g, here, design))
-    return made
-
-
-def regression(g: Gaussian) -> tuple[Floats, Floats]:
-    """Coefficients (K, 1 + parents), those of 1 first, and standard deviations (K,), by configuration."""
-    return np.stack([g.mean.ravel(), *(c.ravel() for c in g.coefficients.values())], axis=1), g.sd.ravel()
-
-
-def with_densities(net: MixedDynamicNetwork, rows: Rows, on_lost: str = "error") -> tuple[Sequences, Floats]:
-    """The sequences with densities of numbers as likelihoods, and (R,) ln of what these were divided by."""
-    # on_lost: "flag" makes sequences impossible in which a density is 0 in every state
-    sequences, offset = rows.sequences, np.zeros(len(rows.sequences.codes))
-    density: dict[str, Floats] = {}
-    for y in net.numbers:
-        component = net.component[y]
-        for g, here, design in families(net, rows, y):
-            b, sd = regression(g)
-            with np.errstate(over="ignore"):  # density 0
-                z = (rows.values[y][here, None] - design @ b.T) / sd
-                log_density = -0.5 * z * z - logs(sd) - HALF_LOG_2PI
-            if component is None:
-                offset[here] += log_density[:, 0]
-            else:
-                each = density.setdefault(component, np.zeros((len(offset), b.shape[0])))
-                each[here] += log_density
-    weights = dict(sequences.likelihood)
-    for component, each in density.items():
-        top = each.max(axis=1)
-        offset += top
-        top = np.maximum(top, -np.finfo(np.float64).max)
-        v = net.discrete.index(component)
-        weights[v] = exps(each - top[:, None]) * weights.get(v, 1.0)
-    lost = np.flatnonzero(np.isneginf(offset))
-    if lost.size and on_lost == "flag":
-        weights[0] = np.array(weights.get(0, np.ones((len(offset), len(net.discrete.states(0))))))
-        weights[0][lost], offset[lost] = 0.0, 0.0
-    elif lost.size:
-        i = int(np.searchsorted(sequences.ptr, lost[0], side="right")) - 1
-        raise ImpossibleEvidence(
-            f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they "
-            "are too many standard deviations from the means"
-        )
-    return replace(sequences, likelihood=weights), offset
 
 
 class MixedSequencePosteriors(SequencePosteriors):
@@ -236,15 +88,32 @@ class MixedDynamicTree:
     def __repr__(self) -> str:
         return f"MixedDynamicTree({self.network.name!r}, backend={self.backend!r})"
 
-    def filter(self, sequences: Any, *, targets: Any = None, at: At = None, on_impossible: OnProblem = "error",
-               **options: Any) -> MixedSequencePosteriors:  # fmt: skip
-        """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
-        return self._answer("filter", sequences, targets, options, at=at, on_impossible=on_impossible)
+    def reload(self, net: MixedDynamicNetwork) -> None:
+        """Replace CPTs and densities by those of a network with the same variables and parents; the plan stays."""
+        if [(v, net.parents(v)) for v in net] != [(v, self.network.parents(v)) for v in self.network]:
+            raise PlanError(f"{net!r} differs from {self.network!r} in variables or parents, not only in numbers")
+        self.discrete.reload(net.discrete)
+        self.network = net
 
-    def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, on_impossible: OnProblem = "error",
-               **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+    def close(self) -> None:
+        """Free the backend's memory, as a ``with`` block does at its end."""
+        self.discrete.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
+               on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+        """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
+        return self._answer("filter", sequences, targets, options, at=at, joints=joints, on_impossible=on_impossible)
+
+    def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
+               on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given all evidence; parameters as of `DynamicTree.smooth`."""
-        return self._answer("smooth", sequences, targets, options, at=at, on_impossible=on_impossible)
+        return self._answer("smooth", sequences, targets, options, at=at, joints=joints, on_impossible=on_impossible)
 
     def predict(self, sequences: Any, *, steps: int = 1, targets: Any = None, on_impossible: OnProblem = "error",
                 **options: Any) -> MixedSequencePosteriors:  # fmt: skip
@@ -285,6 +154,10 @@ class MixedDynamicTree:
         rows = drawn.states[:, sequence, place]
         return MixedSequenceStates(net, read, rows, drawn_numbers(net, read, rows, given.values, rng))
 
+    def stream(self) -> MixedStream:
+        """Start a sequence whose slices come one by one."""
+        return MixedStream(self.network, self.discrete.stream())
+
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
         for name in options:
             if name not in ("id", "time", "likelihood", "do", "on_gap"):
@@ -308,7 +181,7 @@ class MixedDynamicTree:
         answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
         made = MixedSequencePosteriors(
             net.discrete, answer._sequences, answer._slices, answer.log_evidence + sums(offset, read),
-            {v: answer[v] for v in states}, {},
+            {v: answer[v] for v in states}, answer.joint,
         )  # fmt: skip
         sequence, place, t = made._places()
         where = (sequence,) if answer._slices is None else (sequence, place)
@@ -330,8 +203,3 @@ class MixedDynamicTree:
                 mean[here], sd[here] = x[known], 0.0
             made.mean[y], made.sd[y], made.weights[y] = mean, sd, weights
         return made
-
-
-def sums(offset: Floats, read: Sequences) -> Floats:
-    """Sums over the rows of each sequence."""
-    return np.asarray(np.add.reduceat(offset, read.ptr[:-1]), np.float64)

@@ -16,7 +16,7 @@ from ..inference.tables import column_values
 from ..inference.tables.arrow import arrow, as_floats, compute
 from ..inference.tables.columns import Encoder, evidence_columns
 from ..util.missing import na_words
-from .numbers import Rows, finite
+from .number_rows import Rows, finite
 from .sequences import Sequences, in_order
 
 if TYPE_CHECKING:

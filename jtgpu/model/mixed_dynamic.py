@@ -205,6 +205,10 @@ class MixedDynamicNetwork:
             start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=dyn.static, name=self.name,
         )  # fmt: skip
 
+    def stationary(self, limit: int = 10_000) -> MixedDynamicNetwork:
+        """Start from the distribution of states that the slices converge to; see `DynamicNetwork.stationary`."""
+        return self.replace(self.discrete.stationary(limit))
+
     def unroll(self, n_slices: int) -> MixedNetwork:
         """Return the mixed network of so many slices, named as by `DynamicNetwork.unroll`."""
         parents: dict[str, Any] = {}

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..dynamic.numbers import MixedDynamicTree, Rows
+from ..dynamic.number_rows import Rows
+from ..dynamic.numbers import MixedDynamicTree
 from ..dynamic.sequences import read_sequences
 from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, EvidenceError

@@ -281,6 +281,7 @@ class StepReply(Reply):
     state: str
     log_evidence: float
     posteriors: dict[str, Distribution]
+    numbers: NotRequired[dict[str, Number]]  # of networks with numbers; without quantiles
 
 
 @question(
@@ -297,24 +298,30 @@ class Step(Body, kw_only=True):
 
     def answer(self, tree: JunctionTree, form: Form) -> StepReply:
         model, compiled = tree.model, sliced(tree).tree
-        if not isinstance(compiled, DynamicTree):
-            raise ArgumentError("steps are of networks without numbers; filter answers about the slices so far")
-        live = compiled.stream()
+        live: Any = compiled.stream()
         if self.state is not None:
             live.restore(_state(self.state, len(live.state)))
         check_size(len(live.state), "the state")
-        chosen = model.variables if self.targets is None else as_list(self.targets, "targets")
-        names = [model.variables[model.index(v)] for v in chosen]
+        own = model.dynamic_network.numbers if isinstance(model, MixedSliceNetwork) else ()
+        chosen = [*model.variables, *own] if self.targets is None else as_list(self.targets, "targets")
+        names = [v if v in own else model.variables[model.index(v)] for v in chosen]
         made = live.step(self.evidence, likelihood=self.likelihood)
-        posteriors = {}
+        posteriors, numbers = {}, {}
         for name in names:
+            if name in own:
+                if name in made:
+                    x = made[name]
+                    parts = Parts(x.weights, x.means, x.sds)
+                    numbers[name] = number_reply(NumberPosterior(name, parts, None, (x.mean, x.sd)), (), 0)
+                continue
             values: list[float] = made[name].probabilities.tolist()
             posteriors[name] = with_labels(model, model.index(name), values) if form.labels else values
         state = live.state
-        return {
+        reply: StepReply = {
             "slice": int(state[0]) - 1, "state": base64.b64encode(state.astype("<f8").tobytes()).decode(),
             "log_evidence": live.log_evidence, "posteriors": posteriors,
         }  # fmt: skip
+        return {**reply, "numbers": numbers} if own else reply
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         return sliced(tree).each

@@ -139,8 +139,69 @@ def test_em_rises_and_finds_the_densities() -> None:
     assert fit.log_likelihood == pytest.approx(total, rel=1e-9)
     assert "150 sequences" in str(fit)
     assert fit.empty_rows == {}
-    with pytest.raises(jtgpu.ArgumentError, match="fitted from its own"):
-        jtgpu.learn.fit(start, data, hidden=["s"], restarts=3)
+    with pytest.raises(jtgpu.ArgumentError, match="keeps no intermediate results"):
+        jtgpu.learn.fit(start, data, hidden=["s"], checkpoint="fit.unfinished")
+
+
+def long_frame(net: jtgpu.MixedDynamicNetwork, n: int, length: int, seed: int, hidden: str) -> dict[str, Any]:
+    """Samples as a long frame, without a hidden variable."""
+    table = net.compile("cpu").sample(n, length=length, seed=seed).to_frame("pyarrow").to_pydict()
+    return {v: x for v, x in table.items() if v != hidden}
+
+
+def test_several_starts_find_what_one_misses() -> None:
+    truth = jtgpu.MixedDynamicNetwork(
+        {"s": ["0", "1", "2"], "y": float, "u": float}, {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]},
+        {"s": [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]], "y": jtgpu.Gaussian([-3.0, 0.0, 3.0], sd=0.5),
+         "u": jtgpu.Gaussian([0.0, 2.0, 4.0], {"u[t-1]": 0.5}, sd=0.5)},
+        start={"s": [0.4, 0.3, 0.3], "u": jtgpu.Gaussian([0.0, 2.0, 4.0], sd=1.0)},
+    )  # fmt: skip
+    data = long_frame(truth, 25, 20, 5, "s")
+    data["y"][3] = None
+    flat = truth.replace(gaussians={"y": [jtgpu.Gaussian([9.0, -9.0, -9.0], sd=3.0)]})  # two states alike
+    flat = flat.replace(flat.discrete.replace(cpt={"s": np.full((3, 3), 1 / 3)}, start={"s": np.full(3, 1 / 3)}))
+    flat = flat.replace(gaussians={"u": [jtgpu.Gaussian(0.0 * np.ones(3))] * 1 + [
+        jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})]})  # fmt: skip
+    options: Any = {"id": "sequence", "time": "slice", "hidden": "s", "seed": 2, "tolerance": 1e-5}
+    alone: Any = jtgpu.learn.fit(flat, data, **options)
+    made: Any = jtgpu.learn.fit(flat, data, **options, restarts=4)
+    assert len(made.restarts) == 4
+    assert made.restarts[0] == alone.objective
+    assert made.objective == max(made.restarts) > alone.objective + 50
+    assert np.allclose(np.sort(made.network.gaussian("y").mean), [-3, 0, 3], atol=0.2)
+    total = made.network.compile("cpu").log_likelihood(data, id="sequence", time="slice").sum()
+    assert made.log_likelihood == pytest.approx(total, rel=1e-9)
+    again: Any = jtgpu.learn.fit(flat, data, **options, restarts=4)
+    assert (again.network, again.restarts) == (made.network, made.restarts)
+    parents: Any = {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]}
+    given = {**options, "hidden": {"s": 3}, "numbers": "gaussian", "restarts": 3}
+    found: Any = jtgpu.learn.fit(parents, data, **given)
+    assert found.network.numbers == ("y", "u")
+    assert found.objective == pytest.approx(made.objective, rel=1e-3)
+
+
+def test_structures_with_numbers() -> None:
+    net = template(np.random.default_rng(2), True)
+    data = long_frame(net, 20, 10, 1, "a")
+    parents: Any = {v: net.parents(v) for v in net}
+    keys: Any = {"id": "sequence", "time": "slice", "hidden": {"a": 3}, "iterations": 3}
+    found: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian")
+    assert found.network.numbers == net.numbers
+    assert [found.network.parents(v) for v in net] == [net.parents(v) for v in net]
+    kinds = dict.fromkeys(net.numbers, "gaussian")
+    assert jtgpu.learn.fit(parents, data, **keys, numbers=kinds).network == found.network
+    for options, error, text in (
+        ({"start": "given"}, jtgpu.ArgumentError, "start='given' requires"),
+        ({"numbers": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
+        ({"numbers": "states"}, jtgpu.DataError, "no column of the structure has numbers"),
+        ({"numbers": {"q": "gaussian"}}, jtgpu.ArgumentError, "numbers: there is no variable 'q'"),
+    ):
+        with pytest.raises(error, match=text):
+            jtgpu.learn.fit(parents, data, **{**keys, "numbers": "gaussian", **options})
+    with pytest.raises(jtgpu.ArgumentError, match="numbers= is for parents"):
+        jtgpu.learn.fit(net.discrete, data, **keys, numbers="gaussian")
+    with pytest.raises(jtgpu.DataError, match="column 'x' is constant, 2 in all rows"):
+        jtgpu.learn.fit(parents, {**data, "x": [2.0] * len(data["x"])}, **keys, numbers="gaussian")
 
 
 def test_files_keep_all_numbers(tmp_path: Path) -> None:
@@ -221,3 +282,69 @@ def test_wrong_columns_and_options() -> None:
     for given, options, message in wrong:
         with pytest.raises(jtgpu.JtgpuError, match=message):
             tree.smooth(given, **options)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stream_has_the_answers_of_filter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    net, length = template(rng, seed % 2 == 1), 5
+    data = drawn(net, 1, length, seed)
+    data["w"][0, 1] = data["y"][0, 2] = data["x"][0, 3] = data["w"][0, 3] = NAN
+    tree: Any = net.compile("reference")
+    b = [["u", None, None, "v", None]]
+    weights = rng.random((1, length, 3)) + 0.1
+    filtered = tree.filter({**data, "b": b}, likelihood={"a": weights})
+    live, other = tree.stream(), tree.stream()
+    for t in range(length):
+        case: dict[str, Any] = {y: x[0, t] for y, x in data.items()} | {"b": b[0][t]}
+        other.restore(live.state)  # another stream continues with what the first one knows
+        found, again = (stream.step(case, likelihood={"a": weights[0, t]}) for stream in (live, other))
+        for v in ("a", "b"):
+            assert np.allclose(found[v].probabilities, filtered[v][0, t], atol=1e-12)
+            assert np.array_equal(found[v].probabilities, again[v].probabilities)
+        for y in ("x", "y", "z"):
+            expected = filtered.mean[y][0, t], filtered.sd[y][0, t]
+            assert (found[y].mean, found[y].sd) == pytest.approx(expected, abs=1e-12)
+    assert live.log_evidence == pytest.approx(filtered.log_evidence[0], rel=1e-12)
+    assert np.isfinite(live.state).all()
+
+
+def test_a_step_predicts_numbers_whose_parents_were_observed() -> None:
+    net = template(np.random.default_rng(1), True)
+    live: Any = net.compile("reference").stream()
+    live.step({"v": 2.0})
+    found = live.step()
+    b = found["b"].probabilities
+    assert found["v"].mean == pytest.approx(b @ [0.2 + 0.6 * 2.0, 1.0 + 0.6 * 2.0])
+    assert "v" not in live.step()  # its parent, v of the slice before, was not observed
+    before = live.state
+    with pytest.raises(jtgpu.EvidenceError, match="slice 3: 'v' is observed, and not all of its numeric parents are"):
+        live.step({"v": 1.0})
+    with pytest.raises(jtgpu.EvidenceError, match="'x' is a number; its value must be a finite number, not 'high'"):
+        live.step({"x": "high"})
+    with pytest.raises(jtgpu.EvidenceError, match="finite number, not inf"):
+        live.step({"x": np.inf})
+    with pytest.raises(jtgpu.ImpossibleEvidence, match="slice 3: the numbers have density 0 in every state"):
+        live.step({"x": 1e200})
+    with pytest.raises(jtgpu.UnknownVariable, match="q"):
+        live.step({"q": 1})
+    with pytest.raises(jtgpu.ArgumentError, match="state has shape"):
+        live.restore(before[:-1])
+    assert np.array_equal(live.state, before)
+
+
+def test_joints_reload_and_the_stationary_start() -> None:
+    rng = np.random.default_rng(3)
+    net, other = template(rng), template(rng)
+    data = drawn(net, 2, 4, 0)
+    pair = ("a[t]", "a[t-1]")
+    with net.compile("reference") as tree:
+        found = tree.smooth(data, joints=[pair])
+        assert np.allclose(found.joint[pair][:, 1:].sum(axis=3), found["a"][:, 1:], atol=1e-12)
+        tree.reload(other)
+        expected = other.compile("reference").smooth(data)
+        assert np.array_equal(tree.smooth(data)["a"], expected["a"])
+        with pytest.raises(jtgpu.PlanError, match="differs"):
+            tree.reload(template(rng, True))
+    limit = net.stationary().compile("reference").predict({"x": [[None]]}, steps=3)
+    assert np.allclose(limit["a"][0], limit["a"][0, :1], atol=1e-12)

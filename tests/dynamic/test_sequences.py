@@ -256,7 +256,8 @@ def test_cells_may_allow_several_states() -> None:
          "test": [[0.8, 0.15, 0.05], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
         start={"ill": [[0.7, 0.2, 0.1], [0.6, 0.2, 0.2]]}, static=["sex"],
     )  # fmt: skip
-    tree, keys = dyn.compile("reference"), {"id": "p", "time": "day"}
+    keys: Any = {"id": "p", "time": "day"}
+    tree: Any = dyn.compile("reference")
     cells = [["mid", "high"], None, ("low",), "high", {"low", "mid"}]
     weights = np.array([[0, 1, 1], [1, 1, 1], [1, 0, 0], [0, 0, 1], [1, 1, 0]], float)
     long = {"p": ["a", "a", "a", "b", "b"], "day": [1, 2, 3, 1, 2]}
@@ -275,7 +276,7 @@ def test_cells_may_allow_several_states() -> None:
 
 def test_times_are_numbers_or_dates_of_any_kind() -> None:
     tree, frame = umbrella().compile("reference"), {"place": ["a", "a", "a"], "umbrella": ["yes", "no", "yes"]}
-    keys = {"id": "place", "time": "day"}
+    keys: Any = {"id": "place", "time": "day"}
     days = [date(2026, 1, d) for d in (30, 31)] + [date(2026, 2, 1)]
     expected = tree.smooth({**frame, "day": [1, 2, 3]}, **keys)
     for given in (days, [str(d) for d in days], [datetime(d.year, d.month, d.day, 5) for d in days],
@@ -298,6 +299,7 @@ def test_warnings_name_the_line_of_the_caller() -> None:
         {"state": ["calm", "busy"], "load": float}, {"state": [("state", 1)], "load": ["state"]},
         {"state": [[0.9, 0.1], [0.2, 0.8]], "load": jtgpu.Gaussian([1.0, 4.0], sd=1.0)}, start={"state": [0.5, 0.5]},
     )  # fmt: skip
+    tree: Any
     for tree, column in ((umbrella().compile("reference"), "umbrella"), (machine.compile("reference"), "load")):
         with pytest.warns(UserWarning, match="longest step") as seen:
             tree.filter({"day": [0.0, 0.5, 4.0], column: [None] * 3}, time="day")

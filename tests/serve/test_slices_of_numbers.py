@@ -85,6 +85,22 @@ def test_many_sequences_and_joined_parents(client: Client) -> None:
     assert results[4]["numbers"]["load"][1]["mean"] == pytest.approx(done.mean["load"][0, 1])
 
 
+def test_steps_are_those_of_a_stream(client: Client) -> None:
+    live, state = pair().compile("cpu").stream(), None
+    for case in ({"load": 2.5, "heat": 1.0}, {"kind": "old"}, {"state": "busy", "load": 3}):
+        found = client.ask("pair", "step", {"state": state, "evidence": case})
+        expected = live.step(case)
+        assert found["log_evidence"] == live.log_evidence
+        assert found["posteriors"].keys() == {"kind", "state"}
+        assert found["posteriors"]["state"] == expected["state"].probabilities.tolist()
+        assert {y: (n["mean"], n["sd"]) for y, n in found["numbers"].items()} == {
+            y: (x.mean, x.sd) for y in ("load", "heat") if (x := expected.get(y)) is not None
+        }
+        state = found["state"]
+    assert "heat" not in found["numbers"]  # heat of the slice before was not observed
+    assert client.ask("pair", "step", {"targets": ["load"]})["posteriors"] == {}
+
+
 def test_description_files_and_refusals(client: Client) -> None:
     about = client.get("/v1/networks/machine").json()
     assert about["slices"] == {"order": 1, "static": [], "earlier": [[[0, 1]]]}
@@ -94,7 +110,7 @@ def test_description_files_and_refusals(client: Client) -> None:
         "filter": ({"evidence": {"load": 1.0}}, "must be a list with a value for each slice"),
         "smooth": ({"evidence": {"load": [True]}}, "slice 0: 'load' is a number, got True"),
         "predict": ({"evidence": {"laod": [1.0]}}, "laod"),
-        "step": ({"evidence": {}}, "networks without numbers"),
+        "step": ({"evidence": {"load": "high"}}, "'load' is a number; its value must be a finite number, not 'high'"),
     }.items():  # fmt: skip
         reply = client.request("POST", f"/v1/networks/machine/{words}", json=detail[0])
         assert reply.status_code in (400, 422), words

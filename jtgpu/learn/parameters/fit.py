@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -106,6 +107,7 @@ def fit(  # noqa: PLR0913
         What columns of numbers are: normal given their parents, `bins` intervals (default 5), or states; a mapping
         names columns. With numbers the result is a `jtgpu.mixed.MixedFit`, whose network is a `MixedNetwork`;
         `prior` rows of the regression of all rows are added to each configuration of a number's discrete parents.
+        With sequences: ``"gaussian"``, and the network is a `MixedDynamicNetwork`.
     prior : number, str, or mapping, default 1
         What is added to the counts of each entry: a number; ``"bdeu:ESS"``, ESS divided by the size of the CPT;
         ``"net:ESS"``, ESS times the network's joint distribution of the family; a mapping from variable to a number or
@@ -226,10 +228,11 @@ def fit(  # noqa: PLR0913
         checkpoint = new_file_path("checkpoint", checkpoint)
     if id is not None or time is not None or is_template(structure):
         _reject({
-            "numbers": numbers, "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
+            "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
             "chunk": chunk,
         }, "sequences")  # fmt: skip
-        of_slices: Any = fit_mixed_sequences if isinstance(structure, MixedDynamicNetwork) else fit_sequences
+        has_numbers = numbers is not None or isinstance(structure, MixedDynamicNetwork)
+        of_slices: Any = partial(fit_mixed_sequences, numbers=numbers) if has_numbers else fit_sequences
         sequences: Fit = of_slices(  # its network is a DynamicNetwork, or one with numbers
             structure, cases, Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values),
             Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...cases.answer_table import read_file
-from ...dynamic.numbers import Rows, families, read_rows, regression, sums, with_densities
+from ...dynamic.number_rows import Rows, families, read_rows, regression, sums, with_densities
 from ...dynamic.posteriors import posteriors
-from ...errors import ArgumentError, DataError
+from ...errors import ArgumentError
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
 from ...util.missing import MissingReport
 from .likelihood_cells import hidden_states
+from .mixed_starts import least_sd, mixed_template, random_densities
 from .runs import best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
@@ -26,10 +27,11 @@ from .slices import Columns, Model, Search, holes_of, result_of, set_up, weights
 if TYPE_CHECKING:
     from ...util.arrays import Floats
     from ...util.options import BackendName
+    from .em import EMState
     from .expectation import Evaluation
+    from .setup import Setup
     from .slice_steps import Tables
 
-LEAST = 1e-3  # standard deviation that a regression keeps, of that of all observed values
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
 
 
@@ -75,6 +77,10 @@ class _NumberExpectation(SliceExpectation):
         self._following: Mapping[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
         self.densities: Mapping[str, Sequence[Gaussian]] = self._following  # of the last pass
 
+    def begin(self, densities: Mapping[str, Sequence[Gaussian]]) -> None:
+        """Let the next pass begin with some densities."""
+        self._following = densities
+
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all sequences under some CPTs."""
         densities: Mapping[str, Sequence[Gaussian]] = self._following
@@ -99,7 +105,7 @@ class _NumberExpectation(SliceExpectation):
         made: dict[str, list[Gaussian]] = {}
         for y in net.numbers:
             x, component = self._rows.values[y], net.component[y]
-            least = LEAST * float(np.nanstd(x))
+            least = least_sd(y, x)
             made[y] = []
             for g, here, design in families(net, self._rows, y):
                 share = each[here] if component is None else shares[component][here]
@@ -122,24 +128,25 @@ def _regressed(g: Gaussian, x: Floats, design: Floats, share: Floats, least: flo
 
 
 def fit_mixed_sequences(
-    net: MixedDynamicNetwork, cases: Any, columns: Columns, model: Model, search: Search
+    structure: Any, cases: Any, columns: Columns, model: Model, search: Search, numbers: Any = "gaussian"
 ) -> MixedSequenceFit:
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
-    if model.start not in ("auto", "given") or search.restarts != 1 or search.checkpoint is not None:
-        raise ArgumentError(
-            "a dynamic network with numbers is fitted from its own CPTs and Gaussians: start, restarts and checkpoint "
-            "do not apply; fit several networks, and keep that of the highest objective"
-        )
+    if search.checkpoint is not None:
+        raise ArgumentError("a fit with numbers keeps no intermediate results: leave checkpoint= out")
+    choice("start", model.start, ("auto", "given", "random"))
     if isinstance(cases, (str, os.PathLike)):
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values)
+    has_numbers = isinstance(structure, MixedDynamicNetwork)
+    if model.start == "given" and not has_numbers:
+        raise ArgumentError("start='given' requires a network with CPTs and Gaussians as the structure")
+    net: MixedDynamicNetwork = mixed_template(structure, cases, numbers, model.states, model.hidden, model.bins)
     rows = read_rows(
         net, cases, likelihood=mapping("likelihood", columns.likelihood), id=columns.id, time=columns.time,
         on_gap=columns.on_gap,
     )  # fmt: skip
-    empty = [y for y in net.numbers if np.isnan(rows.values[y]).all()]
-    if empty:
-        raise DataError(f"no sequence has a value of {empty[0]!r}")
+    for y in net.numbers:
+        least_sd(y, rows.values[y])
     own = hidden_states(model.hidden, net.discrete, net.discrete.variables)
     hidden = (*own, *net.joined)
     weights = weights_of(columns.weights, rows.sequences, cases)
@@ -153,11 +160,29 @@ def fit_mixed_sequences(
         options["threads"] = search.threads
     engine = _NumberExpectation(net, rows, slices, weights, backend, options)
     rule = search.rule._replace(accelerate=False)
-    state, more = best_of_starts(setup, engine, rule, (1, search.seed), search.flag, search.listen, None)
+    best: tuple[EMState, dict[str, Any], Any] | None = None
+    objectives: list[float] = []
+    for n in range(search.restarts):
+        first: Setup = setup
+        densities: dict[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
+        if n or not has_numbers or model.start == "random":
+            first = replace(setup, start="random")
+            densities |= random_densities(net, rows, np.random.default_rng([search.seed, n]))
+        engine.begin(densities)
+        state, more = best_of_starts(first, engine, rule, (1, search.seed + n), search.flag, search.listen, None)
+        objectives.append(state.objective)
+        if best is None or state.objective > best[0].objective:
+            best = state, more, engine.densities
+        if state.interrupted:
+            best = replace(best[0], interrupted=True, converged=False), *best[1:]
+            break
+    assert best is not None
+    state, more, densities = best
+    more |= {"restarts": tuple(objectives)}
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     fit = result_of(slices, setup, state, "em", rows.sequences, engine.weights, more)
     given = {f.name: getattr(fit, f.name) for f in fields(SequenceFit)}
-    given["network"] = net.replace(fit.network, engine.densities)
+    given["network"] = net.replace(fit.network, densities)
     for what in ("hidden", "fixed"):
         given[what] = tuple(v for v in given[what] if v not in net.joined)
     return MixedSequenceFit(**given)

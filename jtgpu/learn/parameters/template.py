@@ -36,6 +36,17 @@ def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int 
             "sequences need a jtgpu.DynamicNetwork, or a mapping of parents of which some are earlier, such as "
             "{'rain': [('rain', 1)]}; without id= and time= rows are cases of their own"
         )
+    parents = parents_of(structure)
+    states, _ = of_discretiser(states, [*parents])
+    known = states_given(states, None, [*parents]) | hidden_states(hidden, None, [*parents])
+    known |= states_of([v for v in parents if v not in known], cases, bins)
+    labels = {v: known[v] for v in parents}
+    cpts, start = uniform_tables(labels, parents)
+    return DynamicNetwork(labels, parents, cpts, start=start)
+
+
+def parents_of(structure: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    """The parents of every variable of a mapping, those without an entry among them."""
     parents: dict[str, list[Any]] = {}
     for v, above in structure.items():
         listed = several(above)
@@ -44,14 +55,10 @@ def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int 
         parents[str(v)] = listed
     for p in [p for above in parents.values() for p in above]:
         parents.setdefault(str(p[0]) if isinstance(p, tuple) and p else str(p), [])
-    states, _ = of_discretiser(states, [*parents])
-    known = states_given(states, None, [*parents]) | hidden_states(hidden, None, [*parents])
-    known |= _states_of([v for v in parents if v not in known], cases, bins)
-    labels = {v: known[v] for v in parents}
-    return _uniform(labels, parents)
+    return parents
 
 
-def _states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, tuple[str, ...]]:
+def states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, tuple[str, ...]]:
     """States in the columns of a long frame."""
     if not variables:
         return {}
@@ -75,13 +82,15 @@ def _states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, 
     return labels
 
 
-def _uniform(states: Mapping[str, tuple[str, ...]], parents: Mapping[str, list[Any]]) -> DynamicNetwork:
-    """A dynamic network with uniform CPTs."""
+def uniform_tables(
+    states: Mapping[str, tuple[str, ...]], parents: Mapping[str, list[Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Uniform CPTs, and those of the first slices."""
     def table(above: list[Any], v: str) -> Any:
         shape = [len(states[p[0] if isinstance(p, tuple) else p]) for p in above] + [len(states[v])]
         return np.full(shape, 1.0 / shape[-1])
 
-    start = {}
+    start: dict[str, Any] = {}
     for v, above in parents.items():
         lags = [p[1] if isinstance(p, tuple) and len(p) == 2 and isinstance(p[1], int) else 0 for p in above]
         first = [
@@ -89,4 +98,4 @@ def _uniform(states: Mapping[str, tuple[str, ...]], parents: Mapping[str, list[A
         ]
         if first:
             start[v] = first[0] if len(first) == 1 else first
-    return DynamicNetwork(states, parents, {v: table(above, v) for v, above in parents.items()}, start=start)
+    return {v: table(above, v) for v, above in parents.items()}, start

@@ -1,0 +1,170 @@
+"""Sequences with numbers: their rows, and densities of observed numbers as likelihoods of the parents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError, ImpossibleEvidence, shown
+from ..inference.tables import as_numbers, open_table
+from ..inference.tables.columns import evidence_columns
+from ..model.mixed_dynamic import label
+from ..util.elementary import exps, log, logs
+from .cells import is_matrix, is_sequence
+from .sequences import Sequences, read_sequences
+
+if TYPE_CHECKING:
+    from ..model.gaussian import Gaussian
+    from ..model.mixed_dynamic import MixedDynamicNetwork
+    from ..util.arrays import Floats, Ints
+
+HALF_LOG_2PI = 0.5 * log(2 * math.pi)
+
+
+class Rows(NamedTuple):
+    """Sequences with numbers."""
+
+    sequences: Sequences  # of the variables with states
+    values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
+
+    @classmethod
+    def of(cls, sequences: Sequences, values: Mapping[str, Floats]) -> Rows:
+        """Sequences, and numbers in the order of the rows of their table."""
+        if (rows := sequences.source) is not None:
+            values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
+        return cls(sequences, values)
+
+
+def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **keys: Any) -> Rows:
+    """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
+    is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
+    named = [k for k in (keys.get("id"), keys.get("time")) if k is not None]
+    is_wide = False
+    if is_list:
+        parts = [_columns(net, frame, named) for frame in given]
+    elif isinstance(given, Mapping) and not named and any(is_matrix(v, x) for v, x in given.items()):
+        is_wide, parts = True, [dict(given)]
+    else:
+        parts = [_columns(net, given, named)]
+    cells: dict[str, list[Any]] = {y: [] for y in net.numbers}
+    for part in parts:
+        n = next(((len(x), len(x[0])) if is_wide else (len(x),) for x in part.values()), (0,))
+        for y in net.numbers:
+            column = part.pop(y, None)
+            cells[y].append(np.full(math.prod(n), np.nan) if column is None else _numbers(y, column))
+        if not any(v in part for v in net.discrete):
+            part[net.discrete.variables[0]] = np.full(n, None, object)
+    read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, **keys)
+    return Rows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
+
+
+def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[str]) -> dict[str, Any]:
+    if isinstance(frame, np.ndarray):
+        raise DataError(f"sequences with numbers ({', '.join(net.numbers)}) need named columns, not an array")
+    table = open_table(None, frame)
+    own: Any = net  # its names are all that counts
+    for key in keys:
+        if key not in table.names:
+            raise DataError(f"{key!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+    evidence_columns(own, [c for c in table.names if c not in keys])
+    return {name: table.column(name) for name in table.names}
+
+
+def _numbers(name: str, column: Any) -> Floats:
+    """A column of numbers, NaN where they are missing."""
+    flat = column
+    if np.ndim(column) == 2:
+        array = np.asarray(column)
+        flat = array.ravel() if array.dtype.kind in "iuf" else np.array(column, object).ravel().tolist()
+    cells = list(flat) if isinstance(flat, tuple) else flat
+    if not len(cells):  # of any type: a file without rows has columns of text
+        return np.zeros(0)
+    numbers = as_numbers(cells)
+    if numbers is None:
+        listed = cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
+        at, odd = next((i, c) for i, c in enumerate(listed) if as_numbers([c]) is None)
+        raise DataError(
+            f"row {at}, column {name!r}: expected a number, got {shown(odd)}; cells that were not measured are None or "
+            "NaN"
+        )
+    return finite(name, numbers, "row {}".format)
+
+
+def finite(name: str, numbers: Floats, where: Callable[[int], str]) -> Floats:
+    """Numbers of a column, none of which is infinite."""
+    if np.isinf(numbers).any():
+        raise DataError(f"{where(int(np.argmax(np.isinf(numbers))))}, column {name!r}: the value is infinite")
+    return numbers
+
+
+def families(net: MixedDynamicNetwork, rows: Rows, y: str) -> list[tuple[Gaussian, Ints, Floats]]:
+    """The densities of a number, the rows where each holds and y is observed, and (n, 1 + parents) ones and parents."""
+    made, t = [], rows.sequences.slices
+    own = net.gaussians(y)
+    for k, g in enumerate(own):
+        here = np.flatnonzero(~np.isnan(rows.values[y]) & (t >= k if k == len(own) - 1 else t == k))
+        design = np.ones((len(here), 1 + len(g.coefficients)))
+        above = [p for p in net.numeric_parents(y) if label(*p) in g.coefficients]
+        for j, (p, lag) in enumerate(above, 1):
+            design[:, j] = rows.values[p][here - lag]
+            lost = np.isnan(design[:, j])
+            if lost.any():
+                row = int(here[np.argmax(lost)])
+                i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
+                raise DataError(
+                    f"{rows.sequences.name(i, int(t[row]))}: {y!r} is observed, and its parent {label(p, lag)!r} is "
+                    f"not; numeric parents must be observed: leave {y!r} empty there, too"
+                )
+        made.append((g, here, design))
+    return made
+
+
+def regression(g: Gaussian) -> tuple[Floats, Floats]:
+    """Coefficients (K, 1 + parents), those of 1 first, and standard deviations (K,), by configuration."""
+    return np.stack([g.mean.ravel(), *(c.ravel() for c in g.coefficients.values())], axis=1), g.sd.ravel()
+
+
+def with_densities(net: MixedDynamicNetwork, rows: Rows, on_lost: str = "error") -> tuple[Sequences, Floats]:
+    """The sequences with densities of numbers as likelihoods, and (R,) ln of what these were divided by."""
+    # on_lost: "flag" makes sequences impossible in which a density is 0 in every state
+    sequences, offset = rows.sequences, np.zeros(len(rows.sequences.codes))
+    density: dict[str, Floats] = {}
+    for y in net.numbers:
+        component = net.component[y]
+        for g, here, design in families(net, rows, y):
+            b, sd = regression(g)
+            with np.errstate(over="ignore"):  # density 0
+                z = (rows.values[y][here, None] - design @ b.T) / sd
+                log_density = -0.5 * z * z - logs(sd) - HALF_LOG_2PI
+            if component is None:
+                offset[here] += log_density[:, 0]
+            else:
+                each = density.setdefault(component, np.zeros((len(offset), b.shape[0])))
+                each[here] += log_density
+    weights = dict(sequences.likelihood)
+    for component, each in density.items():
+        top = each.max(axis=1)
+        offset += top
+        top = np.maximum(top, -np.finfo(np.float64).max)
+        v = net.discrete.index(component)
+        weights[v] = exps(each - top[:, None]) * weights.get(v, 1.0)
+    lost = np.flatnonzero(np.isneginf(offset))
+    if lost.size and on_lost == "flag":
+        weights[0] = np.array(weights.get(0, np.ones((len(offset), len(net.discrete.states(0))))))
+        weights[0][lost], offset[lost] = 0.0, 0.0
+    elif lost.size:
+        i = int(np.searchsorted(sequences.ptr, lost[0], side="right")) - 1
+        raise ImpossibleEvidence(
+            f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they "
+            "are too many standard deviations from the means"
+        )
+    return replace(sequences, likelihood=weights), offset
+
+
+def sums(offset: Floats, read: Sequences) -> Floats:
+    """Sums over the rows of each sequence."""
+    return np.asarray(np.add.reduceat(offset, read.ptr[:-1]), np.float64)

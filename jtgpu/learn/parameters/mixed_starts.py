@@ -1,0 +1,97 @@
+"""Starts of EM for dynamic networks with numbers: templates of structures, and densities around random rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dynamic.number_rows import Rows, families
+from ...errors import ArgumentError, DataError
+from ...inference.tables import is_frame, open_table
+from ...model.gaussian import Gaussian
+from ...model.mixed_dynamic import MixedDynamicNetwork, label
+from .likelihood_cells import hidden_states, of_discretiser, states_given
+from .numbers import column_kinds
+from .template import parents_of, states_of, uniform_tables
+
+if TYPE_CHECKING:
+    from ...util.arrays import Floats
+
+LEAST = 1e-3  # standard deviation that a regression keeps, of that of all observed values
+
+
+def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden: Any, bins: Any) -> Any:
+    """The dynamic network with numbers of a structure: uniform CPTs, and standard normal densities."""
+    if isinstance(structure, MixedDynamicNetwork):
+        return structure
+    if not isinstance(structure, Mapping):
+        raise ArgumentError(
+            "numbers= is for parents, such as {'state': [('state', 1)], 'load': ['state']}, and a "
+            f"jtgpu.MixedDynamicNetwork has its numbers; got a {type(structure).__name__}"
+        )
+    if not is_frame(cases) and not isinstance(cases, Mapping):
+        raise DataError("numbers= are read from a long frame only; of other sequences give a MixedDynamicNetwork")
+    parents = parents_of(structure)
+    given = of_discretiser(states, [*parents])[0]
+    known = states_given(given, None, [*parents]) | hidden_states(hidden, None, [*parents])
+    kinds = column_kinds(open_table(None, cases), [v for v in parents if v not in known], numbers, {})
+    if cut := [v for v, kind in kinds.items() if kind == "intervals"]:
+        raise ArgumentError(f"numbers: {cut[0]!r} cannot be made intervals in sequences; use bins=, without numbers=")
+    own = {v: float for v, kind in kinds.items() if kind == "gaussian"}
+    if not own:
+        raise DataError("no column of the structure has numbers; leave numbers= out")
+    known |= states_of([v for v in parents if v not in known and v not in own], cases, bins)
+    cpts, start = uniform_tables(known, {v: above for v, above in parents.items() if v in known})
+    for y in own:
+        pairs = [p if isinstance(p, tuple) else (p, 0) for p in parents[y]]
+        axes = [len(known[p]) for p, _ in pairs if p in known]
+        lagged = [(p, lag) for p, lag in pairs if p in own]
+        cpts[y], *first = (
+            Gaussian(np.zeros(axes), {label(*p): 0.0 for p in lagged if p[1] <= t}, 1.0)
+            for t in (np.inf, *range(max((lag for _, lag in lagged), default=0)))
+        )
+        if first:
+            start[y] = first
+    labels: dict[str, Any] = {v: own.get(v, known.get(v)) for v in parents}
+    return MixedDynamicNetwork(labels, parents, cpts, start=start)
+
+
+def random_densities(
+    net: MixedDynamicNetwork, rows: Rows, rng: np.random.Generator
+) -> dict[str, list[Gaussian]]:
+    """Regressions of all rows, whose means are moved to a random row for each configuration of states."""
+    n = len(rows.sequences.codes)
+    chosen: dict[str | None, Any] = {}  # the same rows for all numbers with the same parents
+    made: dict[str, list[Gaussian]] = {}
+    for y in net.numbers:
+        made[y] = []
+        least = least_sd(y, rows.values[y])
+        for g, here, design in families(net, rows, y):
+            if not len(here):
+                made[y].append(g)
+                continue
+            b = np.linalg.lstsq(design, rows.values[y][here], rcond=None)[0]
+            left = np.full(n, np.nan)
+            left[here] = rows.values[y][here] - design @ b
+            if net.component[y] not in chosen:
+                chosen[net.component[y]] = rng.choice(here, g.mean.size, replace=len(here) < g.mean.size)
+            moved = left[chosen[net.component[y]]]
+            moved = np.where(np.isnan(moved), left[rng.choice(here, g.mean.size)], moved)
+            if net.component[y] is None:
+                moved = np.zeros(1)
+            coefficients = {p: np.full(g.mean.shape, b[j]) for j, p in enumerate(g.coefficients, 1)}
+            sd = max(float(np.nanstd(left)), least)
+            made[y].append(Gaussian((b[0] + moved).reshape(g.mean.shape), coefficients, np.full(g.mean.shape, sd)))
+    return made
+
+
+def least_sd(y: str, values: Floats) -> float:
+    """The standard deviation below which none of a number falls."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise DataError(f"no sequence has a value of {y!r}")
+    if known.min() == known.max():
+        raise DataError(f"column {y!r} is constant, {known[0]:g} in all rows; leave it out")
+    return LEAST * float(np.std(known))
