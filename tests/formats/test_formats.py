@@ -1,4 +1,4 @@
-"""Files in and out: what is recognised, packed files, errors in one sentence, all or nothing; mangled files."""
+"""Files in and out: what is recognised, packed files, errors in one sentence, all or nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,11 @@ from jtgpu.formats import (
     FileError,
     MissingFileError,
     bif,
-    ergo,
-    fg,
     files,
     formats,
     hugin,
     read,
     read_evidence_cases,
-    uai,
     write,
 )
 from jtgpu.formats.hugin_values import dumps
@@ -43,7 +40,6 @@ from jtgpu.formats.text import Source, decode, floats, quote, unquote
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
-from tests.support.examples import examples
 
 DATA = Path(__file__).parent / "data"
 NETS = ROOT / "nets"
@@ -449,148 +445,3 @@ def test_nets_are_there_packed_when_large_and_listed_with_their_sums() -> None:
         assert re.search(row, readme)
         for v in net.variables:
             assert np.abs(net.cpt(v).sum(axis=-1) - 1).max() < 1e-14
-
-
-# Mangled files ------------------------------------------------------------------------------------------------
-
-BNLEARN = b"""network unknown {
-}
-variable a {
-  type discrete [ 2 ] { yes, no };
-}
-variable b {
-  type discrete [ 2 ] { yes, no };
-}
-probability ( a ) {
-  table 0.01, 0.99;
-}
-probability ( b | a ) {
-  (yes) 0.05, 0.95;
-  (no) 0.01, 0.99;
-}
-"""
-UAI = b"BAYES\n3\n2 2 3\n3\n1 0\n2 0 1\n2 1 2\n\n2\n0.25 0.75\n\n4\n0.5 0.5\n1 0\n\n6\n1 0 0\n0.25 .25 5e-1\n"
-ERGO = b"""2
-2 2
-0
-1 0
-
-/* Probabilities */
-2
-0.25 0.75
-
-4
-0.5 0.5
-1 0
-
-/* Names */
-a
-b c
-
-/* Labels */
-x y
-x y
-"""
-FG = b"# c\n2\n\n2\n0 5\n2 2\n3\n0 0.5\n1 2\n3 1e-3\n\n1\n5\n2\n1\n1 1\n"
-SEEDS = {
-    "hugin": [(DATA / "odd.net").read_bytes(), (DATA / "student.oobn").read_bytes(), (NETS / "asia.net").read_bytes()],
-    "bif": [(DATA / "javabayes.bif").read_bytes(), BNLEARN],
-    "uai": [UAI, UAI.replace(b"BAYES", b"MARKOV"), b"c x\n" + UAI + b"c jtgpu_rows exact 0 1\n"],
-    "ergo": [ERGO, ERGO[: ERGO.index(b"/* N")], ERGO + b"/* jtgpu_rows exact 0 1 */\n"],
-    "fg": [FG],
-}
-PIECE = re.compile(rb'\w+|"[^"]*"|\s+|.', re.DOTALL)
-STRANGE = [
-    *(bytes([c]) for c in b'(){};"%\\|=\r\x00\xff\xc3'),
-    *b"/* // -1 1e999 nan 0 999999999999 node potential data class states probability variable table".split(),
-    *b"default property normal \xef\xbb\xbf c # 1.5 99999999999999999999 \nc".split(b" "),
-]
-
-
-@st.composite
-def mangled(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """A real file with tokens deleted, doubled, swapped or replaced, then bytes changed and the end cut off."""
-    pieces = PIECE.findall(draw(st.sampled_from(seeds)))
-    for _ in range(draw(st.integers(0, 6))):
-        i, j = (draw(st.integers(0, len(pieces) - 1)) for _ in range(2))
-        match draw(st.sampled_from(["delete", "double", "swap", "replace", "block", "cut block"])):
-            case "delete":
-                pieces[i] = b""
-            case "double":
-                pieces[i] *= draw(st.sampled_from([2, 3, 100]))
-            case "swap":
-                pieces[i], pieces[j] = pieces[j], pieces[i]
-            case "replace":
-                pieces[i] = draw(st.sampled_from(STRANGE))
-            case "block":
-                pieces[j:j] = pieces[i : i + draw(st.integers(1, 40))]
-            case _:
-                del pieces[i : min(len(pieces) - 1, i + draw(st.integers(1, 40)))]
-    data = bytearray(b"".join(pieces))
-    for _ in range(draw(st.integers(0, 3))):
-        if data:
-            data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    return bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
-
-
-def survives(data: bytes, parse: object, zero_rows: str) -> None:
-    """Reading gives a network that writes and reads back, or a `JtgpuError` with a place; nothing else."""
-    assert callable(parse)
-    failure = text = net = None
-    try:
-        net = parse(decode(data), "m", zero_rows=zero_rows)
-        text = dumps(net)
-    except ParseError as error:
-        failure = error
-    except FormatError:
-        pass  # BIF's names may hold what Hugin's may not
-    if failure is not None:
-        assert failure.line is not None
-        assert len(str(failure)) < 2000
-    if text is not None:
-        assert hugin.parse(text) == net
-
-
-@examples(400)
-@given(mangled(SEEDS["hugin"]), st.sampled_from(["error", "uniform"]))
-def test_mangled_hugin_files(data: bytes, zero_rows: str) -> None:
-    survives(data, hugin.parse, zero_rows)
-
-
-@examples(400)
-@given(mangled(SEEDS["bif"]), st.sampled_from(["error", "uniform"]))
-def test_mangled_bif_files(data: bytes, zero_rows: str) -> None:
-    survives(data, bif.parse, zero_rows)
-
-
-@examples(400)
-@given(st.sampled_from(["uai", "ergo", "fg"]).flatmap(lambda k: st.tuples(st.just(k), mangled(SEEDS[k]))))
-def test_mangled_numbers(mangled_file: tuple[str, bytes]) -> None:
-    """Reading gives a model that writes and reads back, or a `ParseError` with a place; nothing else."""
-    kind, data = mangled_file
-    module = {"uai": uai, "ergo": ergo, "fg": fg}[kind]
-    net = failure = None
-    try:
-        net = module.parse(decode(data), "m", zero_rows="uniform")
-    except ParseError as error:
-        failure = error
-    if failure is not None:
-        assert failure.line is not None
-        assert len(str(failure)) < 2000
-    if net is not None:
-        again = module.parse(module.dumps(net))
-        for a, b in zip(net.factors, again.factors, strict=False):
-            assert a.table.tobytes() == b.table.tobytes()
-
-
-@examples(200)
-@given(st.one_of(st.binary(max_size=60), mangled([data for seeds in SEEDS.values() for data in seeds])))
-def test_read_raises_nothing_else(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "mangled.net"
-    path.write_bytes(data)
-    failure = None
-    try:
-        read(path)
-    except JtgpuError as error:
-        failure = error
-    assert failure is None or str(path) in str(failure)

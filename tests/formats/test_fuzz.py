@@ -47,6 +47,7 @@ FOLDERS = {
 BY_NAME = {f.name: f for f in FORMATS}
 XDSL = BY_NAME["XDSL"]  # what is read by formats that are not written is written in
 SEEDS = {name: [p.read_bytes() for p in sorted((CORPUS / folder).iterdir())] for name, folder in FOLDERS.items()}
+SEEDS["Hugin net"] += [(CORPUS.parent / name).read_bytes() for name in ("odd.net", "student.oobn")]
 REGRESSIONS = sorted((CORPUS / "regressions").iterdir()) if (CORPUS / "regressions").is_dir() else []
 EXAMPLES = int(os.environ.get("JTGPU_FUZZ", "250"))  # a reader
 PATIENCE = 20.0  # seconds after which an input counts as a hang; the inputs are a few kB, some ms each
@@ -188,6 +189,8 @@ def survives(data: bytes, target: Format, zero_rows: str = "error", decisions: s
             assert back == model
         else:
             assert len(back) == len(model)
+            for a, b in zip(model.factors, back.factors, strict=False):
+                assert (a.table == b.table).all()
 
 
 @pytest.mark.parametrize("name", FOLDERS)
