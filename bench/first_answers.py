@@ -21,8 +21,6 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.model.network import BayesianNetwork
 
-__all__ = ["Question", "first_answers", "questions"]
-
 PATTERNS, WARM, CHECKED = 100, 5, 3
 PEER_SECONDS = 20.0  # per row, at least five questions
 

@@ -22,8 +22,6 @@ from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
 from jtgpu.plans.compiler import model_factors
 
-__all__ = ["on_gpu", "tensors"]
-
 TOLERANCE = 1e-9
 # network, rows of the kernels' time, rows of the CPU's, rows of a fit
 JOBS: tuple[tuple[str, int, int, int], ...] = (

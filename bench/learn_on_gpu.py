@@ -41,11 +41,6 @@ from jtgpu.published.ordering import aligned_rows
 from jtgpu.published.ordering_gpu import FamilyKernels
 from jtgpu.published.ordering_scores import FamilyScores, published_seconds, table_bytes
 
-__all__ = [
-    "TOLERANCE", "cards_of", "formula", "gpu_exact", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published",
-    "gpu_scores", "gpu_tables", "published_sizes",
-]  # fmt: skip
-
 TOLERANCE = 1e-8
 MAX_MEASURED = 3_000_000  # scores of a table that is measured on one core; times of larger ones follow from the rate
 

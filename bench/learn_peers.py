@@ -21,8 +21,6 @@ from rows import cpu_seconds
 from jtgpu import timing
 from jtgpu.learn.dags.scores.coded import CodedTable
 
-__all__ = ["bootstrapped", "peer_graphs"]
-
 Arcs = NDArray[np.bool_]
 Learn = Callable[[], Arcs]
 

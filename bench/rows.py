@@ -20,8 +20,6 @@ from jtgpu import timing
 from jtgpu.formats import bundled
 from jtgpu.util import system
 
-__all__ = ["ROOT", "Answer", "append", "child", "commit", "compare", "cpu_seconds", "network", "row", "timed"]
-
 ROOT = Path(__file__).resolve().parent.parent
 TOLERANCE = 1e-9  # largest difference of a probability between two engines
 

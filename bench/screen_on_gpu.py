@@ -17,8 +17,6 @@ from jtgpu.screen.columns import Columns, open_rows
 from jtgpu.screen.engine import Target
 from jtgpu.screen.table import Screened, make_engine
 
-__all__ = ["on_gpu"]
-
 TOP, SAMPLE = 10, 3000
 
 

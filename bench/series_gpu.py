@@ -21,8 +21,6 @@ from jtgpu.published.durbin import KERNELS, DurbinJob, durbin32
 from jtgpu.series.gpu_batch import BatchJob, penalty_of
 from jtgpu.series.gpu_run import CLUSTER, GRID, SchurJob
 
-__all__ = ["gpu_rows"]
-
 Rows = Iterator[dict[str, Any]]
 DISTINCT = 4096  # series that are made on the host, and repeated on the device
 

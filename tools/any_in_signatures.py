@@ -17,8 +17,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-__all__ = ["PUBLIC", "any_in_signatures"]
-
 PUBLIC = [
     "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum",
     "jtgpu.decisions", "jtgpu.draw",

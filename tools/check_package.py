@@ -24,8 +24,6 @@ import check_types
 
 ROOT = Path(__file__).resolve().parent.parent
 
-__all__ = ["MAX_BYTES", "differences"]
-
 MAX_BYTES = 3_200_000  # of the wheel: 1.9 MB Python, kernels and page, 0.6 MB networks, 0.5 MB compiled loops
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 # what a copy of the checkout needs to build a wheel

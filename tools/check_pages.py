@@ -28,8 +28,6 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-__all__ = ["NO_EXAMPLE", "Example", "first_example", "pages", "problems"]
-
 # pages of tables, lists and drawings, and those whose first example needs more than a plain machine
 NO_EXAMPLE = {
     "docs/api.rst": "a list", "docs/architecture.rst": "for developers", "docs/benchmarks.rst": "tables",

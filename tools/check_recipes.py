@@ -16,8 +16,6 @@ PACKAGING = Path(__file__).resolve().parent / "packaging"
 RECIPE = PACKAGING / "recipe.yaml"
 PYTHON = "3.12"  # that of the rendered recipe
 
-__all__ = ["container_faults", "recipe_faults"]
-
 
 def recipe_faults(path: Path = RECIPE) -> list[str] | None:
     """What rattler-build does not accept; None if it is not installed."""

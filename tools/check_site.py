@@ -13,8 +13,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["broken_links", "documented_names"]
-
 
 class _Page(HTMLParser):
     """The links and the anchors of a page."""

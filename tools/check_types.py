@@ -14,8 +14,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["SCRIPT", "problems"]
-
 # each line that reveals a type has the expected type as a comment, each line that is wrong the expected error
 SCRIPT = """\
 import jtgpu

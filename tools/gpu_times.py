@@ -17,8 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench"))
 
 from propagation_times import PUBLISHED
 
-__all__ = ["GpuRows", "Table", "peers", "single", "tables"]
-
 FAMOUS = ("alarm", "hailfinder", "water", "mildew", "barley", "andes", "pigs", "munin1", "diabetes", "link", "munin4")
 NAMES = {
     "jax": "JAX",

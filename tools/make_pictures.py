@@ -17,8 +17,6 @@ sys.path.insert(0, str(ROOT))
 import jtgpu  # noqa: E402
 from jtgpu.draw.charts import draw_tornado  # noqa: E402
 
-__all__ = ["FOLDER", "pictures"]
-
 FOLDER = ROOT / "docs" / "pictures"
 
 

@@ -32,8 +32,6 @@ import check_package  # noqa: E402
 import check_pages  # noqa: E402
 import check_types  # noqa: E402
 
-__all__ = ["manylinux", "not_ready", "version"]
-
 ADDRESSES = ("Source", "Documentation", "Changes")
 NAMES_ADDRESS = ("setup.py", "README.rst", "CITATION.cff", "tools/packaging/recipe.yaml")
 LIBRARIES = {b"libc.so.6", b"libm.so.6"}  # what manylinux has

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from jtgpu.model.network import BayesianNetwork
 
-__all__ = ["Peer", "available", "version"]
-
 Solve = Callable[[dict[str, int]], dict[str, NDArray[np.float64]]]
 
 

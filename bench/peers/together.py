@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Job", "together"]
-
 PEER = Path(__file__).resolve().parent / "einsum_peer.py"
 TIMING_SECONDS = 60.0  # after which a peer that was ready has not answered
 
