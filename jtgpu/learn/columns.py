@@ -6,19 +6,25 @@ import math
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..cases.answer_table import is_text_file, read_file
 from ..errors import DataError, EvidenceError, TableTooLarge, closest
-from ..inference.tables import column_values, open_table
+from ..inference.tables import Table, column_values, open_table
+from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import reject_repeated
+from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
-from ..util.missing import is_missing
+from ..util.missing import is_missing, na_words
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from ..cases.query import CsvDialect
 
 # CPTs from counts of complete cases.
 
@@ -53,7 +59,32 @@ class Column(NamedTuple):
     """A column of a table."""
 
     codes: Ints  # (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
-    values: list[Any]  # distinct values, in no particular order
+    values: list[Any]  # distinct values, of which some may not occur
+    has_order: bool  # whether `values` are the categories of a categorical column, in the user's order
+
+
+def read_column(name: str, table: Table) -> Column:
+    """A column of a table."""
+    cells = table.column(name)
+    is_dictionary = type(cells).__module__.startswith("pyarrow") and arrow().types.is_dictionary(cells.type)
+    has_order = isinstance(cells, CategoricalColumn) or is_dictionary
+    return Column(*column_values(name, cells, table.row_name), has_order)
+
+
+def read_data(
+    data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
+) -> tuple[list[str], list[Column], frozenset[str]]:
+    """Names and columns of a table or file, and the words for missing cells; CSV columns in `states` are text."""
+    is_file = isinstance(data, (str, Path))
+    words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
+    if is_file:
+        data = read_file(data, dialect=dialect, na_values=na_values, states=states, keep_words=True)
+    try:
+        table = open_table(None, data)
+        reject_repeated(table.names, table.names, "the table")
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+    return list(table.names), [read_column(name, table) for name in table.names], words
 
 
 def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
@@ -62,8 +93,7 @@ def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
     # raises DataError: If a cell is not a single value, or is infinite or complex.
     table = open_table(None, X)
     reject_repeated(table.names, table.names, "X")
-    columns = [Column(*column_values(name, table.column(name), table.row_name)) for name in table.names]
-    return table.names, columns, not table.by_index
+    return table.names, [read_column(name, table) for name in table.names], not table.by_index
 
 
 def class_column(y: Any) -> NDArray[Any]:

@@ -15,8 +15,7 @@ from ..model.network import BayesianNetwork
 from ..util.arguments import choice, described, text, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import is_na_word
-from .columns import state_labels
-from .dags.scores.coded import ColumnValues, read_columns
+from .columns import Column, read_data, state_labels
 from .number_validation import NumberValidation
 from .parameters.fit import fit
 from .validation_result import Validation
@@ -132,7 +131,7 @@ class _Cases:
     def __init__(self, frame: Any, net: BayesianNetwork | MixedNetwork | None, target: str, na_values: Any):
         numbers = net.numbers if isinstance(net, MixedNetwork) else ()
         states = None if net is None else {v: net.states(v) for v in net if v not in numbers}
-        names, columns, words = read_columns(frame, states, na_values)
+        names, columns, words = read_data(frame, states, na_values)
         if target not in names:
             raise UnknownVariable(f"the table has no column {target!r}, the target{closest(target, names)}")
         if net is not None and target not in net:
@@ -170,9 +169,9 @@ class _Cases:
         return len(self._columns[self.target])
 
 
-def _cells(column: ColumnValues, words: frozenset[str], states: frozenset[str]) -> list[Any]:
+def _cells(column: Column, words: frozenset[str], states: frozenset[str]) -> list[Any]:
     values = [None if is_na_word(v, words) and v.strip() not in states else v for v in column.values]
-    return [None if i < 0 else values[i] for i in column.indices.tolist()]
+    return [None if i < 0 else values[i] for i in column.codes.tolist()]
 
 
 def _network(model: Any) -> BayesianNetwork | MixedNetwork | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import distinct_names
-from ..inference.results.printed import Printed, make_frame
+from ..inference.results.printed import ByTarget, make_frame
 from ..util.loops import loops
 from .components import HALF_LOG_2PI
 from .results import DEFAULT_QUANTILES, NumberPosterior, Parts
@@ -161,7 +161,7 @@ class NumberColumns:
         return self._table.case(self._column, row)
 
 
-class MixedCasePosteriors(Printed, Mapping[str, "Floats | NumberColumns"]):
+class MixedCasePosteriors(ByTarget):
     """Posteriors of a table of B cases: variable to a (B, n_states) array, or to `NumberColumns`.
 
     Attributes
@@ -179,19 +179,9 @@ class MixedCasePosteriors(Printed, Mapping[str, "Floats | NumberColumns"]):
         impossible: NDArray[np.bool_],
         table: Table | None,
     ):
-        self._states, self._posteriors, self._cases = states, dict(posteriors), table
+        super().__init__(posteriors)
+        self._states, self._cases = states, table
         self.log_evidence, self.impossible = log_evidence, impossible
-
-    def __getitem__(self, variable: str) -> Any:  # an array or NumberColumns, which the caller knows
-        if variable not in self._posteriors:
-            raise KeyError(f"{variable!r} is not among the targets of this query; add it to targets=")
-        return self._posteriors[variable]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._posteriors)
-
-    def __len__(self) -> int:
-        return len(self._posteriors)
 
     def columns(self, quantiles: ArrayLike | None = None) -> dict[str, Any]:
         """Columns of numbers: ``variable=state``, ``number.mean``, ``number.sd``, ``number.q05`` ..."""

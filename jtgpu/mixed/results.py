@@ -10,7 +10,7 @@ import numpy as np
 
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import Posterior
-from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..inference.results.printed import ByTarget, make_frame, to_frame_method
 from ..util.loops import loops
 from .truncated import log_mass, normal_cdf, truncated_moments, truncated_quantiles
 
@@ -120,7 +120,7 @@ class NumberPosterior:
         return f"{self.variable}: mean {self.mean:.6g}, sd {self.sd:.6g}"
 
 
-class MixedPosteriors(Printed, Mapping[str, "Posterior | NumberPosterior"]):
+class MixedPosteriors(ByTarget):
     """Posteriors of one case: variable to `Posterior` (states) or `NumberPosterior` (numbers).
 
     Attributes
@@ -130,19 +130,8 @@ class MixedPosteriors(Printed, Mapping[str, "Posterior | NumberPosterior"]):
     """
 
     def __init__(self, posteriors: Mapping[str, Posterior | NumberPosterior], log_evidence: float):
-        self._posteriors = dict(posteriors)
+        super().__init__(posteriors)
         self.log_evidence = log_evidence
-
-    def __getitem__(self, variable: str) -> Any:  # Posterior or NumberPosterior, which the caller knows
-        if variable not in self._posteriors:
-            raise KeyError(f"{variable!r} is not among the targets of this query; add it to targets=")
-        return self._posteriors[variable]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._posteriors)
-
-    def __len__(self) -> int:
-        return len(self._posteriors)
 
     def _rows(self) -> Iterator[tuple[str, str | None, float | None, float | None, float | None]]:
         for v, p in self._posteriors.items():

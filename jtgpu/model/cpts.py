@@ -158,20 +158,13 @@ def relevant_part(parents: Sequence[Sequence[int]], targets: Iterable[int], know
     """
     targets = list(targets)
     ancestral = descendants(parents, [*targets, *known.observed, *known.uncertain])
-    neighbours: dict[int, list[int]] = {v: [] for v in ancestral}
+    neighbours: list[list[int]] = [[] for _ in parents]
     for v in ancestral:
         for p in parents[v]:
             if p not in known.observed:
                 neighbours[v].append(p)
                 neighbours[p].append(v)
-    relevant = set(targets)
-    stack = list(relevant)
-    while stack:
-        for v in neighbours[stack.pop()]:
-            if v not in relevant:
-                relevant.add(v)
-                stack.append(v)
-    return sorted(relevant)
+    return sorted(descendants(neighbours, targets))
 
 
 # Rows of conditional probability tables: normalisation, checks, and read-only arrays.

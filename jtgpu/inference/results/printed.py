@@ -80,6 +80,24 @@ class Printed:
         return late_imports.html(self)
 
 
+class ByTarget(Printed, Mapping[str, Any]):
+    """Results of a query by the names of its targets."""
+
+    def __init__(self, posteriors: Mapping[str, Any]):
+        self._posteriors = dict(posteriors)
+
+    def __getitem__(self, variable: str) -> Any:  # the caller knows the kind of a variable
+        if variable not in self._posteriors:
+            raise KeyError(f"{variable!r} is not among the targets of this query; add it to targets=")
+        return self._posteriors[variable]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._posteriors)
+
+    def __len__(self) -> int:
+        return len(self._posteriors)
+
+
 def row_labels(n: int, cases: Table | None) -> Sequence[Any]:
     """Names of the rows of a table of n cases: the index of a pandas frame, or their numbers."""
     if cases is None or cases.index is None:

@@ -8,69 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....cases.answer_table import is_text_file, read_file
 from ....cases.query import CsvDialect
-from ....errors import ArgumentError, DataError, EvidenceError, closest
-from ....inference.tables import Table, column_values, open_table
-from ....inference.tables.arrow import arrow
-from ....inference.tables.columns import reject_repeated
-from ....inference.tables.plain_cells import CategoricalColumn
+from ....errors import ArgumentError, DataError, closest
 from ....inference.tables.states import REJECTED, StateLookup
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
-from ....util.missing import MissingReport, is_na_word, na_words
-from ...columns import MANY_NUMBERS, state_labels, warn_of_whole_numbers
+from ....util.missing import MissingReport, is_na_word
+from ...columns import MANY_NUMBERS, Column, read_data, state_labels, warn_of_whole_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ....util.options import Data
-
-# The columns of a table of any kind: frame, mapping, list of mappings, array or file.
-
-
-class ColumnValues(NamedTuple):
-    """A column as distinct values and indices."""
-
-    indices: Ints  # (N,) -1: missing
-    values: list[Any]  # python values, of which some may not occur
-    has_order: bool  # whether `values` are the categories of a categorical column, in the user's order
-
-
-def read_columns(
-    data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
-) -> tuple[list[str], list[ColumnValues], frozenset[str]]:
-    """Names and columns of a table, and the words that mean a missing cell; CSV columns in `states` are text."""
-    is_file = isinstance(data, (str, Path))
-    words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
-    if is_file:
-        data = read_file(data, dialect=dialect, na_values=na_values, states=states, keep_words=True)
-    try:
-        table = open_table(None, data)
-        reject_repeated(table.names, table.names, "the table")
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
-    return list(table.names), [read_column(name, table) for name in table.names], words
-
-
-def read_column(name: str, table: Table) -> ColumnValues:
-    """A column of a table."""
-    cells = table.column(name)
-    values = column_values(name, cells, table.row_name)
-    return ColumnValues(*values, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
-
-
-def _is_dictionary(cells: Any) -> bool:
-    """Whether it is an Arrow array of categories."""
-    return type(cells).__module__.startswith("pyarrow") and arrow().types.is_dictionary(cells.type)
-
 
 MAX_STATES = 255  # of a variable: states are uint8
 NO_STATE = 255  # in place of the state of a missing cell
@@ -142,7 +97,7 @@ def code_table(
             raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
         return data
     declared = declared_states(states)
-    names, columns, words = read_columns(data, declared, na_values, dialect)
+    names, columns, words = read_data(data, declared, na_values, dialect)
     for name in declared:
         if name not in names and not isinstance(states, DiscreteModel):
             raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
@@ -150,7 +105,7 @@ def code_table(
         names, columns = _select(names, columns, states.variables)
     if len(names) < 2:
         raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
-    rows = {len(column.indices) for column in columns}
+    rows = {len(column.codes) for column in columns}
     if len(rows) > 1:
         raise DataError(f"the columns have different lengths: {sorted(rows)}")
     (n_rows,) = rows
@@ -202,12 +157,12 @@ def _select(names: list[str], columns: list[Any], wanted: Iterable[str]) -> tupl
 
 
 def code_column(
-    name: str, column: ColumnValues, declared: Mapping[str, list[str]], words: frozenset[str]
+    name: str, column: Column, declared: Mapping[str, list[str]], words: frozenset[str]
 ) -> tuple[NDArray[np.int16], tuple[str, ...], tuple[str, ...]]:
     """State of each row, -1 if missing, the names of the states, and the words that were read as missing."""
     known = declared.get(name, ())
     absent = [is_na_word(v, words) and v.strip() not in known for v in column.values]
-    used = np.unique(column.indices[column.indices >= 0]).tolist() if any(absent) else []
+    used = np.unique(column.codes[column.codes >= 0]).tolist() if any(absent) else []
     missing_words = tuple(sorted({column.values[i].strip() for i in used if absent[i]} - {""}))
     if name in declared:
         return *_by_declared_states(name, column, absent, declared[name]), missing_words
@@ -215,7 +170,7 @@ def code_column(
     if not column.has_order:
         _require_discrete(name, values)
         values = _sorted(values)
-        if len(values) == len(column.indices) > MIN_IDENTIFIER:
+        if len(values) == len(column.codes) > MIN_IDENTIFIER:
             raise DataError(
                 f"column {name!r} has a different value in each of its {len(values)} rows: it looks like an "
                 "identifier; leave it out"
@@ -226,11 +181,11 @@ def code_column(
     _require_states(name, len(values))
     number = {v: i for i, v in enumerate(values)}
     states = [-1 if gone else number[v] for v, gone in zip(column.values, absent, strict=True)]
-    return np.array([*states, -1], np.int16)[column.indices], tuple(state_labels(map(_plain, values))), missing_words
+    return np.array([*states, -1], np.int16)[column.codes], tuple(state_labels(map(_plain, values))), missing_words
 
 
 def _by_declared_states(
-    name: str, column: ColumnValues, absent: list[bool], states: list[str]
+    name: str, column: Column, absent: list[bool], states: list[str]
 ) -> tuple[NDArray[np.int16], tuple[str, ...]]:
     _require_states(name, len(states))
     if len(set(states)) < len(states):
@@ -239,11 +194,11 @@ def _by_declared_states(
     numbers = [-1 if gone else lookup.number(v) for v, gone in zip(column.values, absent, strict=True)]
     if REJECTED in numbers:
         bad = [i for i, x in enumerate(numbers) if x == REJECTED]
-        rows = np.flatnonzero(np.isin(column.indices, bad))
+        rows = np.flatnonzero(np.isin(column.codes, bad))
         if len(rows):
-            value = column.values[column.indices[rows[0]]]
+            value = column.values[column.codes[rows[0]]]
             raise DataError(f"row {rows[0]}: column {name!r}: {lookup.reason(value)}")
-    return np.array([*numbers, -1], np.int16)[column.indices], tuple(states)
+    return np.array([*numbers, -1], np.int16)[column.codes], tuple(states)
 
 
 def _require_discrete(name: str, values: list[Any]) -> None:

@@ -21,7 +21,7 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.missing import MissingReport
-from ...columns import MANY_NUMBERS
+from ...columns import MANY_NUMBERS, read_column
 from .coded import (
     MIN_IDENTIFIER,
     CodedTable,
@@ -29,7 +29,6 @@ from .coded import (
     code_table,
     complete_rows,
     declared_states,
-    read_column,
     whole_weights,
 )
 
