@@ -111,7 +111,7 @@ def test_fit_samples_and_other_files(file: str, hours: str, tmp_path: Path) -> N
     assert not Path(f"{output}.unfinished").exists()
     assert run(*words, "--resume").exit_code == 2
     assert "of dynamic networks with numbers" in run(*words[:-1], str(tmp_path / "f.xdsl")).stderr.replace("\n", " ")
-    again = run(*words[:-1], output, "--force", "--restarts", "2", "--iterations", "1")
+    again = run(*words[:-1], output, "--force", "--restarts", "2", "--iterations", "1", "--backend", "cpu")
     assert "objectives of 2 starts" in again.stdout
     flat = str(tmp_path / "u.mixed.json")
     assert run("dynamic", "unroll", file, "--steps", "3", "-o", flat).exit_code == 0

@@ -14,6 +14,7 @@ from jtgpu.backends.cpu import slices
 from jtgpu.dynamic import explain, posteriors, propagation
 from tests.dynamic.random_templates import random_codes, random_question, random_template
 from tests.dynamic.test_posteriors import umbrella
+from tests.support.examples import some
 
 
 def slice_by_slice(patch: pytest.MonkeyPatch) -> None:
@@ -95,14 +96,19 @@ def test_a_hundred_thousand_slices_in_bounded_memory() -> None:
     np.testing.assert_allclose(answer["rain"][:, 1], ends["rain"], rtol=0, atol=1e-13)
 
 
-def test_a_stream_has_the_answers_of_filter() -> None:
-    dyn = random_template(np.random.default_rng(5))
+@pytest.mark.parametrize("seed", some(60, 12))
+def test_a_stream_has_the_answers_of_filter(seed: int) -> None:
+    rng = np.random.default_rng([5, seed])
+    dyn = random_template(rng)
     codes = dyn.compile("cpu").sample(1, length=6, seed=2).states
-    codes[np.random.default_rng(1).random(codes.shape) < 0.5] = -1
-    tree = dyn.compile("cpu")
-    filtered, live = tree.filter(codes), tree.stream()
+    codes[rng.random(codes.shape) < 0.5] = -1
+    v = next(v for v in reversed(dyn.variables) if v not in dyn.static)
+    weights = rng.random((1, 6, len(dyn.states(v)))) + 0.1
+    tree = dyn.compile("cpu" if seed % 2 else "reference")
+    filtered, live = tree.filter(codes, likelihood={v: weights}), tree.stream()
     for t in range(6):
-        found = live.step({v: dyn.states(v)[s] for v, s in zip(dyn, codes[0, t].tolist(), strict=True) if s >= 0})
+        case = {v: dyn.states(v)[s] for v, s in zip(dyn, codes[0, t].tolist(), strict=True) if s >= 0}
+        found = live.step(case, likelihood={v: weights[0, t]})
         for v in dyn:
             np.testing.assert_allclose(list(found[v].values()), filtered[v][0, t], rtol=0, atol=1e-12)
     assert live.log_evidence == pytest.approx(filtered.log_evidence[0], rel=1e-12)

@@ -66,6 +66,24 @@ def test_ktbn_answers_alike() -> None:
         assert np.allclose(engine.posterior(f"rain[{t}]").tolist(), smooth[t], atol=1e-12)
 
 
+@pytest.mark.parametrize("part", some(5, 1))
+def test_answers_are_those_of_ktbn(part: int) -> None:
+    gum = pytest.importorskip("pyagrum")
+    pytest.importorskip("pyagrum.ktbn")
+    for dyn in templates(20)[part::5]:
+        rng, length = np.random.default_rng(part), 5
+        codes = dyn.compile("reference").sample(1, length=length, seed=part).states
+        codes[rng.random(codes.shape) < 0.6] = -1
+        engine = gum.LazyPropagation(jtgpu.to_pyagrum(dyn).unroll(length))
+        seen = [(v, t, int(codes[0, t, i])) for i, v in enumerate(dyn) for t in range(length) if codes[0, t, i] >= 0]
+        engine.setEvidence({label(dyn, v, t): s for v, t, s in seen})
+        found = dyn.compile("cpu").smooth(codes)
+        assert np.isclose(found.log_evidence[0], np.log(engine.evidenceProbability()), rtol=1e-9)
+        for v in dyn:
+            for t in range(length):
+                assert np.allclose(engine.posterior(label(dyn, v, t)).tolist(), found[v][0, t], atol=1e-10)
+
+
 def test_ktbn_by_hand() -> None:
     """A k-TBN whose first slices have other parents and other tables than later ones."""
     gum, ktbn = pytest.importorskip("pyagrum"), pytest.importorskip("pyagrum.ktbn")
