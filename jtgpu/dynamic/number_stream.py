@@ -126,12 +126,12 @@ class MixedStream:
                     soft[name] = soft[name] * table
         else:
             raise ImpossibleEvidence(f"slice {t}: the numbers have density 0 in every state")
-        found = self._live.step(given, likelihood=soft or None)
+        posteriors = self._live.step(given, likelihood=soft or None)
         self._live.log_evidence += offset
-        made: dict[str, Posterior | SliceNumber] = {v: found[v] for v in net if v not in net.numbers}
+        made: dict[str, Posterior | SliceNumber] = {v: posteriors[v] for v in net if v not in net.numbers}
         for y, (b, sd) in means.items():
             name = net.component[y]
-            mixture = found[name].probabilities if name is not None else np.ones(1)
+            mixture = posteriors[name].probabilities if name is not None else np.ones(1)
             if y in values:
                 b, sd = np.full(len(b), values[y]), np.zeros(len(sd))
             made[y] = SliceNumber(y, mixture, b, sd)

@@ -84,9 +84,9 @@ def test_templates_of_the_literature(name: str, backend: Any) -> None:
     weights = rng.random(n) + 0.5
     made = counts.expected_counts(tree.step, read_sequences(dyn, codes), weights)
     cpts, start, _ = of_unrolled(dyn, codes, weights, {})
-    for v in range(len(dyn)):
-        np.testing.assert_allclose(made.cpts[v], cpts[v], rtol=0, atol=1e-10)
-        for mine, theirs in zip(made.start[v], start[v], strict=True):
+    for k in range(len(dyn)):
+        np.testing.assert_allclose(made.cpts[k], cpts[k], rtol=0, atol=1e-10)
+        for mine, theirs in zip(made.start[k], start[k], strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
     live = tree.stream()
     filtered = tree.filter(codes[:1])
