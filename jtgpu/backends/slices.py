@@ -17,7 +17,7 @@ from ..util.rows import thread_map
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BLOCK, TASK = 1 << 13, 1 << 17  # rows that fit the cache, and of a thread's task
+BLOCK, BLOCKS = 1 << 17, 8  # cells that fit the cache, and how many of those are a thread's task
 
 Messages = Any  # n messages, of a group; on the CPU an array (n, K, lanes)
 
@@ -65,6 +65,7 @@ class SliceTable(Protocol):
     takes_others: bool  # whether `Between` may have others
     chooses: bool  # whether `SliceGroup.choose` is supported
     counts: bool  # whether `SliceGroup.count` is
+    adds: bool  # whether `SliceGroup.adding` is
 
     def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
         """Some sequences, at most as many as there are lanes."""
@@ -141,6 +142,14 @@ class SliceGroup(Protocol):
     def families(self, passes: Any, cells: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """The expected counts of every factor, with the model's axes."""
 
+    def adding(self, numbers: Sequence[int], columns: Sequence[int]) -> Any:
+        """An argument of `backward` with which it adds up distributions of some variables and sets over slices."""
+        # columns: (numbers + 1,) the first one of each
+
+    def added(self, out: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(blocks, columns) the sums of 32 sequences each."""
+        # weights: (n,) of the sequences
+
     def finish(self) -> NDArray[np.bool_]:
         """End the passes, and free the memory; (n,) whether a sequence is too improbable and has no answer."""
 
@@ -149,12 +158,22 @@ def observed(states: NDArray[np.int32]) -> tuple[NDArray[np.bool_], NDArray[np.b
     """Whether each variable is observed in some row, and in every row, of (R, V) states."""
     some, always = np.zeros(states.shape[1], np.bool_), np.ones(states.shape[1], np.bool_)
 
-    def look(first: int) -> None:
-        for at in range(first, min(first + TASK, len(states)), BLOCK):  # along the first axis NumPy is slow
-            block = np.ascontiguousarray(states[at : at + BLOCK].T)
-            some[block.max(axis=1) >= 0] = True  # threads write the same
-            always[block.min(axis=1) < 0] = False
+    def look(rows: slice) -> None:
+        block = np.ascontiguousarray(states[rows].T)  # along the first axis NumPy is slow
+        some[block.max(axis=1) >= 0] = True  # threads write the same
+        always[block.min(axis=1) < 0] = False
+
+    for_blocks(look, states)
+    return some, always
+
+
+def for_blocks(work: Callable[[slice], None], states: NDArray[np.int32]) -> None:
+    """Call a function with rows that fit the cache, on several threads if there are many."""
+    each, n = max(BLOCK // max(states.shape[1], 1), 1), len(states)
+
+    def task(first: int) -> None:
+        for at in range(first, min(first + BLOCKS * each, n), each):
+            work(slice(at, at + each))
 
     with thread_map(states.nbytes) as mapper:
-        list(mapper(look, range(0, len(states), TASK)))
-    return some, always
+        list(mapper(task, range(0, n, BLOCKS * each)))

@@ -71,7 +71,7 @@ class SliceTable:
     # lengths: Slices of each sequence
     # most_kept: Bytes of messages of a group that may be kept
 
-    takes_others, chooses, counts = False, True, True
+    takes_others, chooses, counts, adds = False, True, True, False
 
     def __init__(
         self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
@@ -184,6 +184,12 @@ class SliceGroup:
         of_lanes = np.zeros(len(self.lengths), np.int64)
         of_lanes[: len(rows)] = rows
         return Marginals(between.cells, of_lanes, between.place, between.states, between.columns)
+
+    def adding(self, *_: Any) -> None:
+        raise NotImplementedError
+
+    def added(self, *_: Any) -> NDArray[np.float64]:
+        raise NotImplementedError
 
     def finish(self) -> NDArray[np.bool_]:
         return np.zeros(self.n, np.bool_)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....util.rows import thread_map
-from ...slices import BLOCK, TASK, Side, observed
+from ...slices import Side, for_blocks, observed
 from ..batch.table import scale_weights
 from .contractions import Pattern
 
@@ -38,12 +37,11 @@ class SliceEvidence:
         dtype = np.int8 if int(cards.max()) <= 127 else np.int32
         self.codes: NDArray[Any] = np.empty((len(states), len(columns)), dtype)
 
-        def copy(first: int) -> None:
-            for at in range(first, min(first + TASK, len(states)), BLOCK):
-                self.codes[at : at + BLOCK] = states[at : at + BLOCK, columns]
+        def copy(rows: slice) -> None:
+            for i, v in enumerate(columns.tolist()):
+                self.codes[rows, i] = states[rows, v]
 
-        with thread_map(states.nbytes) as mapper:
-            list(mapper(copy, range(0, len(states), TASK)))
+        for_blocks(copy, states)
         scaled = scale_weights(likelihood, len(states), cards)
         self.weights, self.log_scale = scaled.values, scaled.log_scale
         weight = scaled.first.astype(np.int64)

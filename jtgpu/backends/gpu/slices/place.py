@@ -14,8 +14,8 @@ from ....util.rows import thread_map
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BUFFER = 1 << 20  # numbers
-SHARE = 1 << 17  # that a thread copies at a time
+BUFFER = 1 << 22  # numbers
+SHARE = 1 << 19  # that a thread copies at a time: each time takes the interpreter's lock
 LARGE = 1 << 21  # numbers from which buffers pay
 
 
