@@ -1,7 +1,8 @@
 // Slices of dynamic networks: a block passes the messages of L sequences through all slices of a call, one launch.
 //
 //   slices_forward    messages from slice to slice, ln P, distributions given the evidence so far
-//   slices_backward   messages from the last slice to the first, distributions given all evidence
+//   slices_backward   messages from the last slice to the first, distributions given all evidence, or their sums
+//   slices_added      such sums of 32 sequences each, which have weights
 //
 // The program of a slice is the same for all slices (jtgpu/backends/gpu/slices/program.py): loads of the factors that
 // evidence or a message enters, then contractions in phases with a barrier between them. A thread is a lane, its
@@ -19,7 +20,9 @@ struct Item {       // a cell of a factor whose numbers differ from sequence to 
     u32 cell;
 };
 struct Observed { u32 column, weight, inner, card, stride; };  // NONE: no column, no weights
-struct Target { u32 from, is_const, n, column; };              // cells of an answer; first column
+// Cells of an answer; its first column. Where distributions are added up, a place in the pool: the number of observed
+// variables, the first column, for each of them its column of codes and its stride, and the column of each cell.
+struct Target { u32 from, is_const, n, column; };
 struct Part { u32 items, n_items, ops, n_ops, targets, n_targets; };
 
 #define CONST_A 16u
@@ -64,7 +67,7 @@ struct Sequences {
     double* arenas;              // tables of each block, where they are too large for shared memory
     u32 n, width, n_columns, n_weights, n_rows, n_out;
     u32 begin, end, base, stride, n_kept, n_later, count;  // count: whether ln P is added up
-    u32 pad;
+    u32 adds;                    // whether other answers are added up over slices, in cells (n_out, n)
 };
 
 #ifdef __CUDACC__
@@ -97,6 +100,7 @@ __device__ __forceinline__ double read_once(const double* x) {
 #define UNITS FIXED_UNITS
 #define ENTRIES FIXED_ENTRIES
 #define ANSWER (Target{FIXED_ANSWER})
+#define ADDS FIXED_ADDS
 struct Constants { double c[FIXED_CONSTANTS]; };
 #else
 #define FIXED_UNITS 0
@@ -106,6 +110,7 @@ struct Constants { double c[FIXED_CONSTANTS]; };
 #define UNITS h.units
 #define ENTRIES p.n_entries
 #define ANSWER p.answer
+#define ADDS s.adds
 struct Constants {};
 #endif
 #ifdef FIXED_SOURCE
@@ -309,6 +314,25 @@ __device__ __forceinline__ void write_targets(const SliceProgram& p, const Seque
     together();  // the next program uses the same memory
 }
 
+// Normalised answers of a program, added to those of other slices; whether one was too small.
+__device__ __forceinline__ bool add_targets(const SliceProgram& p, const Sequences& s, Here& h) {
+    bool small = false;
+    for (u32 i = h.unit; i < p.second.n_targets; i += UNITS) {
+        const Target t = p.targets[p.second.targets + i];
+        const u32 n_fixed = fixed(p.pool + t.column);
+        const u32* pool = p.pool + t.column + 2;
+        double* to = s.cells + (u64)fixed(pool - 1) * s.n + h.seq;
+        for (u32 a = 0; a < n_fixed; a++, pool += 2)
+            to += (u64)fixed(pool + 1) * (u32)code_of(s, h.row, fixed(pool)) * s.n;
+        double total = 0.0;
+        for (u32 c = 0; c < t.n; c++) total += answered(p, t, h, c);
+        small |= !(total >= p.least);
+        const double inverse = total > 0.0 ? 1.0 / total : 0.0;
+        for (u32 c = 0; c < t.n; c++) atomicAdd(to + (u64)fixed(pool + c) * s.n, answered(p, t, h, c) * inverse);
+    }
+    return small;
+}
+
 // The first entries of a message that a thread needs later: memory answers while it computes.
 __device__ __forceinline__ void read_early(const SliceProgram& p, const Sequences& s, const Here& h, const double* from,
                                            double* early) {
@@ -468,11 +492,15 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 if (!EASY) together();
                 if (s.n_later) copy_message(p, s, h, s.later + (t - s.base) * size);
             }
-            const bool wanted = s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
+            const bool wanted = ADDS || s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
             const double* const before = AHEAD ? nullptr : s.kept + (t - s.base) * size;
             if (wanted && p.second.n_targets) {
                 run_program<true>(p, s, h, before, k);
-                write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
+                if (ADDS) {
+                    if ((int)t < length && failed < 0 && add_targets(p, s, h)) s.lost[h.seq] = 1;
+                    together();
+                } else
+                    write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
             }
             if (!AHEAD && wanted && p.n_sums) {
                 const double product = write_between(p, s, h, before + size, early, row_of(s, h, t, length, failed < 0));
@@ -506,7 +534,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 s.exponent[h.seq] = exponent;
                 s.failed[h.seq] = failed;
             }
-            if (!AHEAD) s.lost[h.seq] = lost;
+            if (!AHEAD && lost) s.lost[h.seq] = 1;
         }
         together();
     }
@@ -528,6 +556,15 @@ extern "C" __global__ void __launch_bounds__(BOUNDS) slices_fixed(SliceProgram p
 extern "C" __global__ void slices_start(const double* __restrict__ from, double* __restrict__ to, u32 n_entries, u32 n) {
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < (u64)n_entries * n; i += (u64)gridDim.x * blockDim.x)
         to[i] = from[i / n];
+}
+extern "C" __global__ void slices_added(const double* cells, const double* weights, double* to, u32 n_columns, u32 n) {
+    const u32 lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
+    for (u64 i = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; i < (u64)n_columns * (n / 32); i += warps) {
+        const u32 column = i % n_columns, seq = i / n_columns * 32 + lane;
+        double x = cells[(u64)column * n + seq] * weights[seq];
+        for (u32 bit = 1; bit < 32; bit <<= 1) x += __shfl_xor_sync(0xffffffffu, x, bit);
+        if (lane == 0) to[i] = x;
+    }
 }
 KERNEL(forward_shared, true, slice_memory, slice_memory + p.n_cells)
 KERNEL(backward_shared, false, slice_memory, slice_memory + p.n_cells)

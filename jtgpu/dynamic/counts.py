@@ -68,13 +68,26 @@ class _Counting(Passes):
         super().__init__(step, read, table)
         self._weights = weights
         self._sums: dict[int, _Sum] = {}  # of each group, by its first sequence
+        self._added: dict[int, dict[Any, Floats]] = {}  # of each group, what the backend has added up
+        self._numbers = [step.joints[s] for s in step.families] if table.adds and step.joints else []
+        self._columns = np.cumsum([0, *map(step.width, self._numbers)]).tolist()
 
     def total(self) -> _Sum:
         """The counts of all sequences, in an order that does not depend on threads."""
         total = _Sum(self.plain)
         for i in sorted(self._sums):
             total.join(self._sums[i])
+        groups = [self._added[i] for i in sorted(self._added, key=lambda i: (-self.lengths[i], i))]
+        for kind, cut in {key: None for own in groups for key in own}:
+            cells = np.concatenate([own[kind, cut] for own in groups if (kind, cut) in own]).sum(axis=0)
+            total.add(kind, self._tables(cells), cut)
         return total
+
+    def _tables(self, cells: Floats) -> list[Floats]:
+        """Sums of distributions as the tables of the families."""
+        step, parts = self.plain, np.split(cells, self._columns[1:-1])
+        each = zip(step.families, self._numbers, parts, strict=True)
+        return [step.joint(number, scope, x) if len(scope) > 1 else x for scope, number, x in each]
 
     def _group(self, part: Ints) -> None:
         group, length, size = self._start(part)
@@ -82,22 +95,27 @@ class _Counting(Passes):
         self._note(group, part)
         total = self._sums.setdefault(int(part[0]), _Sum(self.plain))
         own: dict[tuple[int, frozenset[int]], Any] = {}  # of slices with the same tables: cells, and their passes
+        adding: dict[tuple[int, frozenset[int]], Any] = {}
         for begin, end, kept in self._blocks(group, starts, length, size):
-            later, nothing = group.messages(end - begin), group.marginals(None, part)
+            later = group.messages(0 if self._numbers else end - begin)
+            nothing = group.marginals(None, part)
             for first, last in reversed(self._segments(begin, end)):
                 passes, key = self._passes(first), (min(first, self.plain.order), self.read.cut(first))
-                group.backward(passes, first, last, kept, begin, later, nothing)
+                if self._numbers and key not in adding:
+                    adding[key] = group.adding(self._numbers, self._columns)
+                group.backward(passes, first, last, kept, begin, later, adding.get(key, nothing))
                 if self.table.counts:  # from the last slice to the first: no bit depends on blocks
                     cells = own[key][0] if key in own else None
                     each = self._weights[part]
                     own[key] = group.count(passes, first, last, (kept, later), begin, each, cells), passes
-            if self.table.counts:
+            if self.table.counts or self._numbers:
                 continue
             kept, later = group.read(kept), group.read(later)
             for first, last in self._segments(begin, end):
                 t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
                 valid = (group.failed[lane] < 0) & (t < group.lengths[lane])
                 self._add(total, group, part, (t[valid], lane[valid]), (kept, later), begin)
+        self._added[int(part[0])] = {key: group.added(out, self._weights[part]) for key, out in adding.items()}
         for (kind, cut), (cells, passes) in own.items():
             total.add(kind, group.families(passes, cells), cut)
         self.unsure[part] = group.finish()

@@ -92,6 +92,20 @@ class Step:
         self.n_variables = len(self.names)
         self.backend(0)
 
+    @classmethod
+    def of_families(cls, net: DynamicNetwork, backend: BackendName, options: dict[str, Any]) -> Step:
+        """A slice for expected counts: GPUs add up the joint posteriors of families."""
+        step = cls(net, backend, options)
+        if not step.backend(0).capabilities.device_name:
+            return step
+        step.close()
+        return cls(net, backend, options, tuple(step.families))
+
+    @property
+    def families(self) -> list[tuple[int, ...]]:
+        """Of each variable, the parents and itself."""
+        return [(*(self.number[p] for p in above), v) for v, above in enumerate(self.parents)]
+
     def _place(self, scope: tuple[int, ...]) -> int:
         """The number for weights of an interface: of a variable, or of a set that the plan keeps together."""
         return scope[0] if len(scope) == 1 else self._sets.number(scope, "interface")
@@ -100,9 +114,8 @@ class Step:
         """The step network of slice `kind`; of all later ones if it is `order`. Variables in `cut` are set."""
         net = self.net
         factors = []
-        for v in range(self.n):
-            scope = [*(self.number[p] for p in self.parents[v]), v]
-            factors.append((scope, self.table(v, kind, v in cut)))
+        for v, scope in enumerate(self.families):
+            factors.append((list(scope), self.table(v, kind, v in cut)))
         # weights of one variable are multiplied into the smallest factor that contains it
         single = [side[0] for side in (self.before, self.after) if len(side) == 1]
         factors.extend(([v], np.ones(len(net.states(self.origin[v])))) for v in single)

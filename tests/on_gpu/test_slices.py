@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jtgpu.device.context import Device
-from tests.backends.gpu.test_slices import *  # noqa: F403 (tests of both GPUs)
+from tests.backends.gpu.test_slice_counts import *  # noqa: F403 (tests of both GPUs)
+from tests.backends.gpu.test_slices import *  # noqa: F403
 from tests.backends.gpu.test_slices import assert_close, holes, lagged, only_kernels
 
 pytestmark = pytest.mark.gpu

@@ -106,7 +106,7 @@ class SliceExpectation:
         options: Mapping[str, Any],
     ):  # fmt: skip
         self._slices, self._sequences, self.weights = slices, sequences, weights
-        self._step = Step(slices.dyn, backend, dict(options))
+        self._step = Step.of_families(slices.dyn, backend, dict(options))
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all sequences under some CPTs."""

@@ -161,6 +161,8 @@ class SliceMaker:
             v for v in scope
             if self.plan.evidence_factor[v] == factor and not self.chosen[v] and (p.column[v] >= 0 or p.weight[v] >= 0)
         )  # fmt: skip
+        if not message and not axes and (self.flat[factor] == 1.0).all():  # of a set
+            return None
         return Load(factor, fixed, axes, message) if fixed or axes or message else None
 
     def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int, split: bool = False) -> Part:

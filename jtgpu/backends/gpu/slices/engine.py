@@ -87,13 +87,13 @@ class GpuPasses:
 
 
 def _hashable(way: Way) -> tuple[Any, ...]:
-    return (way.source.number, way.target.number, way.others, way.columns, way.ahead)
+    return (way.source.number, way.target.number, way.others, way.columns, way.ahead, way.adds)
 
 
 class GpuSliceTable:
     """`jtgpu.backends.slices.SliceTable`: evidence as compact columns, and what all groups share."""
 
-    takes_others, chooses, counts = True, False, False
+    takes_others, chooses, counts, adds = True, False, False, True
 
     def __init__(
         self, passes: GpuPasses, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],

@@ -137,7 +137,7 @@ class _CodeWriter(Writer):
         macros: dict[str, object] = {
             "FIXED": 1, "FIXED_LANES": f"{self.lanes}u", "FIXED_UNITS": self._layout.units, "FIXED_HELD": self._held,
             "FIXED_ENTRIES": f"{self.n}u", "FIXED_CODES": self._codes if self._codes <= MOST_CODES else 0,
-            "FIXED_AHEAD": int(way.ahead), "FIXED_CONSTANTS": len(self._constants),
+            "FIXED_AHEAD": int(way.ahead), "FIXED_ADDS": int(way.adds), "FIXED_CONSTANTS": len(self._constants),
             "FIXED_ANSWER": ", ".join(map(str, self.answer)),
         }  # fmt: skip
         for name, side in (("FIXED_SOURCE", way.source), ("FIXED_TARGET", way.target)):

@@ -146,18 +146,42 @@ class GpuSliceGroup:
 
     def marginals(self, between: Between | None, rows: NDArray[np.int64]) -> _Out:
         if between is None:
-            return _Out((), (), (), 0, 0, 0, 1)
-        device, stream, width = self.place.device, self.place.stream, int(between.columns[-1])
+            return _Out((), (), (), 0, 0, 0, 1, False)
+        device, width = self.place.device, int(between.columns[-1])
         n_rows = 1 if not len(between.place) else int(between.place.max()) + 1
         with device.active():
             cells = self._take(8 * self.size * n_rows * width)
-            words = Arguments(np.array([cells], np.uint64), n_rows * width, self.size)
-            loaded_kernels(device, "batch/batch", ("batch_clear",)).launch("batch_clear", 1024, 256, stream, words)
+            self._clear(cells, n_rows * width)
             place = self._put(between.place.astype(np.int32)) if len(between.place) else 0
         self._between = (between, rows, cells, n_rows)
         wanted = tuple(zip(between.states, between.columns.tolist(), strict=False))
         columns = tuple(between.columns[len(between.states) : -1].tolist())
-        return _Out(wanted, between.others, columns, cells, place, width, n_rows)
+        return _Out(wanted, between.others, columns, cells, place, width, n_rows, False)
+
+    def adding(self, numbers: Sequence[int], columns: Sequence[int]) -> _Out:
+        width = columns[-1]
+        with self.place.device.active():
+            cells = self._take(8 * self.size * width)
+            self._clear(cells, width)
+        return _Out((), tuple(numbers), tuple(columns[:-1]), cells, 0, width, 1, True)
+
+    def added(self, out: _Out, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        each = np.zeros(self.size)
+        each[: self.n] = weights
+        n_blocks, place = self.size // MOST_LANES, self.place
+        with place.device.active():
+            to = self._take(8 * n_blocks * out.width)
+            addresses = np.array([out.cells, self._put(each), to], np.uint64)
+            kernels = loaded_kernels(place.device, "batch/slices", KERNELS)
+            words = Arguments(*(addresses[i : i + 1] for i in range(3)), out.width, self.size)
+            kernels.launch("slices_added", 1024, 256, place.stream, words)
+        return self._get(to, (n_blocks, out.width), np.float64)
+
+    def _clear(self, cells: int, times: int) -> None:
+        """Set numbers of all sequences to 0."""
+        words = Arguments(np.array([cells], np.uint64), times, self.size)
+        kernels = loaded_kernels(self.place.device, "batch/batch", ("batch_clear",))
+        kernels.launch("batch_clear", 1024, 256, self.place.stream, words)
 
     def forward(
         self, passes: Programs, begin: int, end: int, kept: _Messages, base: int, stride: int, out: _Out
@@ -191,7 +215,7 @@ class GpuSliceGroup:
         out: _Out, count: int = 1,
     ) -> None:  # fmt: skip
         device, stream = self.place.device, self.place.stream
-        way = way._replace(others=out.others, columns=out.columns)
+        way = way._replace(others=out.others, columns=out.columns, adds=out.adds)
         program = passes.program(self.evidence.pattern, way, out.wanted, device)
         codes, weights = self.evidence.codes, self.evidence.weights
         words = [
@@ -200,7 +224,7 @@ class GpuSliceGroup:
         ]  # fmt: skip
         numbers = [
             self.size, codes.itemsize, codes.shape[1], weights.shape[1], out.n_rows, out.width,
-            *slices, kept.n, later.n, count, 0,
+            *slices, kept.n, later.n, count, int(out.adds),
         ]  # fmt: skip
         struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
         with device.active():
@@ -235,3 +259,4 @@ class _Out(NamedTuple):
     place: int
     width: int
     n_rows: int  # of a sequence
+    adds: bool  # see `Way`

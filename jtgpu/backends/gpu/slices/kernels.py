@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KERNELS = (
-    "slices_start", "slices_forward_shared", "slices_forward_global", "slices_backward_shared",
+    "slices_start", "slices_added", "slices_forward_shared", "slices_forward_global", "slices_backward_shared",
     "slices_backward_global",
 )  # fmt: skip
 FIRST_LANES = 16  # more leave an SM with too few warps

@@ -31,6 +31,7 @@ class Way(NamedTuple):
     ahead: bool
     others: tuple[int, ...] = ()  # variables whose distributions the slice gives
     columns: tuple[int, ...] = ()  # of each, the first one
+    adds: bool = False  # whether they are added up over slices, as tables with the axes of the model
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class Writer:
         maker, way, main, second = self.maker, self.way, self.given.main, self.given.second
         places = self.pool(way.source.place), self.pool(way.target.place)
         mine = [self.part(part) for part in (main, second)]
-        targets = [self._target(second, t, c) for t, c in zip(second.answers, way.columns, strict=True)]
+        columns = map(self._added, way.others, way.columns) if way.adds else way.columns
+        targets = [self._target(second, t, c) for t, c in zip(second.answers, columns, strict=True)]
         roots = [self._target(main, t, 0) for t in main.answers[1:]]
         first_target = self.add("targets", targets + roots)
         answer = self.answer = self._target(main, main.answers[0], 0)
@@ -160,6 +162,19 @@ class Writer:
             values=np.concatenate([np.zeros(0), *self.values]), least=maker.least, words=tuple(words),
             lanes=self.lanes, n_cells=n_cells, threads=self.threads,
         )  # fmt: skip
+
+    def _added(self, number: int, first: int) -> int:
+        """Where the distribution of a variable, or of a set, is added to: see struct Target."""
+        maker, plan = self.given.second.maker, self.maker.plan
+        scope = (number,) if number < plan.n_variables else plan.sets[number - plan.n_variables]
+        cells, stride, codes = np.zeros(1, np.int64), 1, list[int]()
+        for v in reversed(scope):
+            if not maker.chosen[v]:
+                cells = np.add.outer(np.arange(int(plan.cardinality[v])) * stride, cells).ravel()
+            elif plan.cardinality[v] > 1:
+                codes += [maker.pattern.column[v], stride]
+            stride *= int(plan.cardinality[v])
+        return self.pool([len(codes) // 2, first, *codes, *cells])
 
     def _sums(self, sums: Sequence[Sums]) -> tuple[int, int]:
         """The number of sums, and where they are in the pool."""

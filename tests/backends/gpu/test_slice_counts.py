@@ -1,0 +1,99 @@
+"""Expected counts of sequences added up on a GPU: those of the CPU, the same bits for any groups and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.backends.gpu.slices import engine, kernels
+from jtgpu.device.context import Device, device_numbers
+from jtgpu.dynamic import counts
+from jtgpu.dynamic.sequences import read_sequences
+from jtgpu.dynamic.step import Step
+from tests.dynamic.random_templates import random_codes, random_template
+from tests.support.emulated.install import needs_compiler
+from tests.support.examples import some
+
+pytestmark = needs_compiler
+
+
+def only_kernels(patch: pytest.MonkeyPatch) -> None:
+    """Refuse tables of cases."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("not by the kernels of slices")
+
+    patch.setattr(counts._Counting, "_add", refuse)
+    patch.setattr(counts, "Propagation", refuse)
+
+
+def assert_same(made: counts.SliceCounts, expected: counts.SliceCounts, close: Any) -> None:
+    close(made.log_evidence, expected.log_evidence)
+    np.testing.assert_array_equal(made.failed, expected.failed)
+    mine, theirs = (sum(c.start, c.cpts) for c in (made, expected))
+    for x, y in zip(mine, theirs, strict=True):
+        close(x, y)
+
+
+def close(x: Any, y: Any) -> None:
+    np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("seed", some(40, 6))
+def test_counts_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng([8, seed])
+    dyn = random_template(rng)
+    n, length = int(rng.integers(1, 70)), int(rng.integers(1, 7))
+    codes = random_codes(rng, dyn, n, length)
+    if seed % 3 == 0:
+        codes[:, :, int(rng.integers(len(dyn)))] = 0  # observed in every row
+    weights, options = rng.random(n) + 0.1, dict[str, Any]()
+    v = dyn.variables[int(rng.integers(len(dyn)))]
+    if seed % 2:
+        options["likelihood"] = {v: rng.random((n, length, len(dyn.states(v)))) + 0.01}
+    if seed % 4 == 1:
+        options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
+    if seed % 5 == 2:
+        monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
+    if seed in (1, 4, 7):
+        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)
+    read = read_sequences(dyn, codes, **options)
+    expected = counts.expected_counts(Step(dyn, "cpu", {}), read, weights)
+    if (expected.failed < 0).all():
+        only_kernels(monkeypatch)
+    step = Step.of_families(dyn, "gpu", {})
+    assert_same(counts.expected_counts(step, read, weights), expected, close)
+    step.close()
+
+
+def test_bits_of_counts_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_kernels(monkeypatch)
+    rng = np.random.default_rng(3)
+    dyn = random_template(rng)
+    codes = random_codes(rng, dyn, 90, 5)
+    found = []
+    for group, devices in ((1 << 16, None), (32, None), (64, "two")):
+        monkeypatch.setattr(engine, "MOST_GROUP", group)
+        monkeypatch.setattr(engine, "LEAST_GROUP", group)
+        options = {"devices": device_numbers("all")[:2]} if devices else {}
+        step = Step.of_families(dyn, "gpu", options)
+        found.append(counts.expected_counts(step, read_sequences(dyn, codes), np.ones(90)))
+        step.close()
+    for other in found[1:]:
+        assert_same(other, found[0], np.testing.assert_array_equal)
+
+
+def test_em_of_sequences_stays_on_the_gpu(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_kernels(monkeypatch)
+    rng = np.random.default_rng(5)
+    dyn = random_template(rng)
+    codes = random_codes(rng, dyn, 20, 6)
+    options: Any = {"start": "given", "iterations": 3, "tolerance": 0}
+    made = jtgpu.learn.fit(dyn, codes, backend="gpu", **options)
+    monkeypatch.undo()
+    expected = jtgpu.learn.fit(dyn, codes, backend="cpu", **options)
+    for v in dyn:
+        np.testing.assert_allclose(made.network.cpt(v), expected.network.cpt(v), atol=1e-9)
