@@ -148,6 +148,9 @@ class Step:
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
         """The compiled step network of slice t, which is closed when it was dropped and nothing refers to it."""
         kind = min(t, self.order)
+        known = self._trees.get((kind, cut))
+        if known is not None:
+            return known.tree
 
         def make() -> _Slice:
             tree = JunctionTree(self.plan.with_model(self._model(kind, cut)), self._backend, **self._run)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends.base import Evidence
 from ..errors import ArgumentError, ImpossibleEvidence
-from ..inference.evidence import read_findings
+from ..inference.evidence import plain_states, read_findings
 from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
 
@@ -47,9 +47,8 @@ class Stream:
 
     def __init__(self, step: Step):
         self._step, self._t = step, 0
-        self._alpha: Floats = step.first()[None]
+        self._alpha: Floats = step.first()
         self.log_evidence = 0.0
-        self._unknown = np.full(step.n_variables, -1, np.int32)
         ptr: list[int] = step.backend(0).cell_ptr.tolist()
         self._own = ptr[step.after_number], ptr[step.after_number + 1]
         # variables with children in later slices have marginals of the message to the next slice
@@ -76,22 +75,31 @@ class Stream:
             If the evidence has probability zero; the stream stays as it was.
         """
         step = self._step
-        given = read_findings(step.net, evidence, likelihood)
-        states = self._unknown.copy()
-        states[: step.n] = given.state
-        weights = dict(given.likelihood)
-        number, cells = step.before_number, step.cells_of(step.before_number, step.before, self._alpha)[0]
+        state = None
+        weights: dict[int, Floats] = {}
+        if likelihood is None and type(evidence) is dict:
+            state = plain_states(step.net, evidence, step.n_variables)
+        if state is None:
+            given = read_findings(step.net, evidence, likelihood)
+            state, weights = np.full(step.n_variables, -1, np.int32), dict(given.likelihood)
+            state[: step.n] = given.state
+        number, cells = step.before_number, self._alpha
+        if len(step.before) > 1:
+            cells = step.cells_of(number, step.before, cells[None])[0]
         weights[number] = weights[number] * cells if number in weights else cells
-        tree = step.tree(self._t)
         try:
-            result = step.backend_of(tree).run(Evidence(states, weights), self._targets)
+            result = step.backend(self._t).run(Evidence(state, weights), self._targets)
         except ImpossibleEvidence:
             raise ImpossibleEvidence(f"slice {self._t}: the evidence up to this slice has probability 0") from None
         answer, (first, last) = result.posterior, self._own
-        self._alpha = step.joint_of(step.after_number, step.after, answer[None, first:last].copy())
+        between = answer[first:last]
+        if self._alone:
+            self._alpha = between.copy()
+        else:
+            self._alpha = step.joint_of(step.after_number, step.after, between[None])[0]
+            between = self._sums @ self._alpha
         self._t += 1
         self.log_evidence += result.log_evidence
-        between = answer[first:last] if self._alone else self._sums @ self._alpha[0]
         return {
             v: Posterior(v, names, between[first:last] if inner else answer[first:last])
             for v, names, inner, first, last in self._read
@@ -100,7 +108,7 @@ class Stream:
     @property
     def state(self) -> Floats:
         """All that the stream knows: (K + 2,) float64, the slice, `log_evidence`, and P(interface | evidence)."""
-        return np.concatenate([[self._t, self.log_evidence], self._alpha[0]])
+        return np.concatenate([[self._t, self.log_evidence], self._alpha])
 
     def restore(self, state: Any) -> None:
         """Continue from a `state`, of this stream or of another one of the same network."""
@@ -113,4 +121,4 @@ class Stream:
         t, alpha = given[0], given[2:]
         if not np.isfinite(given).all() or t < 0 or t != np.floor(t) or (alpha < 0).any() or not alpha.any():
             raise ArgumentError("state is not the state of a stream: expected the slice, ln P, and weights >= 0")
-        self._t, self.log_evidence, self._alpha = int(t), float(given[1]), alpha[None].copy()
+        self._t, self.log_evidence, self._alpha = int(t), float(given[1]), alpha.copy()

@@ -27,7 +27,7 @@ from .tables.arrow import number_array
 from .tables.columns import reject_repeated
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 # The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number.
 
@@ -222,9 +222,9 @@ def read_findings(
     # raises EvidenceError: If a value has the wrong type or length, a weight is negative, or a variable is given twice.
     # raises ImpossibleEvidence: If a set of states is empty, or all weights are zero.
     if likelihood is None and type(findings) is dict:
-        simple = _read_states(model, findings)
+        simple = plain_states(model, findings, len(model))
         if simple is not None:
-            return simple
+            return Evidence(simple)
     findings = one_case(model, findings)
     state = np.full(len(model), -1, np.int32)
     given: dict[int, Floats] = {}
@@ -249,9 +249,10 @@ def read_findings(
     return Evidence(state, given)
 
 
-def _read_states(model: DiscreteModel, findings: dict[Any, Any]) -> Evidence | None:
+def plain_states(model: DiscreteModel, findings: dict[Any, Any], n: int) -> NDArray[np.int32] | None:
     """The common case: variables by name, each with the name or number of a state; None for anything else."""
-    codes, state = model.codes, array("i", (-1,)) * len(model)
+    # n: Length of the result, at least the number of variables; -1 where nothing is observed
+    codes, state = model.codes, array("i", (-1,)) * n
     for variable, value in findings.items():
         kind = type(value)
         if kind is not str and kind is not int:
@@ -264,7 +265,7 @@ def _read_states(model: DiscreteModel, findings: dict[Any, Any]) -> Evidence | N
         if s is None:
             return None
         state[entry[0]] = s
-    return Evidence(np.frombuffer(state, np.int32))
+    return np.frombuffer(state, np.int32)
 
 
 def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[StateNumber]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _kernels = loops("jtgpu.backends.cpu.loops.kernels")
 
+FEW = 64  # numbers of which Python finds the largest in less time than NumPy
+LN2 = math.log(2.0)
 FIRST_CELLS, MOST_DOUBLED = 1 << 14, 1 << 20  # of an arena: at least; up to which it grows by doubling
 ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
 
@@ -44,24 +46,28 @@ def scaled_weights(
     if not evidence.likelihood:
         return _NO_WEIGHTS, _NO_PTR, 0.0
     vectors = []
-    ptr = np.zeros(program.n_variables, np.int64)
+    n_plain, ptr = program.n_plain, np.zeros(program.n_variables, np.int64)
     at, log_scale = 0, 0.0
     for v, given in sorted(evidence.likelihood.items()):
-        vector = np.asarray(given, np.float64)
-        state = int(evidence.state[v]) if v < program.n_plain else -1
-        if v >= program.n_plain:
+        vector, state = np.asarray(given, np.float64), -1
+        if v < n_plain:
+            state = int(evidence.state[v])
+        else:
             scope = program.weighed_scope(v)
             vector = np.ravel(vector.reshape(program.shape(scope))[slice_of(scope, evidence.state)])
-        top = float(vector.max()) if state < 0 else float(vector[state])
+        if state >= 0:
+            top = float(vector[state])
+        else:
+            top = max(vector.tolist()) if len(vector) < FEW else float(vector.max())
         if not top > 0:
             return _NO_WEIGHTS, _NO_PTR, -math.inf
         if state >= 0:
             log_scale += math.log(top)
             continue
         shift = math.frexp(top)[1]
-        log_scale += shift * math.log(2.0)
+        log_scale += shift * LN2
         ptr[program.axis_rank[v]] = at
-        vectors.append(np.ldexp(vector, -shift))
+        vectors.append(vector * _POWERS[shift] if shift in _POWERS else np.ldexp(vector, -shift))
         at += len(vector)
     if len(vectors) == 1:
         return vectors[0], ptr, log_scale
@@ -69,6 +75,7 @@ def scaled_weights(
 
 
 _NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
+_POWERS = {k: np.array(2.0**-k) for k in range(-32, 33)}  # arrays without axes: NumPy takes less time than for numbers
 
 
 class Numbers:
