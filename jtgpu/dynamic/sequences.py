@@ -245,7 +245,7 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
     if time is not None:
         column = with_dates(given := table.column(time))
         times = times_of(time, column, table.row_name)[order]
-        check_times(times, ptr, order, table, f"column {time!r}", ids)
+        check_times(times, ptr, order, table, f"column {time!r}", ids, given)
         if is_whole(times, column):
             codes_at, ptr, times = with_gaps(times, ptr, on_gap, time, ids)
             source = np.where(codes_at >= 0, order[np.maximum(codes_at, 0)], -1)
@@ -257,7 +257,7 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
             cells = cells_in(given)
             keys[time] = [cells[i] for i in order.tolist()]
     elif (dates := index_of(table)) is not None:
-        check_times(dates[order], ptr, order, table, "the index", ids)
+        check_times(dates[order], ptr, order, table, "the index", ids, [*table.index])
     rows = np.where((source >= 0)[:, None], codes[np.maximum(source, 0)], np.int32(-1)).astype(np.int32)
     return Sequences(rows, ptr, keys=keys, source=source, time=time, ids=ids)
 

@@ -67,19 +67,19 @@ class Step:
         self.shape = tuple(len(net.states(self.origin[v])) for v in self.before)
         self.cells = math.prod(self.shape)
         if self.cells > MOST_CELLS:
-            names = [self.names[v] for v in self.before]
-            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-            size = f"{self.cells:,}" if self.cells < 1e15 else f"about {self.cells:.1e}"
             raise TableTooLarge(
-                f"the interface between slices ({', '.join(names[:8])}{more}) has {size} configurations; at most "
-                f"{MOST_CELLS:,} are possible: use fewer lags, or fewer variables with children in later slices"
+                f"{self._interface()}; at most {MOST_CELLS:,} are possible: use fewer lags, or fewer variables with "
+                "children in later slices"
             )
         self.order = max(net.order, 1 if fixed else 0)
         sets = [tuple(self.names[v] for v in s) for s in (self.before, self.after) if len(s) > 1]
         sets += [tuple(self.names[v] for v in s) for s in joints if len(s) > 1]
         planning, running = split_options(backend, options)
         self._run = {"replan": False, **running}  # plans for patterns would make last digits depend on earlier queries
-        made = self._model(self.order, frozenset()).plan(together=sets, **planning)
+        try:
+            made = self._model(self.order, frozenset()).plan(together=sets, **planning)
+        except TableTooLarge as error:
+            raise TableTooLarge(f"{self._interface()}; a slice: {error}") from None
         factor = made.plan.evidence_factor[self.after[0]]
         if len(self.after) > 1:
             factor = made.plan.evidence_factor[Sets(made.model, made.plan).number(self.after, "interface")]
@@ -105,6 +105,13 @@ class Step:
     def families(self) -> list[tuple[int, ...]]:
         """Of each variable, the parents and itself."""
         return [(*(self.number[p] for p in above), v) for v, above in enumerate(self.parents)]
+
+    def _interface(self) -> str:
+        """The interface and its size, for messages."""
+        names = [self.names[v] for v in self.before]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        size = f"{self.cells:,}" if self.cells < 1e15 else f"about {self.cells:.1e}"
+        return f"the interface between slices ({', '.join(names[:8])}{more}) has {size} configurations"
 
     def _place(self, scope: tuple[int, ...]) -> int:
         """The number for weights of an interface: of a variable, or of a set that the plan keeps together."""

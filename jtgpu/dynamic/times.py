@@ -118,8 +118,11 @@ def times_of(name: str, column: Any, row_name: Callable[[int], str]) -> Floats:
     return numbers
 
 
-def check_times(times: Floats, ptr: Ints, order: Ints, table: Any, name: str, ids: list[Any] | None) -> None:
+def check_times(
+    times: Floats, ptr: Ints, order: Ints, table: Any, name: str, ids: list[Any] | None, column: Any
+) -> None:
     """Raise unless the times of every sequence are given and increase."""
+    # times, order: By sequence; column: As it is in the table
     unknown = ~np.isfinite(times)
     back = np.zeros(len(times), np.bool_)
     back[1:] = times[1:] <= times[:-1]
@@ -133,8 +136,9 @@ def check_times(times: Floats, ptr: Ints, order: Ints, table: Any, name: str, id
     where = f"{label}, {table.row_name(int(order[i]))}, {name}"
     if unknown[i]:
         raise DataError(f"{where}: the time is missing or infinite")
-    what = "occurs twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
-    raise DataError(f"{where}: the time {times[i]:g} {what}; times must increase in each sequence, so sort the rows")
+    earlier, this = (str(cells_in(column)[int(order[k])]) for k in (i - 1, i))
+    what = "occurs twice" if times[i] == times[i - 1] else f"comes after {earlier}"
+    raise DataError(f"{where}: the time {this} {what}; times must increase in each sequence, so sort the rows")
 
 
 def with_gaps(

@@ -137,9 +137,9 @@ def _rows_of_sequences(table: Table, id: str, time: str | None, longest: int) ->
     ptr = np.concatenate([[0], np.cumsum(np.bincount(group))])
     at = np.arange(table.n) - np.repeat(ptr[:-1], np.diff(ptr))  # the time of each row, from 0 in each sequence
     if time is not None:
-        column = with_dates(table.column(time))
+        column = with_dates(given := table.column(time))
         times = times_of(time, column, table.row_name)[order]
-        check_sequence_times(times, ptr, order, table, f"column {time!r}", ids)
+        check_sequence_times(times, ptr, order, table, f"column {time!r}", ids, given)
         if is_whole(times, column):
             at = (times - np.repeat(times[ptr[:-1]], np.diff(ptr))).astype(np.int64)
     kept = at >= longest

@@ -138,6 +138,9 @@ def test_em_rises_and_finds_the_densities() -> None:
     total = fit.network.compile("cpu").log_likelihood(data).sum()
     assert fit.log_likelihood == pytest.approx(total, rel=1e-9)
     assert "150 sequences" in str(fit)
+    assert "22 cells missing in 1 column (y 22)" in str(fit)
+    with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 3: the cell of 'y' is missing"):
+        jtgpu.learn.fit(start, data, hidden=["s"], missing="error")
     assert fit.empty_rows == {}
     with pytest.raises(jtgpu.ArgumentError, match="keeps no intermediate results"):
         jtgpu.learn.fit(start, data, hidden=["s"], checkpoint="fit.unfinished")

@@ -290,6 +290,8 @@ def test_times_are_numbers_or_dates_of_any_kind() -> None:
         tree.smooth({**frame, "day": ["9", "11", "12"]}, **keys)
     with pytest.raises(jtgpu.DataError, match=r"row 1, column 'day': the time 'monday' is no number and no date"):
         tree.smooth({**frame, "day": ["2026-01-30", "monday", "2026-02-01"]}, **keys)
+    with pytest.raises(jtgpu.DataError, match="the time 2026-01-30 comes after 2026-01-31; times must increase"):
+        tree.smooth({**frame, "day": [days[1], days[0], days[2]]}, **keys)
     with pytest.raises(jtgpu.DataError, match=r"row 1.*the time is missing"):
         tree.smooth({**frame, "day": ["2026-01-30", None, "2026-02-01"]}, **keys)
 

@@ -84,6 +84,17 @@ def test_answers_are_those_of_ktbn(part: int) -> None:
                 assert np.allclose(engine.posterior(label(dyn, v, t)).tolist(), found[v][0, t], atol=1e-10)
 
 
+def test_dynamic_networks_of_others_are_structures_of_fits() -> None:
+    pytest.importorskip("pgmpy")
+    pytest.importorskip("pyagrum.ktbn")
+    days = {"umbrella": [["yes", "no", "yes"], ["no", "no", "yes"]]}
+    options: Any = {"hidden": "rain", "start": "given", "iterations": 3}
+    expected: Any = jtgpu.learn.fit(umbrella(), days, **options)
+    for theirs in (jtgpu.to_pyagrum(umbrella()), jtgpu.to_pgmpy(umbrella())):
+        made: Any = jtgpu.learn.fit(theirs, days, **options)
+        np.testing.assert_allclose(made.network.cpt("rain"), expected.network.cpt("rain"), atol=1e-12)
+
+
 def test_ktbn_by_hand() -> None:
     """A k-TBN whose first slices have other parents and other tables than later ones."""
     gum, ktbn = pytest.importorskip("pyagrum"), pytest.importorskip("pyagrum.ktbn")

@@ -123,3 +123,11 @@ def test_questions_of_a_template() -> None:
         dyn.unroll(0)
     with pytest.raises(jtgpu.TableTooLarge, match=r"100,000,000 slices .* compile\(\)"):
         dyn.unroll(10**8)
+
+
+def test_an_interface_that_is_too_large_is_named() -> None:
+    with pytest.raises(jtgpu.TableTooLarge, match=r"slices \(rain\[t-1\]\) has 2 configurations; a slice: .*max_table"):
+        umbrella().compile("reference", max_table=2)
+    late = umbrella(parents={"rain": [("rain", 30)], "umbrella": ["rain"]}, start={"rain": [[0.5, 0.5]] * 30})
+    with pytest.raises(jtgpu.TableTooLarge, match=r"rain\[t-8\] and 22 more\) has 1,073,741,824 configurations"):
+        late.compile("reference")

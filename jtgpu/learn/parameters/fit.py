@@ -27,7 +27,7 @@ from .runs import Running, count, fit_em, fit_stepwise
 from .setup import set_up
 from .slices import Columns, Model, Search, fit_sequences
 from .sources import open_source
-from .template import is_template
+from .template import converted, is_template
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -226,6 +226,7 @@ def fit(  # noqa: PLR0913
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
+    structure = converted(structure)
     if id is not None or time is not None or is_template(structure):
         _reject({
             "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,

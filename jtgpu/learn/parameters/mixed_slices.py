@@ -12,7 +12,7 @@ import numpy as np
 from ...cases.answer_table import read_file
 from ...dynamic.number_rows import Rows, families, read_rows, regression, sums, with_densities
 from ...dynamic.posteriors import posteriors
-from ...errors import ArgumentError
+from ...errors import ArgumentError, DataError
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
@@ -151,6 +151,16 @@ def fit_mixed_sequences(
     hidden = (*own, *net.joined)
     weights = weights_of(columns.weights, rows.sequences, cases)
     holes = holes_of(net.discrete, rows.sequences, hidden, columns.missing)
+    gaps = {y: int(np.isnan(rows.values[y]).sum()) for y in net.numbers}
+    if columns.missing == "error" and any(gaps.values()):
+        y = next(y for y in net.numbers if gaps[y])
+        row = int(np.argmax(np.isnan(rows.values[y])))
+        i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
+        raise DataError(
+            f"{rows.sequences.name(i, row - int(rows.sequences.ptr[i]))}: the cell of {y!r} is missing "
+            '(missing="em" fits with missing cells)'
+        )
+    holes |= {y: n for y, n in gaps.items() if n}
     slices = FirstSlices(net.discrete)
     model = model._replace(fixed=[*names("fixed", model.fixed), *net.joined])
     setup = set_up(slices, True, model, hidden, "given")

@@ -14,6 +14,7 @@ from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arrays import Floats
 from ...util.missing import MissingReport
+from ...util.text_table import counted
 from .coded_cases import Block, CodedCases
 from .credible import CredibleIntervals, credible_intervals
 from .em import Iteration
@@ -216,10 +217,10 @@ class Fit:
         how = {
             "counts": "complete rows, counted in one pass",
             "available": "each family counted over its complete rows",
-            "em": f"EM, {n} iterations, {'converged' if self.converged else 'not converged'}",
-            "stepwise": f"stepwise EM, {n} chunks",
+            "em": f"EM, {counted(n, 'iteration')}, {'converged' if self.converged else 'not converged'}",
+            "stepwise": f"stepwise EM, {counted(n, 'chunk')}",
         }[self.method]
-        sizes = ", ".join(f"{n:,} {kind}" for kind, n in self._sizes().items())
+        sizes = ", ".join(counted(n, kind.removesuffix("s")) for kind, n in self._sizes().items())
         lines = [
             f"Fit of {self.network!r}",
             f"  {sizes}: {how}{', interrupted' if self.interrupted else ''}",

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError, NetworkError
 from ...inference.tables import column_values, is_frame, open_table
+from ...interop import from_pgmpy, from_pyagrum
 from ...model.dynamic import DynamicNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import mapping, several, whole_number
@@ -21,6 +22,14 @@ def is_template(structure: Any) -> bool:
     if isinstance(structure, Mapping):
         return any(isinstance(p, tuple) for above in structure.values() for p in several(above) or ())
     return isinstance(structure, (DynamicNetwork, MixedDynamicNetwork))
+
+
+def converted(structure: Any) -> Any:
+    """A dynamic network of pgmpy or pyAgrum as a `DynamicNetwork`; any other structure as it is."""
+    kind = type(structure).__name__
+    if kind == "KTBN":
+        return from_pyagrum(structure)
+    return from_pgmpy(structure) if kind == "DynamicBayesianNetwork" else structure
 
 
 def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:
