@@ -11,6 +11,9 @@ import pytest
 
 import jtgpu
 from jtgpu.dynamic import propagation
+from jtgpu.dynamic.posteriors import posteriors
+from jtgpu.dynamic.sequences import read_sequences
+from jtgpu.dynamic.step import Step
 from tests.dynamic.test_posteriors import umbrella
 
 FRAME = {
@@ -314,3 +317,11 @@ def test_joints_with_slices_before_the_first_one_are_zero() -> None:
     found = tree.smooth(days, joints=[pair]).joint[pair]
     np.testing.assert_allclose(found.sum(axis=(2, 3)), [[0, 0], [0, 1]])
     np.testing.assert_allclose(tree.smooth(days, joints=[pair], at="last").joint[pair].sum(axis=(1, 2)), [0, 1])
+
+
+def test_sets_that_a_slice_keeps_together_are_no_answers() -> None:
+    step = Step(umbrella(), "reference", {}, ((0, 1),))
+    read = read_sequences(umbrella(), {"umbrella": [["yes", "no"]]})
+    made = posteriors((step, step), read, [0], None, None, "error", smooth=True)
+    assert (list(made), made.joint) == (["rain"], {})
+    assert np.allclose(made["rain"], umbrella().compile("reference").smooth({"umbrella": [["yes", "no"]]})["rain"])
