@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, PlanError
+from ..errors import ArgumentError, DataError, PlanError
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..model.discrete import DiscreteModel
 from ..util.text_table import counted
-from .number_rows import Rows, read_rows, sums, with_densities
+from .number_rows import Rows, read_rows, regression, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
 from .number_stream import MixedStream
 from .results import Course, SequenceExplanations, SequencePosteriors
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
-    from ..model.gaussian import Gaussian
     from ..model.mixed_dynamic import MixedDynamicNetwork
-    from ..util.arrays import Floats
+    from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .posteriors import At
 
@@ -34,8 +33,9 @@ class MixedSequencePosteriors(SequencePosteriors):
     mean, sd : dict of str to ndarray
         (B, S), or (B,) with ``at="last"``, of each number; an observed number has its value and 0. Zeros behind the end
         of a sequence and in impossible ones.
-    weights, densities : dict of str to ndarray, and to Gaussian
-        What they are made of: P(states of the parents), an axis more, and the density given these.
+    weights, means, sds : dict of str to ndarray
+        The mixtures that they are made of, with an axis more: P(states of the parents), and means and standard
+        deviations given these; of a number without numeric parents the latter are (K,), the same in all slices.
     log_evidence : (B,) ndarray of float64
         ln of a density, in the units of the numbers.
     """
@@ -43,7 +43,8 @@ class MixedSequencePosteriors(SequencePosteriors):
     mean: dict[str, Floats]
     sd: dict[str, Floats]
     weights: dict[str, Floats]
-    densities: dict[str, Gaussian]
+    means: dict[str, Floats]
+    sds: dict[str, Floats]
 
     def _values(self) -> dict[str, Floats]:
         columns = super()._values()
@@ -67,8 +68,8 @@ class MixedDynamicTree:
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
     Sequences are a long frame with columns ``id`` and ``time``, a list of frames, or a mapping of variables to (B, T)
-    arrays. Posteriors are exact: an observed number is a likelihood of its parents with states. Numbers with numeric
-    parents may be observed, and are no targets.
+    arrays. Posteriors are exact: an observed number is a likelihood of its parents with states. A number with numeric
+    parents is a target if it is named, in slices where it or all of these are observed.
 
     Parameters
     ----------
@@ -171,9 +172,6 @@ class MixedDynamicTree:
         net = self.network
         given = net.variables if targets is None else as_list(targets, "targets")
         numbers = [y for y in net.numbers if y in given and not (targets is None and net.numeric_parents(y))]
-        for y in numbers:
-            if net.numeric_parents(y):
-                raise ArgumentError(f"the number {y!r} has numeric parents and cannot be a target; it may be observed")
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}
         rows = self._read(sequences, options)
@@ -186,20 +184,49 @@ class MixedDynamicTree:
         sequence, place, t = made._places()
         where = (sequence,) if answer._slices is None else (sequence, place)
         shape = (read.n,) if answer._slices is None else (read.n, len(answer._slices))
-        made.mean, made.sd, made.weights, made.densities = {}, {}, {}, {y: net.gaussian(y) for y in numbers}
+        made.mean, made.sd, made.weights, made.means, made.sds = {}, {}, {}, {}, {}
         for y in numbers:
-            g, component = net.gaussian(y), net.component[y]
+            component, regressions = net.component[y], [regression(g) for g in net.gaussians(y)]
             weights = np.zeros((*shape, 1))
             weights[where] = ~made.impossible[sequence, None]
             if component is not None:
                 weights = answer[component]
-            mean = np.asarray((weights * g.mean.ravel()).sum(axis=-1))
-            spread = g.sd.ravel() ** 2 + (g.mean.ravel() - mean[..., None]) ** 2
+            x = _at(rows, y, sequence, t)
+            known = ~np.isnan(x) & ~made.impossible[sequence]
+            b, sds = regressions[-1]
+            means = b[:, 0]
+            if net.numeric_parents(y):
+                means, sds = np.zeros((*shape, len(sds))), np.ones((*shape, len(sds)))
+                for k, (b, sd) in enumerate(regressions):
+                    some = t >= k if k == len(regressions) - 1 else t == k
+                    design = _design(net, rows, y, sequence[some], t[some], k)
+                    lost = np.isnan(design).any(axis=1) & np.isnan(x[some]) & ~made.impossible[sequence[some]]
+                    if lost.any():
+                        at = int(np.flatnonzero(some)[np.argmax(lost)])
+                        raise DataError(
+                            f"{read.name(int(sequence[at]), int(t[at]))}: {y!r} is a target, and a numeric parent of "
+                            "it is not observed; ask about other slices (at=), or the unrolled network"
+                        )
+                    here = tuple(index[some] for index in where)
+                    means[here], sds[here] = np.nan_to_num(design) @ b.T, sd
+            mean = np.asarray((weights * means).sum(axis=-1))
+            spread = sds**2 + (means - mean[..., None]) ** 2
             sd = np.asarray(np.sqrt((weights * spread).sum(axis=-1)))
-            if kind != "predict":
-                x = rows.values[y][read.ptr[:-1][sequence] + t]
-                known = ~np.isnan(x) & ~made.impossible[sequence]
-                here = tuple(index[known] for index in where)
-                mean[here], sd[here] = x[known], 0.0
+            here = tuple(index[known] for index in where)
+            mean[here], sd[here] = x[known], 0.0
             made.mean[y], made.sd[y], made.weights[y] = mean, sd, weights
+            made.means[y], made.sds[y] = means, sds
         return made
+
+
+def _at(rows: Rows, y: str, sequence: Ints, t: Ints) -> Floats:
+    """Values of a number in some slices of sequences; NaN where it was not observed, or outside of these."""
+    read = rows.sequences
+    inside = (t >= 0) & (t < read.lengths[sequence])
+    return np.where(inside, rows.values[y][read.ptr[:-1][sequence] + np.where(inside, t, 0)], np.nan)
+
+
+def _design(net: MixedDynamicNetwork, rows: Rows, y: str, sequence: Ints, t: Ints, kind: int) -> Floats:
+    """Ones, and the numeric parents of a number in slices of a kind, (n, 1 + parents)."""
+    above = [(p, lag) for p, lag in net.numeric_parents(y) if lag <= kind]
+    return np.stack([np.ones(len(t)), *(_at(rows, p, sequence, t - lag) for p, lag in above)], axis=1)

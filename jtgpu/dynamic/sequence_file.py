@@ -133,7 +133,7 @@ class SequenceFile:
         self.seen: set[Any] = set()
 
     def targets(self) -> tuple[str, ...]:
-        """The variables that are computed; numbers with numeric parents are no targets."""
+        """The variables that are computed; numbers with numeric parents only if they are named."""
         if self.question.targets is not None:
             return self.question.targets
         net: Any = self.net

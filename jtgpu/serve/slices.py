@@ -130,14 +130,13 @@ def _slices_of(
 
 def _numbers_of(made: MixedSequencePosteriors, y: str, i: int, places: list[int]) -> list[NumberPosterior]:
     """The posteriors of a number in slices of a sequence."""
-    rows = [(made.weights[y][i], made.mean[y][i], made.sd[y][i])]
-    if made.mean[y].ndim == 2:
-        rows = [(made.weights[y][i, k], made.mean[y][i, k], made.sd[y][i, k]) for k in places]
-    g = made.densities[y]
-    return [
-        NumberPosterior(y, Parts(np.asarray(w), g.mean.ravel(), g.sd.ravel()), None, (float(mean), float(sd)))
-        for w, mean, sd in rows
-    ]
+    slices: list[tuple[int, ...]] = [(i, k) for k in places] if made.mean[y].ndim == 2 else [(i,)]
+
+    def parts(at: tuple[int, ...]) -> Parts:
+        own = (x if x.ndim == 1 else x[at] for x in (made.weights[y], made.means[y], made.sds[y]))
+        return Parts(*map(np.asarray, own))
+
+    return [NumberPosterior(y, parts(at), None, (float(made.mean[y][at]), float(made.sd[y][at]))) for at in slices]
 
 
 def _targets(tree: JunctionTree, given: Any) -> tuple[list[str] | None, int]:

@@ -196,8 +196,11 @@ def test_targets_and_evidence(file: str, hours: str, tmp_path: Path) -> None:
     (tmp_path / "z.csv").write_text("y\n1\n2\n")
     words = (str(tmp_path / "l.dynamic.json"), str(tmp_path / "z.csv"), *REFERENCE)
     assert [*rows_of("predict", *words)[0]] == ["step", "s=a", "s=b"]
-    done = run("dynamic", "predict", *words, "-t", "y")
-    assert "the number 'y' has numeric parents and cannot be a target" in done.stderr.replace("\n", " ")
+    ahead = lagged.compile("reference").predict({"y": [[1.0, 2.0]]}, targets=["y"])
+    expected = {"step": 1, "y.mean": ahead.mean["y"][0, 0], "y.sd": ahead.sd["y"][0, 0]}
+    assert rows_of("predict", *words, "-t", "y") == [expected]
+    done = run("dynamic", "predict", *words, "-t", "y", "--steps", "2")
+    assert "slice 3: 'y' is a target, and a numeric parent of it is not observed" in done.stderr.replace("\n", " ")
 
 
 def test_samples_have_the_moments_of_the_network() -> None:

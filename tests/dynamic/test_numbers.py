@@ -251,8 +251,8 @@ def test_wrong_sequences() -> None:
         tree.filter({"x": [["high", None]]})
     with pytest.raises(jtgpu.DataError, match="infinite"):
         tree.filter({"x": [[1.0, np.inf]]})
-    with pytest.raises(jtgpu.ArgumentError, match="cannot be a target"):
-        tree.filter({"x": [[1.0]]}, targets=["w"])
+    with pytest.raises(jtgpu.DataError, match="sequence 0, slice 0: 'w' is a target, and a numeric parent"):
+        tree.filter({"y": [[1.0]]}, targets=["w"])
     with pytest.raises(jtgpu.DataError, match="named columns"):
         tree.filter(np.zeros((1, 2, 6), np.int32))
     with pytest.raises(jtgpu.ArgumentError, match="no option"):
@@ -351,3 +351,29 @@ def test_joints_reload_and_the_stationary_start() -> None:
             tree.reload(template(rng, True))
     limit = net.stationary().compile("reference").predict({"x": [[None]]}, steps=3)
     assert np.allclose(limit["a"][0], limit["a"][0, :1], atol=1e-12)
+
+
+def test_numbers_with_numeric_parents_are_targets_where_these_are_observed() -> None:
+    rng = np.random.default_rng(4)
+    net, length = template(rng, True), 4
+    data = drawn(net, 2, length, 1)
+    data["w"][0, 2] = data["v"][1, 3] = data["w"][1, 0] = NAN
+    tree, whole = net.compile("reference"), unrolled(net, length + 1).compile("cpu")
+    smooth = tree.smooth(data, targets=["w", "v"])
+    for i in range(2):
+        seen = {f"{y}[{t}]": x[i, t] for y, x in data.items() for t in range(length) if not np.isnan(x[i, t])}
+        expected = whole.posteriors(seen)
+        for y, t in [(y, t) for y in "wv" for t in range(length)]:
+            if f"{y}[{t}]" in seen:
+                assert (smooth.mean[y][i, t], smooth.sd[y][i, t]) == (data[y][i, t], 0.0)
+            else:
+                assert smooth.mean[y][i, t] == pytest.approx(expected[f"{y}[{t}]"].mean, abs=1e-9)
+                assert smooth.sd[y][i, t] == pytest.approx(expected[f"{y}[{t}]"].sd, abs=1e-9)
+    first = {y: x[:1] for y, x in data.items()}
+    ahead = tree.predict(first, targets=["v"])
+    seen = {f"{y}[{t}]": x[0, t] for y, x in first.items() for t in range(length) if not np.isnan(x[0, t])}
+    assert ahead.mean["v"][0, 0] == pytest.approx(whole.posteriors(seen)[f"v[{length}]"].mean, abs=1e-9)
+    assert ahead.sd["v"][0, 0] == pytest.approx(whole.posteriors(seen)[f"v[{length}]"].sd, abs=1e-9)
+    assert "v.mean" in ahead.to_frame("pyarrow").column_names
+    with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 5: 'v' is a target, and a numeric"):
+        tree.predict(first, targets=["v"], steps=2)
