@@ -17,7 +17,7 @@ from ..util.rows import thread_map
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BLOCK, BLOCKS = 1 << 17, 8  # cells that fit the cache, and how many of those are a thread's task
+BLOCK, BLOCKS = 1 << 19, 2  # cells between two uses of the interpreter's lock, and how often a task has those
 
 Messages = Any  # n messages, of a group; on the CPU an array (n, K, lanes)
 
@@ -168,7 +168,7 @@ def observed(states: NDArray[np.int32]) -> tuple[NDArray[np.bool_], NDArray[np.b
 
 
 def for_blocks(work: Callable[[slice], None], states: NDArray[np.int32]) -> None:
-    """Call a function with rows that fit the cache, on several threads if there are many."""
+    """Call a function with some rows after others, on several threads if there are many."""
     each, n = max(BLOCK // max(states.shape[1], 1), 1), len(states)
 
     def task(first: int) -> None:

@@ -44,6 +44,7 @@ class Passes:
         self.log_evidence, self.failed = np.zeros(read.n), np.full(read.n, -1)
         self._made: dict[Any, SlicePasses | None] = {}
         self._open = [plain.tree(0)]
+        self._copies = 1  # of messages, those of the backend included
         self.unsure = np.zeros(read.n, np.bool_)  # sequences that the backend leaves to slices one after the other
 
     def run(self) -> None:
@@ -54,7 +55,10 @@ class Passes:
             tree = self.plain.tree(t, self.read.cut(t))
             self._open.append(tree)
             self._made[self._kind(t)] = self.plain.backend_of(tree, self._maximal).slices()
-        self.table.run_all(self._group, parts, 2 * propagation.KEPT)
+        length = int(self.lengths.max())
+        size = self._size(length)
+        kept = length + 1 if size == length else -(-length // size) + size + 1
+        self.table.run_all(self._group, parts, 8 * self.plain.cells * n * (kept + size) * self._copies)
 
     def _group(self, part: Ints) -> None:
         raise NotImplementedError
@@ -74,8 +78,12 @@ class Passes:
         """A group, its number of slices, and the number in a block."""
         group = self.table.group(self.read.ptr[:-1][part], self.lengths[part], self.plain.first())
         length = int(self.lengths[part].max())
+        return group, length, self._size(length)
+
+    def _size(self, length: int) -> int:
+        """Slices of a block, whose messages are kept."""
         fits = 8 * self.plain.cells * self.table.lanes * (length + 1) <= self.table.most_kept
-        return group, length, length if fits else max(math.isqrt(length), 1)
+        return length if fits else max(math.isqrt(length), 1)
 
     def _forward(
         self, group: SliceGroup, begin: int, end: int, kept: Messages, base: int, stride: int, out: Any
@@ -128,6 +136,7 @@ class SideBySide(Passes):
         others: list[int] = []  # that the backend writes as well
         if table.takes_others and step is plain:
             others, self.rest = self.rest, []
+        self._copies += bool(self.rest)
         self._written, self._others_written = [*self.inner, *others], tuple(others)
         states = np.unravel_index(np.arange(plain.cells), plain.shape)
         self._states = np.array([states[plain.after.index(v)] for v in self.inner], np.int64).reshape(-1, plain.cells)

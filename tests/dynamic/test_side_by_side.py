@@ -11,6 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.cpu import slices
+from jtgpu.backends.cpu.runner import on_all_cores
 from jtgpu.dynamic import explain, posteriors, propagation
 from tests.dynamic.random_templates import random_codes, random_question, random_template
 from tests.dynamic.test_posteriors import umbrella
@@ -50,6 +51,21 @@ def test_answers_are_those_of_slices_one_after_the_other(seed: int, monkeypatch:
     if drawn is not None:
         again = tree.sample(3, frame, seed=1, **{k: x for k, x in options.items() if k != "on_impossible"})
         assert np.array_equal(drawn.states, again.states)
+
+
+def test_all_cores_work_on_short_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = list[int]()
+    run = on_all_cores
+
+    def noted(tasks: Any, runner: Any, at_a_time: int) -> None:
+        most.append(at_a_time)
+        run(tasks, runner, at_a_time)
+
+    monkeypatch.setattr("jtgpu.backends.cpu.slices.on_all_cores", noted)
+    tree, days = umbrella().compile("cpu"), {"umbrella": np.zeros((300, 100), int)}
+    tree.smooth(days)
+    tree.mpe(days)
+    assert min(most) >= 64
 
 
 def test_bits_depend_neither_on_threads_nor_on_blocks_nor_on_other_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
