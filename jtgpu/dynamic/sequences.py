@@ -204,7 +204,10 @@ def _of_frame(
     table = open_table(None, given)
     for what, name in (("id", id), ("time", time)):
         if name is not None and name not in table.names:
-            raise DataError(f"{what}={name!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+            levels = [*getattr(getattr(given, "index", None), "names", ())]
+            hint = "; it is a level of the index: pass frame.reset_index()" if name in levels else ""
+            listed = ", ".join(map(repr, table.names))
+            raise DataError(f"{what}={name!r} is no column of the table, which has {listed}{hint}")
     if on_gap == "empty" and time is None:
         raise ArgumentError('on_gap="empty" makes slices of missing times, which need time=, the column of the times')
     lagged = [c for c in table.names if _LAGGED.match(c) and c not in net]

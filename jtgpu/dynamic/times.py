@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,9 +43,11 @@ def index_of(table: Any) -> Floats | None:
 def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: Any) -> None:
     """Warn of dates and fractions whose steps differ: they are taken as slices that follow each other."""
     if on_gap == "empty":
+        are_dates = _are_dates(column)
+        recipe = f"; of days in pandas: (frame[{name!r}] - frame[{name!r}].min()).dt.days" if are_dates else ""
         raise DataError(
-            f"column {name!r} has {'dates' if _are_dates(column) else 'fractions'}, whose "
-            'gaps are unknown: on_gap="empty" needs times that are whole numbers, such as the number of the day'
+            f"column {name!r} has {'dates' if are_dates else 'fractions'}, whose gaps are unknown: on_gap=\"empty\" "
+            f"needs times that are whole numbers, such as the number of the day{recipe}"
         )
     inside = np.ones(max(len(times) - 1, 0), np.bool_)
     inside[ptr[1:-1] - 1] = False
@@ -81,8 +83,10 @@ def with_dates(column: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         pass
     try:
+        if all(isinstance(c, timedelta) for c in texts if c is not None):
+            return np.array(texts, "timedelta64[us]")
         return np.array([None if c is None else _naive(c) for c in texts], "datetime64[us]")
-    except (TypeError, ValueError, OverflowError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         return cells
 
 
@@ -104,7 +108,7 @@ def _naive(cell: Any) -> datetime:
 def times_of(name: str, column: Any, row_name: Callable[[int], str]) -> Floats:
     """The times of the rows as numbers."""
     numbers = as_numbers(column)
-    if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date")):
+    if numbers is None and str(getattr(column, "type", "")).startswith(("timestamp", "date", "duration")):
         numbers = as_numbers(column.cast("int32" if str(column.type).startswith("date32") else "int64"))
     if numbers is None and isinstance(column, np.ndarray) and column.dtype.kind in "mM":
         numbers = np.where(np.isnat(column), np.nan, column.astype(np.int64).astype(np.float64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -325,3 +325,17 @@ def test_sets_that_a_slice_keeps_together_are_no_answers() -> None:
     made = posteriors((step, step), read, [0], None, None, "error", smooth=True)
     assert (list(made), made.joint) == (["rain"], {})
     assert np.allclose(made["rain"], umbrella().compile("reference").smooth({"umbrella": [["yes", "no"]]})["rain"])
+
+
+def test_durations_and_levels_of_an_index() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree = umbrella().compile("reference")
+    frame = pandas.DataFrame({"place": ["a", "a"], "day": [1, 2], "umbrella": ["yes", "no"]})
+    expected = tree.smooth(frame, id="place", time="day")
+    for days in (pandas.to_timedelta([1, 2], unit="D"), [timedelta(days=1), timedelta(days=2)]):
+        answer = tree.smooth(frame.assign(day=days), id="place", time="day")
+        assert np.array_equal(answer["rain"], expected["rain"])
+    with pytest.raises(jtgpu.DataError, match=r"is no column .* a level of the index: pass frame.reset_index"):
+        tree.smooth(frame.set_index(["place", "day"]), id="place", time="day")
+    with pytest.raises(jtgpu.DataError, match=r"in pandas: \(frame\['day'\] - frame\['day'\].min\(\)\).dt.days"):
+        tree.smooth(frame.assign(day=pandas.to_datetime(["2026-01-01", "2026-01-03"])), time="day", on_gap="empty")
