@@ -20,7 +20,7 @@ from .query import CsvDialect
 from .reading import open_cases
 from .reading.csv_file import CsvFile
 from .solver import AnsweredRows, Solver
-from .writing.formats import Writer, writer_for
+from .writing.formats import writer_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -213,9 +213,9 @@ def time_column(table: Any) -> str | None:
     return next((f.name for f in table.schema if arrow().types.is_temporal(f.type)), None)
 
 
-def write_file(table: Any, path: str | Path, writer: Writer | None = None) -> None:
+def write_file(table: Any, path: str | Path) -> None:
     """Write an Arrow table as CSV, TSV or Parquet, by suffix; the file appears when it is complete."""
-    writer = writer or writer_for(Path(path))
+    writer = writer_for(Path(path))
     pieces, _ = writer.place(writer.encode(table), len(writer.start()))
     with open_atomic(path) as file:
         for piece in (writer.start(), *pieces, writer.end(table.schema)):

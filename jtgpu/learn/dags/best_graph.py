@@ -30,7 +30,8 @@ _orders = loops("jtgpu.learn.dags.loops.orders")
 
 MAX_EXACT = 24  # variables
 FIRST_BETA, LAST_BETA = 0.2, 5.0  # of the annealed search
-STEPS = 1600  # of a restart, for each variable
+STEPS = 1600  # of a chain, for each variable
+RESTARTS = 4  # annealed chains
 
 
 class BestGraph(NamedTuple):
@@ -80,16 +81,15 @@ def graph_of_best_order(order: Ints, log_weights: Floats, masks: Ints) -> BestGr
 
 
 def best_by_orders(
-    tables: CandidateTables, constraints: Constraints, *, seed: int = 0, restarts: int = 4, steps: int | None = None,
-    threads: int | None = None, first: Ints | None = None,
+    tables: CandidateTables, constraints: Constraints, *, seed: int = 0, threads: int | None = None,
+    first: Ints | None = None,
 ) -> BestGraph:  # fmt: skip
     """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
     # constraints: Start orders satisfy the required arcs
-    # restarts: Number of chains. The first starts from the order of the variables, the others from random ones.
-    # steps: Of each chain. Default: 1,600 for each variable.
+    # the first chain starts from the order of the variables, the others from random ones
     # first: (n,) order from which the first chain starts. No graph that it allows is better than the result.
     n = len(tables.candidates)
-    steps = STEPS * n if steps is None else steps
+    steps = STEPS * n
     best_sets = tables.best(threads)
 
     def search(chain: int) -> tuple[float, Ints]:
@@ -105,12 +105,12 @@ def best_by_orders(
         return weight, best
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
-        chains = list(pool.map(search, range(restarts)))
+        chains = list(pool.map(search, range(RESTARTS)))
     _, order = max(chains, key=lambda item: item[0])  # the first one of the best
     best = graph_of_order(tables, order)
     if first is not None:
         best = max(best, graph_of_order(tables, first), key=lambda graph: graph.weight)
-    return best._replace(n_steps=restarts * steps)
+    return best._replace(n_steps=RESTARTS * steps)
 
 
 def graph_of_order(tables: CandidateTables, order: Ints) -> BestGraph:

@@ -149,9 +149,8 @@ WORD = 64  # variables of a word of bits
 
 
 def covered_shares(
-    log_weights: Floats, max_parents: int, candidates: Ints, outer: OuterSets | None,
-    orders: Ints, threads: int | None = None,
-) -> Floats:  # fmt: skip
+    log_weights: Floats, max_parents: int, candidates: Ints, outer: OuterSets | None, orders: Ints
+) -> Floats:
     """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
     # orders (D, n)
     # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
@@ -176,7 +175,7 @@ def covered_shares(
         total = float(shares.sum())
         return min(float(shares[is_known].sum()) / total, 1.0) if total else 1.0
 
-    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+    with ThreadPoolExecutor(cores(), "jtgpu-learn") as pool:
         return np.array(list(pool.map(share, range(n))))
 
 

@@ -115,7 +115,7 @@ def log_score(counts: Tables, tables: Tables, variables: Sequence[int]) -> float
 
 
 def network_of(
-    model: DirectedModel, tables: Tables, like: BayesianNetwork | None = None, name: str = "",
+    model: DirectedModel, tables: Tables, like: BayesianNetwork | None = None,
     ends: Mapping[str, tuple[float, float]] | None = None,
 ) -> BayesianNetwork:  # fmt: skip
     """A network with these CPTs, the file attributes of `like`, and the ends of intervals of numbers."""
@@ -123,7 +123,7 @@ def network_of(
     if like is not None and all(like.states(v) == model.states(v) for v in model):
         return like.replace(cpt=cpts)
     return BayesianNetwork(
-        {v: model.states(v) for v in model}, {v: model.parents(v) for v in model}, cpts, name=name or model.name,
+        {v: model.states(v) for v in model}, {v: model.parents(v) for v in model}, cpts, name=model.name,
         attributes={"node": {v: {"ends": pair} for v, pair in ends.items()}} if ends else None,
     )  # fmt: skip
 

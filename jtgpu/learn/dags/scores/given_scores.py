@@ -137,7 +137,7 @@ class _ScoreFile:
         return score
 
 
-def read_scores(path: Path, limit: int | None = None) -> tuple[tuple[str, ...], int, Floats]:
+def read_scores(path: Path) -> tuple[tuple[str, ...], int, Floats]:
     """Names, largest number of parents, and scores of a score file."""
     # raises ParseError: If the file is wrong, with line and column.
     try:
@@ -160,7 +160,7 @@ def read_scores(path: Path, limit: int | None = None) -> tuple[tuple[str, ...], 
     if len(names) < 2:
         raise reader.error(f"{len(names)} variables; expected at least two")
     n, most = len(names), max((len(parents) for _, _, parents, _ in families), default=0)
-    scores = empty_scores(n, min(most, n - 1), limit)
+    scores = empty_scores(n, min(most, n - 1), None)
     for v, score, parents, at in families:
         numbers: list[int] = []
         for word in parents:
