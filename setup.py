@@ -50,18 +50,19 @@ class BuildLoops(build_ext):
             super().run()
 
     def build_extension(self, ext: Extension) -> None:
-        """Run `jtgpu.util.ahead` of this checkout."""
+        """Run `jtgpu.util.ahead` of this checkout; it keeps a copy, for Python that is started in its folder."""
         folder = Path(self.get_ext_fullpath(ext.name)).parent
         folder.mkdir(parents=True, exist_ok=True)
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        done = subprocess.run(
-            [sys.executable, "-m", "jtgpu.util.ahead", str(folder.resolve())],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": path},
-            check=False,
-        )
-        if done.returncode and BUILD_LOOPS == "1":
+        own = [ROOT / "jtgpu"] if os.access(ROOT / "jtgpu", os.W_OK) else []
+        failed = any(self.build_into(target) for target in (*own, folder.resolve()))  # the second copies the first
+        if failed and BUILD_LOOPS == "1":
             raise SystemExit("JTGPU_BUILD_LOOPS=1, but the compiled loops could not be built")
+
+    def build_into(self, folder: Path) -> int:
+        """Run `jtgpu.util.ahead`; returns its exit code."""
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        words = [sys.executable, "-m", "jtgpu.util.ahead", str(folder)]
+        return subprocess.run(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
 
 
 def version() -> str:

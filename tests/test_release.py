@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -145,6 +146,23 @@ def setup_module() -> ModuleType:
     found.__dict__["__file__"] = str(ROOT / "setup.py")
     exec(compile(SETUP.partition("\nsetup(\n")[0], "setup.py", "exec"), found.__dict__)
     return found
+
+
+def test_a_build_leaves_the_loops_in_the_checkout(
+    setup_module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python that is started in the checkout imports its sources, and would compile the loops at the first query."""
+    targets: list[Path] = []
+
+    def run(words: list[str], **_: object) -> SimpleNamespace:
+        targets.append(Path(words[-1]))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(setup_module.subprocess, "run", run)
+    command = setup_module.BuildLoops(importlib.import_module("setuptools").Distribution())
+    monkeypatch.setattr(command, "get_ext_fullpath", lambda _: str(tmp_path / "jtgpu" / "_loops_v3.so"))
+    command.build_extension(setup_module.Extension("jtgpu._loops_v3", sources=[]))
+    assert targets == [ROOT / "jtgpu", tmp_path / "jtgpu"]
 
 
 def test_a_registry_shows_the_readme_without_dead_links(setup_module: ModuleType) -> None:
