@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ..plans.plan import Plan
     from .slices import SlicePasses
+    from .state_map import StateMap
 
 __all__ = [
     "Backend", "BatchResult", "Capabilities", "ColumnResult", "CountSums", "Counts", "DeviceResult", "DeviceWeights",
@@ -84,6 +85,11 @@ class Backend(ABC):
         """Propagate one case."""
         # targets: variables whose posteriors are computed (default: all); the cells of the others are undefined
         # raises ImpossibleEvidence: if P(e) = 0
+
+    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result | None:
+        """`run` for a case of the outer model of a map, without likelihoods; None: not supported."""
+        # targets: variables of this model
+        return None
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None

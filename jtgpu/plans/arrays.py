@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 COLLECT, DISTRIBUTE, POSTERIOR = 0, 1, 2  # kinds of contraction
+LARGE = 2.0**45  # entries of a table from which sums may exceed 64 bits
 
 
 def ragged(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -21,6 +23,12 @@ def ragged(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[n
     ptr = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(x) for x in lists], out=ptr[1:])
     return ptr, np.array([v for x in lists for v in x], np.int64)
+
+
+def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from each first one to before its end, one range after another."""
+    n = end - first
+    return np.repeat(first - np.cumsum(n) + n, n) + np.arange(int(n.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,28 +207,49 @@ class Cost:
 
 def plan_cost(plan: PlanArrays) -> Cost:
     """Compute the cost of one propagation of a plan (collect, distribute, all posteriors)."""
-    clique = [plan.size(c) for c in plan.cliques]
-    separator = [plan.size(s) for s, up in zip(plan.separators, plan.clique_parent, strict=True) if up >= 0]
-    table = [plan.size(s) for s in plan.table_scopes]
-    flops = traffic = 0
-    for out, ins in zip(plan.op_out.tolist(), plan.op_inputs, strict=True):
-        joint = {v for t in ins for v in plan.table_scopes[t]}
-        flops += plan.size(tuple(joint)) * len(ins)  # len(ins)-1 multiplications and one addition
-        traffic += 8 * (table[out] + sum(table[t] for t in ins))
+    clique = _sizes(plan, plan.clique_ptr, plan.clique_var)
+    separator = _sizes(plan, plan.separator_ptr, plan.separator_var)[plan.clique_parent >= 0]
+    table = _sizes(plan, plan.table_ptr, plan.table_var)
+    ins = np.diff(plan.op_in_ptr)
+    # the variables of each contraction, each once
+    op = np.repeat(np.arange(len(ins)), ins)
+    of = np.repeat(op, np.diff(plan.table_ptr)[plan.op_in])
+    var = plan.table_var[ranges(plan.table_ptr[plan.op_in], plan.table_ptr[plan.op_in + 1])]
+    key = np.unique(of * plan.n_variables + var)
+    joint_ptr = np.searchsorted(key, np.arange(len(ins) + 1) * plan.n_variables)
+    joint = _sizes(plan, joint_ptr, key % max(plan.n_variables, 1))
+    flops = _total(joint * ins)  # a contraction of k tables: k-1 multiplications and one addition
+    moved = np.concatenate([table[plan.op_out], table[plan.op_in]])
     return Cost(
         cliques=len(clique),
         levels=int(plan.clique_depth.max(initial=-1)) + 1,
-        width=max((len(c) for c in plan.cliques), default=0) - 1,
-        entries=sum(clique),
-        largest=max(clique, default=0),
-        smallest=min(clique, default=0),
-        separator_entries=sum(separator),
-        largest_separator=max(separator, default=0),
+        width=int(np.diff(plan.clique_ptr).max(initial=0)) - 1,
+        entries=_total(clique),
+        largest=int(clique.max(initial=0)),
+        smallest=int(clique.min()) if len(clique) else 0,
+        separator_entries=_total(separator),
+        largest_separator=int(separator.max(initial=0)),
         contractions=len(plan.op_out),
         program_levels=int(plan.op_level.max(initial=0)),
         flops=flops,
-        traffic=traffic,
-        largest_table=max(table, default=0),
-        table_entries=sum(table),
+        traffic=8 * _total(moved),
+        largest_table=int(table.max(initial=0)),
+        table_entries=_total(table),
         bytes=8 * int(plan.arena_cells[0]),
     )
+
+
+def _sizes(plan: PlanArrays, ptr: NDArray[np.int64], var: NDArray[np.int64]) -> NDArray[Any]:
+    """Entries of tables over some variables each: integers of Python where 64 bits do not suffice."""
+    cards, first = np.append(plan.cardinality[var], 1), ptr[:-1]
+    if not len(first):
+        return cards[:0]
+    large = np.multiply.reduceat(cards.astype(np.float64), first).max() > LARGE
+    sizes = np.multiply.reduceat(cards.astype(object) if large else cards, first)
+    sizes[first == ptr[1:]] = 1
+    return sizes
+
+
+def _total(sizes: NDArray[Any]) -> int:
+    """Their sum, exactly."""
+    return sum(sizes.tolist())

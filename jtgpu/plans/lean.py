@@ -44,11 +44,15 @@ class _Slim(Tree):
     ):  # fmt: skip
         super().__init__(scopes, children, top, cardinality)
         self._loads = functools.lru_cache(1 << 16)(self.loads)
+        self._waiting = {n for n in self.kids if n != top}  # vertices near which something has changed
 
     def descend(self) -> int:
         """Make every exchange that pays, vertex after vertex; their number."""
         moved = 0
-        for n in [n for n in self.kids if n != self.top]:
+        for n in self.kids:
+            if n not in self._waiting:
+                continue
+            self._waiting.remove(n)
             other = self.across(n)
             if other is None:
                 continue
@@ -58,6 +62,8 @@ class _Slim(Tree):
             cost, given = min((self._cost(a, third, b, last), b), (self._cost(b, third, a, last), a))
             if cost < now * (1.0 - 1e-9):
                 self.give(n, other, given, third)
+                near = (n, other, *self.kids[n], *self.kids[other])
+                self._waiting.update(x for x in near if x in self.kids)
                 moved += 1
         return moved
 

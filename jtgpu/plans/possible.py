@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..util.loops import loops
+from .arrays import ragged
 from .lowering import lay_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .plan import Plan
+
+_loops = loops("jtgpu.plans.loops.possible")
 
 
 def possible_states(
@@ -29,40 +33,26 @@ def possible_states(
     """Which states of each variable are possible; None if all are, or if no configuration is."""
     # cards: (V,) int64
     # scopes: Of the factors
-    support = {f: table > 0 for f, table in enumerate(factors) if not table.all()}
-    if not support:
+    flat = [np.zeros(0), *(table.reshape(-1) for table in factors)]
+    support = np.concatenate(flat, dtype=np.bool_, casting="unsafe")
+    if support.all():
         return None
-    possible = [np.ones(n, np.bool_) for n in cards.tolist()]
-    members: dict[int, list[int]] = {}
-    for f in support:
-        for v in scopes[f]:
-            members.setdefault(v, []).append(f)
-    waiting = dict.fromkeys(support)  # factors whose support has changed, in order
-    while waiting:
-        f = next(iter(waiting))
-        del waiting[f]
-        table, before = support[f], 1
-        for axis, v in enumerate(scopes[f]):
-            n = table.shape[axis]
-            left = table.reshape(before, n, -1).any(axis=(0, 2))
-            before *= n
-            if left.all() or not (possible[v] & ~left).any():
-                continue
-            possible[v] = possible[v] & left
-            if not possible[v].any():
-                return None
-            for g in members[v]:
-                axes = [1] * support[g].ndim
-                axes[list(scopes[g]).index(v)] = n
-                support[g] = support[g] & possible[v].reshape(axes)
-                if g != f:
-                    waiting[g] = None
-    return None if all(states.all() for states in possible) else possible
+    possible = np.ones(int(cards.sum()), np.bool_)
+    scope_ptr, scope = ragged(scopes)
+    _loops.narrow(
+        support.view(np.uint8), np.cumsum([*map(len, flat)]), np.array(cards), scope, scope_ptr,
+        possible.view(np.uint8),
+    )  # fmt: skip
+    if possible.all():
+        return None
+    by_variable = np.split(possible, np.cumsum(cards)[:-1])
+    return by_variable if all(states.any() for states in by_variable) else None
 
 
 def restricted_plan(plan: Plan, cards: NDArray[np.int64]) -> Plan:
     """The same contractions of tables with fewer states of some variables, (V,) int64."""
-    sizes = [math.prod(cards[list(scope)].tolist()) for scope in plan.table_scopes]
+    own = cards.tolist()
+    sizes = [math.prod([own[v] for v in scope]) for scope in plan.table_scopes]
     offsets, cells = lay_out(sizes, plan.n_factors, plan.op_out.tolist(), plan.posterior_table.tolist())
     return replace(
         plan, cardinality=cards, table_off=np.array(offsets, np.int64), arena_cells=np.array([cells], np.int64)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors
 from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
@@ -229,3 +230,12 @@ def test_dense_networks_are_refused_before_an_order_is_searched(
     assert error.value.entries == 2**125
     with pytest.raises(errors.TableTooLarge, match=r"1\.0 MiB \(memory_limit\)"):
         net.plan(memory_limit="1MiB")
+
+
+def test_the_cost_of_tables_beyond_64_bits_is_exact() -> None:
+    names = [f"x{i}" for i in range(35)]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[:i]]
+    net = MarkovNetwork({x: ["a", "b", "c"] for x in names}, [(pair, np.ones((3, 3))) for pair in pairs])
+    cost = net.plan("min-fill", max_table=None, memory_limit=1 << 60, cache=False).cost()
+    assert cost.largest == cost.entries == 3**35
+    assert cost.flops > 2**58

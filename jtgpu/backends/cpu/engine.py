@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..slices import Side
+    from ..state_map import StateMap
 
 # Expected counts: the distributions of all families, summed over a table of cases.
 #
@@ -98,13 +99,21 @@ class Cpu(Backend):
         return self.runner.threads
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        return self._run(evidence.state >= _ZERO, evidence, targets)
+
+    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        return self._run(evidence.state >= _ZERO if states.seen is None else states.seen, evidence, targets, states)
+
+    def _run(
+        self, seen: NDArray[np.bool_], evidence: Evidence, targets: Sequence[int] | None, states: StateMap | None = None
+    ) -> Result:
         runner = self.runner
         model = runner.model
         space = runner.acquire(model)
         try:
-            cached = model.programs.get(evidence.state >= _ZERO, soft_of(evidence), targets)
-            log_evidence = runner.run(space, cached, evidence, tables=False)
-            return Result(runner.posteriors(space, cached, evidence), log_evidence)
+            cached = model.programs.get(seen, soft_of(evidence), targets)
+            log_evidence = runner.run(space, cached, evidence, tables=False, states=states)
+            return Result(runner.posteriors(space, cached, evidence, states), log_evidence)
         finally:
             runner.release(space)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...util.loops import loops
 from ..base import Evidence, slice_of
+from ..state_map import NOTHING
 from .records import IMPOSSIBLE
 from .runner import Runner, soft_of, with_sets
 from .workspace import scaled_weights
@@ -74,8 +75,8 @@ class CpuHeldCase:
     def run(self) -> float:
         space, runner = self._space, self._runner
         log_evidence = _sweep.run(
-            self._cached.code, space.arena, space.exponent, runner.by_rank, self._state, self._weights, self._ptr,
-            runner.limit, False, space.block,
+            self._cached.code, space.arena, space.exponent, runner.by_rank, self._state, NOTHING, self._weights,
+            self._ptr, runner.limit, False, space.block,
         )  # fmt: skip
         if log_evidence == IMPOSSIBLE:
             return -math.inf

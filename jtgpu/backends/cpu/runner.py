@@ -13,6 +13,7 @@ from ...plans.program import Program
 from ...util.loops import loops
 from ...util.system import cores, new_lock, reset_in_child
 from ..base import Evidence, slice_of
+from ..state_map import NOTHING
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache
 from .records import IMPOSSIBLE
@@ -20,6 +21,8 @@ from .workspace import ROOM, Numbers, Workspace, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ..state_map import StateMap
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
@@ -94,12 +97,14 @@ class Runner:
         self.model.programs.clear()
 
     def run(
-        self, space: Workspace, cached: CachedProgram, evidence: Evidence, zeros: bool = False, tables: bool = True
-    ) -> float:
+        self, space: Workspace, cached: CachedProgram, evidence: Evidence, zeros: bool = False, tables: bool = True,
+        states: StateMap | None = None,
+    ) -> float:  # fmt: skip
         """Run a program for one case; its tables are in the workspace then."""
         # cached: Of the evidence's pattern and the workspace's numbers
         # zeros: Whether to continue where a table is zero everywhere, as derivatives do
         # tables: Whether other tables than the answers are read afterwards
+        # states: Of a case of another model, without likelihoods
         # returns ln P(e).
         # raises ImpossibleEvidence: If P(e) = 0 and not `zeros`, or if a likelihood is zero everywhere.
         weights, weight_ptr, log_scale = scaled_weights(evidence, self.program)
@@ -110,23 +115,27 @@ class Runner:
         state = with_sets(evidence.state, self.program.n_sets)
         if log_scale != IMPOSSIBLE:
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
-                case = state[self.by_rank], weights, weight_ptr
-                log_evidence = self._run_with_threads(space, cached, case)
+                own = state if states is None else states.case(state)
+                if own is not None:
+                    log_evidence = self._run_with_threads(space, cached, (own[self.by_rank], weights, weight_ptr))
             else:
                 log_evidence = _sweep.run(
-                    code, space.arena, space.exponent, self.by_rank, state, weights, weight_ptr, self.limit,
-                    zeros, space.block,
+                    code, space.arena, space.exponent, self.by_rank, state, NOTHING if states is None else states.code,
+                    weights, weight_ptr, self.limit, zeros, space.block,
                 )  # fmt: skip
         if log_evidence == IMPOSSIBLE and not (zeros and log_scale != IMPOSSIBLE):
             raise ImpossibleEvidence("the evidence has probability 0")
         return float(log_evidence + log_scale)
 
-    def posteriors(self, space: Workspace, cached: CachedProgram, evidence: Evidence) -> NDArray[np.float64]:
+    def posteriors(
+        self, space: Workspace, cached: CachedProgram, evidence: Evidence, states: StateMap | None = None
+    ) -> NDArray[np.float64]:
         """The posteriors that a program left in the arena, variable after variable, with the observed variables'."""
         program = self.program
         posterior: NDArray[np.float64] = _sweep.copy_posteriors(
-            cached.code, space.arena, self.by_rank, with_sets(evidence.state, program.n_sets), program.posterior_ptr
-        )
+            cached.code, space.arena, self.by_rank, with_sets(evidence.state, program.n_sets), program.posterior_ptr,
+            NOTHING if states is None else states.code,
+        )  # fmt: skip
         for v in cached.set_targets:
             scope, cells = program.weighed_scope(v), posterior[program.posterior_ptr[v] : program.posterior_ptr[v + 1]]
             table = np.zeros(program.shape(scope))

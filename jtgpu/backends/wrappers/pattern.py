@@ -16,17 +16,24 @@ default plan needs; the memory is freed with the last query that uses them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ...errors import JtgpuError
 from ...plans.conditioning import SplitModel
+from ...util.lru import LRU
 from ..base import Backend, BatchResult, Evidence, Likelihood, Result, Session, columns_of
+from ..state_map import StateMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+MOST_TARGETS = 64  # sets of targets whose variables of a split model are cached, the last used ones
 
 
 class SplitBackend:
@@ -43,9 +50,14 @@ class SplitBackend:
         self._split_cells = columns_of(split_ptr, split.first[free].tolist())
         self._observed = np.flatnonzero(split.observed)
         self._observed_cells = ptr[self._observed]
+        self._needed: LRU[tuple[int, ...] | None, list[int]] = LRU(MOST_TARGETS)
 
     def targets(self, targets: Sequence[int] | None) -> list[int]:
         """The variables of the split model whose posteriors are needed: no observed ones."""
+        key = None if targets is None else tuple(targets)
+        return self._needed.get_or_make(key, lambda: self._targets(key))
+
+    def _targets(self, targets: Sequence[int] | None) -> list[int]:
         observed, first = self.split.observed, self.split.first
         wanted = np.flatnonzero(~observed) if targets is None else np.array([*targets], np.int64)
         return list(dict.fromkeys(first[wanted[~observed[wanted]]].tolist()))
@@ -119,7 +131,29 @@ class PatternBackend(Protocol):
 
 
 class SplitPatternBackend(SplitBackend):
-    """`PatternBackend` of a split model."""
+    """`PatternBackend` of a split model: its cases observe the split variables and no others."""
+
+    _outer: tuple[StateMap, StateMap] | None = None
+
+    @cached_property
+    def _map(self) -> StateMap:
+        split = self.split
+        inside = np.ones(int(split.cardinality.sum()), np.bool_)
+        return StateMap(split.origin, split.cardinality, inside, split.observed[split.origin])
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None) -> Result:
+        if session is None and not evidence.likelihood:
+            mapped = self.backend.run_mapped(self._map, evidence, self.targets(targets))
+            if mapped is not None:
+                return mapped
+        return super().run(evidence, targets, session)
+
+    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result | None:
+        """The answer to a case of the model outside of `states`, without likelihoods; None: not supported."""
+        outer = self._outer
+        if outer is None or outer[0] is not states:
+            self._outer = outer = states, self._map.within(states)
+        return self.backend.run_mapped(outer[1], evidence, self.targets(targets))
 
     def pattern_work(self, targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case."""
@@ -164,3 +198,56 @@ def _resolve(pattern: Pattern, new: PatternBackend | None) -> bool:
 def _close(plans: Sequence[PatternBackend]) -> None:
     for new in plans:
         new.close()
+
+
+class Patterns(Protocol):
+    """The part of a `PatternCache` that a session uses."""
+
+    backend: Backend
+
+    def has_sets(self, likelihood: Iterable[int], targets: Sequence[int] | None) -> bool:
+        """Whether a query is about sets of variables."""
+
+    def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None) -> Pattern | None:
+        """The pattern of a case, until `release`, if it has its own plan."""
+
+    def release(self, pattern: Pattern) -> None:
+        """Return a pattern."""
+
+
+class PatternSession:
+    """A session of the default plan, and one for each pattern with its own plan."""
+
+    def __init__(self, backend: Patterns, most: int):
+        self._backend, self._most = backend, most  # sessions
+        self._default: Session | None = backend.backend.session()
+        self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        if self._default is None:
+            raise JtgpuError("this session is closed")
+        if self._backend.has_sets(evidence.likelihood, targets):
+            return self._default.run(evidence, targets)
+        pattern = self._backend.acquire(evidence.state >= 0, targets)
+        if pattern is None or pattern.new is None:
+            return self._default.run(evidence, targets)
+        entry = self._others.pop(id(pattern), None)
+        if entry is None:
+            entry = pattern, pattern.new.session()  # holds what `acquire` gave until `_end`
+        else:
+            self._backend.release(pattern)
+        self._others[id(pattern)] = entry
+        while len(self._others) > self._most:
+            self._end(*self._others.popitem(last=False)[1])
+        return pattern.new.run(evidence, targets, entry[1])
+
+    def _end(self, pattern: Pattern, session: Session) -> None:
+        session.close()
+        self._backend.release(pattern)
+
+    def close(self) -> None:
+        if self._default is not None:
+            self._default.close()
+        self._default = None
+        while self._others:
+            self._end(*self._others.popitem()[1])

@@ -19,13 +19,14 @@ from ...util.rows import find_equal_rows
 from ...util.system import new_lock, reset_in_child
 from ..base import Backend, BatchResult, Capabilities, Evidence, Likelihood, Result, Session, columns_of
 from .delegating import DelegatingBackend
-from .pattern import Pattern, PatternBackend, SplitPatternBackend, _close, _resolve
+from .pattern import Pattern, PatternBackend, PatternSession, SplitPatternBackend, _close, _resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
     from ..base import Prepare, Tables
+    from ..state_map import StateMap
 
 # In multiplications: the cost of planning, per variable; measured at 0.1 to 2.7 ms per variable on a core that does 5e9
 # a second. A plan is made once the pattern has cost as much, so the total is at most twice the optimum.
@@ -222,7 +223,7 @@ class PatternCache(DelegatingBackend):
     run_few, run_columns = Backend.run_few, Backend.run_columns  # by `run_batch`
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        if self._has_sets(evidence.likelihood, targets):
+        if self.has_sets(evidence.likelihood, targets):
             return self.backend.run(evidence, targets)
         pattern = self.acquire(evidence.state >= 0, targets)
         if pattern is None or pattern.new is None:
@@ -232,11 +233,21 @@ class PatternCache(DelegatingBackend):
         finally:
             self.release(pattern)
 
+    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result | None:
+        pattern = self.acquire(evidence.state >= 0, targets)
+        if pattern is None or pattern.new is None:
+            return self.backend.run_mapped(states, evidence, targets)
+        try:
+            new = pattern.new
+            return new.run_mapped(states, evidence, targets) if isinstance(new, SplitPatternBackend) else None
+        finally:
+            self.release(pattern)
+
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> BatchResult:
         weights = dict(likelihood or {})
-        groups = [] if self._has_sets(weights, targets) else self._groups(states, targets)
+        groups = [] if self.has_sets(weights, targets) else self._groups(states, targets)
         if not groups:
             return self.backend.run_batch(states, likelihood, targets)
         columns = len(columns_of(self._plan.posterior_ptr, targets))
@@ -263,9 +274,9 @@ class PatternCache(DelegatingBackend):
             answer.impossible[rows] = part.impossible
         return answer
 
-    def _has_sets(self, likelihood: Iterable[int], targets: Sequence[int] | None) -> bool:
+    def has_sets(self, likelihood: Iterable[int], targets: Sequence[int] | None) -> bool:
         """Whether a query is about sets of variables: their plans for patterns do not have these."""
-        return any(v >= self._plan.n_variables for v in (*likelihood, *(targets or ())))
+        return bool(self._plan.sets) and any(v >= self._plan.n_variables for v in (*likelihood, *(targets or ())))
 
     def _groups(
         self, states: NDArray[np.int32], targets: Sequence[int] | None
@@ -291,7 +302,7 @@ class PatternCache(DelegatingBackend):
         _close(closing)
 
     def session(self) -> Session:
-        return _Session(self)
+        return PatternSession(self, MAX_PLANS)
 
     def __repr__(self) -> str:
         with self._lock:
@@ -310,41 +321,3 @@ class PatternCache(DelegatingBackend):
         for pattern in patterns:
             if pattern.future is not None:
                 self._taken(pattern, None)
-
-
-class _Session:
-    """A session of the default plan, and one for each pattern with its own plan."""
-
-    def __init__(self, backend: PatternCache):
-        self._backend = backend
-        self._default: Session | None = backend.backend.session()
-        self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
-
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        if self._default is None:
-            raise JtgpuError("this session is closed")
-        if self._backend._has_sets(evidence.likelihood, targets):
-            return self._default.run(evidence, targets)
-        pattern = self._backend.acquire(evidence.state >= 0, targets)
-        if pattern is None or pattern.new is None:
-            return self._default.run(evidence, targets)
-        entry = self._others.pop(id(pattern), None)
-        if entry is None:
-            entry = pattern, pattern.new.session()  # holds what `acquire` gave until `_end`
-        else:
-            self._backend.release(pattern)
-        self._others[id(pattern)] = entry
-        while len(self._others) > MAX_PLANS:
-            self._end(*self._others.popitem(last=False)[1])
-        return pattern.new.run(evidence, targets, entry[1])
-
-    def _end(self, pattern: Pattern, session: Session) -> None:
-        session.close()
-        self._backend.release(pattern)
-
-    def close(self) -> None:
-        if self._default is not None:
-            self._default.close()
-        self._default = None
-        while self._others:
-            self._end(*self._others.popitem()[1])

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
+from ...plans.arrays import ranges
 from ...plans.possible import possible_states, restricted_plan
 from ...util.system import new_lock
 from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, HeldCase, PlainHeldCase, Result
+from ..state_map import StateMap
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 LEAST_WORK = 200_000  # operations of a case from which impossible states are looked for
 REQUIRED_GAIN = 0.9  # share of the work that may be left without them
-IMPOSSIBLE = -2  # the number of an impossible state
 
 
 def without_impossible_states(plan: Plan, factors: Factors, make: Make) -> Backend:
@@ -53,7 +54,6 @@ class _Kept:
         self, plan: Plan, smaller: Plan, factors: Factors, possible: Sequence[NDArray[np.bool_]], make: Make
     ):
         self.plan, self.possible = plan, possible
-        states = [np.flatnonzero(p) for p in possible]
         inside: list[NDArray[np.bool_]] = list(possible)  # of each variable and set variable
         for scope in plan.sets:
             table = np.ones((1,) * len(scope), np.bool_)
@@ -61,12 +61,14 @@ class _Kept:
                 table = table & possible[v].reshape([-1 if a == axis else 1 for a in range(len(scope))])
             inside.append(table.ravel())
         self.inside = inside
-        self.scopes = [np.ix_(*(states[v] for v in scope)) for scope in plan.factor_scopes]
-        self.changed = np.flatnonzero(smaller.cardinality < plan.cardinality)
+        self.is_smaller = smaller.cardinality < plan.cardinality
+        self.changed = np.flatnonzero(self.is_smaller)
+        states = StateMap(np.arange(plan.n_variables), plan.cardinality, np.concatenate([np.zeros(0, bool), *possible]))
+        self.states = None if plan.sets else states
         # the number of state s of variable v is number[first[v] + s]; -1 stays -1
-        numbers = [np.concatenate([[-1], np.where(p, np.cumsum(p) - 1, IMPOSSIBLE)]) for p in possible]
-        self.number = np.concatenate(numbers).astype(np.int32)
-        self.first = np.array([*accumulate([1, *map(len, numbers[:-1])])], np.int64)
+        self.first = states.first[:-1] + np.arange(1, plan.n_variables + 1)
+        self.number = np.full(len(states.number) + plan.n_variables, -1, np.int32)
+        self.number[ranges(self.first, self.first + plan.cardinality)] = states.number
         self.first_changed = self.first[self.changed]
         self.cells = np.flatnonzero(np.concatenate(inside))
         self.n_cells = sum(map(len, inside))
@@ -74,9 +76,20 @@ class _Kept:
         self.own_cells = self.cells[self.cells < self.n_own]
         self.backend = make(smaller, self.restricted(factors))
 
+    @cached_property
+    def scopes(self) -> list[tuple[NDArray[np.int64], ...]]:
+        """Indices of the possible states' entries in each factor."""
+        return [np.ix_(*(np.flatnonzero(self.possible[v]) for v in scope)) for scope in self.plan.factor_scopes]
+
     def restricted(self, factors: Factors) -> list[NDArray[np.float64]]:
-        """The factors of the possible states."""
-        return [np.array(table[cells], order="C") for table, cells in zip(factors, self.scopes, strict=True)]
+        """The factors of the possible states; one without impossible states is not copied."""
+        smaller = self.is_smaller.tolist()
+        left = list(factors)
+        for f, scope in enumerate(self.plan.factor_scopes):
+            for axis, v in enumerate(scope):
+                if smaller[v]:
+                    left[f] = left[f].compress(self.possible[v], axis=axis)
+        return left
 
     def evidence(self, evidence: Evidence) -> Evidence | None:
         """One case; None if it observes an impossible state."""
@@ -140,6 +153,10 @@ class PossibleStates(DelegatingBackend):
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         kept = self._kept
+        if kept.states is not None and not evidence.likelihood:
+            result = kept.backend.run_mapped(kept.states, evidence, targets)
+            if result is not None:
+                return result
         return _run(kept, kept.backend, evidence, targets)
 
     def run_batch(

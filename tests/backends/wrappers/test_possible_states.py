@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu.backends import make, reference
 from jtgpu.backends.base import Backend, Evidence
-from jtgpu.backends.wrappers import possible_states
+from jtgpu.backends.cpu import runner
+from jtgpu.backends.wrappers import pattern_cache, possible_states
 from jtgpu.backends.wrappers.possible_states import PossibleStates
 from jtgpu.errors import ImpossibleEvidence
 from jtgpu.model.markov import MarkovNetwork
@@ -190,3 +191,32 @@ def test_slices_of_a_dynamic_network_have_all_states() -> None:
     codes = {"y": [list("dfgdfg"), list("gggddd")]}
     found, expected = (net.compile(backend).smooth(codes) for backend in ("cpu", "reference"))
     np.testing.assert_allclose(found["x"], expected["x"], atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("own_plans", [False, True])
+def test_maps_in_the_compiled_loops_change_no_bit(
+    monkeypatch: pytest.MonkeyPatch, own_plans: bool, threads: int
+) -> None:
+    monkeypatch.setattr(runner, "PARALLEL", 0)
+    monkeypatch.setattr(pattern_cache, "MIN_COST", 0)
+    monkeypatch.setattr(pattern_cache, "PLANNING", 0 if own_plans else 1 << 40)
+    monkeypatch.setattr(pattern_cache, "REQUIRED_GAIN", 100.0)
+    backend = make.make("cpu", a_plan(), some_factors(), threads=threads)
+    assert isinstance(backend, PossibleStates)
+    ptr, answered = backend.posterior_ptr, 0
+    for i, state in enumerate(cases()):
+        case, targets = Evidence(state), [None, [1, 4, 6], [0], []][i % 4]
+        try:
+            expected = possible_states._run(backend._kept, backend._kept.backend, case, targets)
+        except ImpossibleEvidence:
+            with pytest.raises(ImpossibleEvidence):
+                backend.run(case, targets)
+            continue
+        found, answered = backend.run(case, targets), answered + 1
+        assert found.log_evidence == expected.log_evidence
+        for v in range(len(CARDS)) if targets is None else targets:
+            np.testing.assert_array_equal(found.posterior[ptr[v] : ptr[v + 1]], expected.posterior[ptr[v] : ptr[v + 1]])
+    assert answered > 20
+    assert ("own plan" in repr(backend.backend)) is own_plans
+    backend.close()

@@ -151,9 +151,9 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     return log_evidence
 
 
-@compiled("i8[:], f8[:], i8[:], const(i8[:]), const(i4[:]), f8[:], i8[:], i8, b1, i8[:]")
+@compiled("i8[:], f8[:], i8[:], const(i8[:]), const(i4[:]), const(i8[:]), f8[:], i8[:], i8, b1, i8[:]")
 def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    code, arena, exponent, by_rank, state, weights, weight_ptr, limit, zeros, scratch
+    code, arena, exponent, by_rank, state, mapped, weights, weight_ptr, limit, zeros, scratch
 ):
     """Run a program: factors restricted to the states, every contraction, distributions normalised into their cells."""
     # code: See `records`
@@ -161,6 +161,7 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # exponent: (E,) int64: Of every table, see `workspace.Numbers`
     # by_rank: (V,) int64: The variables' numbers by rank
     # state: (V,) int32: Observed states by number, -1 elsewhere
+    # mapped: Empty, or the code of the map that `state` is outside of, see `jtgpu.backends.state_map`
     # weights, weight_ptr: float64, (V,) int64: See `workspace.scaled_weights`
     # limit: A table whose largest entry leaves 2**-limit .. 2**limit is scaled.
     # zeros: Whether to continue where a table is zero everywhere, as derivatives do
@@ -169,9 +170,20 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     lowest, highest = 2.0**-limit, 2.0**limit
     loads = code[code[rec.END_STORE_PTR] : code[rec.END_LOADS]]
     load_ptr = code[code[rec.END_ANSWERS] : code[rec.END_LOAD_PTR]]
-    states = np.empty(len(by_rank), np.int32)
-    for r in range(len(by_rank)):
-        states[r] = state[by_rank[r]]
+    n = len(by_rank)
+    states = np.empty(n, np.int32)
+    for r in range(n):
+        v = by_rank[r]
+        if len(mapped) == 0:
+            states[r] = state[v]
+            continue
+        s = state[mapped[1 + v]]
+        numbers = mapped[1 + 2 * n + v]
+        if s >= 0 and numbers > 0:
+            s = np.int32(mapped[numbers + s])
+            if s < 0:
+                return rec.IMPOSSIBLE
+        states[r] = s
     if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch):
         return rec.IMPOSSIBLE
     memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
@@ -185,23 +197,26 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     return evidence_log(arena, code[rec.HEADER : code[rec.END_ROOTS]].reshape((-1, 3)), exponent)
 
 
-@compiled("i8[:], f8[:], const(i8[:]), const(i4[:]), const(i8[:])")
-def copy_posteriors(code, arena, by_rank, state, posterior_ptr):  # type: ignore[no-untyped-def]
+@compiled("i8[:], f8[:], const(i8[:]), const(i4[:]), const(i8[:]), const(i8[:])")
+def copy_posteriors(code, arena, by_rank, state, posterior_ptr, mapped):  # type: ignore[no-untyped-def]
     """The posteriors (float64) that a program left in the arena, variable after variable, 0 for what is not a target.
 
     Observed variables have probability 1 in their states.
     """
     # posterior_ptr: (V+1,) int64: First cell of each variable in the result
+    # mapped: Not empty: the result is one of the outer model
     # others: See `run`
-    posterior = np.zeros(posterior_ptr[-1])
+    n = len(by_rank)
+    posterior = np.zeros(mapped[0] if len(mapped) else posterior_ptr[-1])
     for a in range(code[rec.FIRST_ANSWER], code[rec.END_ANSWERS], 3):
         v, cell = by_rank[code[a]], code[a + 1]
         for i in range(posterior_ptr[v], posterior_ptr[v + 1]):
-            posterior[i] = arena[cell]
+            posterior[mapped[1 + 3 * n + i] if len(mapped) else i] = arena[cell]
             cell += 1
-    for v in range(len(state)):
-        if state[v] >= 0:
-            posterior[posterior_ptr[v] + state[v]] = 1.0
+    for v in range(n):
+        s = state[mapped[1 + v] if len(mapped) else v]
+        if s >= 0:
+            posterior[(mapped[1 + n + v] if len(mapped) else posterior_ptr[v]) + s] = 1.0
     return posterior
 
 
