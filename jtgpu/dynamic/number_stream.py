@@ -133,7 +133,7 @@ class MixedStream:
             name = net.component[y]
             mixture = posteriors[name].probabilities if name is not None else np.ones(1)
             if y in values:
-                b, sd = np.full(len(b), values[y]), np.zeros(len(sd))
+                mixture, b, sd = np.ones(1), np.array([values[y]]), np.zeros(1)
             made[y] = SliceNumber(y, mixture, b, sd)
         for p, past in self._past.items():
             self._past[p] = [values.get(p, math.nan), *past][: len(past)]

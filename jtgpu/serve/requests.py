@@ -16,6 +16,7 @@ from starlette.types import Receive
 from ..errors import (
     ArgumentError,
     BackendUnavailable,
+    DataError,
     EvidenceError,
     ImpossibleEvidence,
     JtgpuError,
@@ -69,6 +70,7 @@ _OF_ERRORS: tuple[tuple[type[BaseException], str], ...] = (
     (EvidenceError, "invalid-evidence"),
     (ArgumentError, "invalid-argument"),
     (ParseError, "invalid-table"),
+    (DataError, "invalid-evidence"),
     (BackendUnavailable, "busy"),
     (JtgpuError, "unsupported"),
     (msgspec.ValidationError, "invalid-body"),

@@ -33,7 +33,7 @@ MAX_SLICES = 100_000  # of all sequences of a request
 TRIED = 16  # slices that are timed
 MANY = 32  # sequences that are timed together
 
-BySlice = dict[str, State | list[State | None]]
+BySlice = dict[str, State | list[State | list[State] | None]]
 
 
 def of_slices(tree: Any) -> JunctionTree:
@@ -81,7 +81,7 @@ def sliced(tree: JunctionTree) -> Sliced:
 class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A sequence; null: not observed in this slice."""
 
-    # Variable to its states, one for each slice; a static variable to its state
+    # Variable to its states, one for each slice, or a list of states one of which holds; a static variable to its state
     evidence: BySlice | None = None
     likelihood: dict[str, list[Weights | None]] | None = None  # variable to weights for each slice
     do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
@@ -129,6 +129,7 @@ def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence
     """Convert a sequence; errors name variable and slice."""
     codes = np.full((given.check(), len(net)), -1, np.int32)
     values = {}
+    weights: dict[str, Any] = {}
     numbers = net.mixed_network.numbers if isinstance(net, MixedSliceNetwork) else ()
     for name, states in (given.evidence or {}).items():
         if name in numbers:
@@ -144,23 +145,29 @@ def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence
             continue
         known: dict[State, int] = {}
         for t, state in enumerate(states):
-            if state is not None:
+            if isinstance(state, list):
+                one_of = weights.setdefault(name, np.ones((len(codes), len(net.states(v)))))
+                one_of[0 if name in static else t] *= np.isin(range(one_of.shape[1]), _numbers_of(net, v, state))
+            elif state is not None:
                 if state not in known:
                     known[state] = net.state_index(v, state)
                 codes[t, v] = known[state]
-    weights: dict[str, Any] = {}
     for name, vectors in (given.likelihood or {}).items():
         v = net.index(name)
         table = np.ones((len(codes), len(net.states(v))))
         for t, vector in enumerate(vectors):
             if vector is not None:
                 table[t] = _weights(net, v, vector, t)
-        weights[name] = table
+        weights[name] = table * weights.get(name, 1.0)
     for variable, setting in (given.do or {}).items():
         for late in setting if isinstance(setting, dict) else ():
             if not 0 <= late < len(codes):
                 raise EvidenceError(f"do on {variable!r} has the slice {late}; slices are 0 to {len(codes) - 1}")
     return Read(codes, weights, dict(given.do or {}), values)
+
+
+def _numbers_of(net: DiscreteModel, v: int, states: list[State]) -> list[int]:
+    return [net.state_index(v, s) for s in states]
 
 
 def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
@@ -171,7 +178,7 @@ def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
     for t, value in enumerate(given):
         if value is None:
             continue
-        if isinstance(value, (str, bool)) or not math.isfinite(value):
+        if isinstance(value, (str, bool, list)) or not math.isfinite(value):
             raise EvidenceError(f"slice {t}: {name!r} is a number, got {value!r}; null where it was not measured")
         made[t] = value
     return made

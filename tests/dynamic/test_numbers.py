@@ -308,6 +308,7 @@ def test_a_stream_has_the_answers_of_filter(seed: int) -> None:
         for y in ("x", "y", "z"):
             expected = filtered.mean[y][0, t], filtered.sd[y][0, t]
             assert (found[y].mean, found[y].sd) == pytest.approx(expected, abs=1e-12)
+            assert np.isnan(data[y][0, t]) or (found[y].mean, found[y].sd) == (data[y][0, t], 0.0)
     assert live.log_evidence == pytest.approx(filtered.log_evidence[0], rel=1e-12)
     assert np.isfinite(live.state).all()
 

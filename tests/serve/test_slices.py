@@ -140,6 +140,18 @@ def test_impossible_sequences() -> None:
     app.close()
 
 
+def test_evidence_may_allow_several_states(client: Client) -> None:
+    evidence: Any = {"test": ["low", ["low", "high"], None], "stage": [None, ["a", 2], None]}
+    found = client.ask("clinic", "smooth", {"evidence": evidence})
+    plain: Any = {"evidence": {"test": ["low", None, None]}, "likelihood": {"stage": [None, [1, 0, 1], None]}}
+    expected = client.ask("clinic", "smooth", plain)
+    for v, rows in expected["posteriors"].items():
+        np.testing.assert_allclose(found["posteriors"][v], rows, atol=1e-12)
+    assert found["log_evidence"] == pytest.approx(expected["log_evidence"], rel=1e-12)
+    static = client.ask("clinic", "smooth", {"evidence": {"test": ["low", None], "sex": [None, ["m"]]}})
+    assert static["posteriors"]["sex"] == [[0.0, 1.0]] * 2
+
+
 def test_steps_are_those_of_a_stream(client: Client, trees: dict[str, Any]) -> None:
     live, state = trees["clinic"].stream(), ""
     cases: list[dict[str, Any]] = [{"test": "low", "sex": "f"}, {}, {"drug": "yes"}, {"test": ["low", "high"]}]
@@ -165,6 +177,7 @@ def test_steps_are_those_of_a_stream(client: Client, trees: dict[str, Any]) -> N
         ("filter", {"evidence": {"umbrella": []}}, "no slices"),
         ("filter", {"evidence": {"umbrela": ["yes"]}}, "umbrela"),
         ("filter", {"evidence": {"umbrella": ["yes", "maybe"]}}, "maybe"),
+        ("filter", {"evidence": {"umbrella": ["yes", ["maybe"]]}}, "maybe"),
         ("filter", {"likelihood": {"umbrella": [[1, 2, 3]]}}, "slice 0 must be 2 numbers"),
         ("filter", {"likelihood": {"umbrella": [[0, 0]]}}, "not all zero"),
         ("filter", {"do": {"rain": {"4": "yes"}}, "length": 3}, "slices are 0 to 2"),

@@ -85,8 +85,20 @@ def test_many_sequences_and_joined_parents(client: Client) -> None:
     assert results[4]["numbers"]["load"][1]["mean"] == pytest.approx(done.mean["load"][0, 1])
 
 
+def test_numbers_with_earlier_ones_as_parents_are_targets(client: Client) -> None:
+    body: dict[str, Any] = {"evidence": {"heat": [1.0, None], "load": [1.0, 2.0]}, "targets": ["heat"], "points": 3}
+    own = client.ask("pair", "filter", body)["numbers"]["heat"]
+    assert own[0] == {"mean": 1.0, "sd": 0.0, "quantiles": []}
+    assert (own[1]["mean"], own[1]["sd"]) == pytest.approx((0.5 * 1.0 + 0.5 * 2.0, 1.0))
+    assert own[1]["density"]["x"][1] == pytest.approx(1.5)
+    refused = client.ask("pair", "predict", {"evidence": body["evidence"], "targets": ["heat"]}, 422)
+    assert refused["type"] == "/errors/invalid-evidence"
+    assert "'heat' is a target, and a numeric parent of it is not observed" in refused["detail"]
+
+
 def test_steps_are_those_of_a_stream(client: Client) -> None:
-    live, state = pair().compile("cpu").stream(), None
+    live: Any = pair().compile("cpu").stream()
+    state, found = None, dict[str, Any]()
     for case in ({"load": 2.5, "heat": 1.0}, {"kind": "old"}, {"state": "busy", "load": 3}):
         found = client.ask("pair", "step", {"state": state, "evidence": case})
         expected = live.step(case)
@@ -109,6 +121,7 @@ def test_description_files_and_refusals(client: Client) -> None:
     for words, detail in {
         "filter": ({"evidence": {"load": 1.0}}, "must be a list with a value for each slice"),
         "smooth": ({"evidence": {"load": [True]}}, "slice 0: 'load' is a number, got True"),
+        "filter?": ({"evidence": {"load": [[1.0, 2.0]]}}, "slice 0: 'load' is a number, got [1.0, 2.0]"),
         "predict": ({"evidence": {"laod": [1.0]}}, "laod"),
         "step": ({"evidence": {"load": "high"}}, "'load' is a number; its value must be a finite number, not 'high'"),
     }.items():  # fmt: skip
