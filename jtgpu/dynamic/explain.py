@@ -128,16 +128,28 @@ def _with_copies(step: Step, states: NDArray[np.int32], rows: Ints, t: Ints) -> 
     return table
 
 
+def _with_functions(net: DynamicNetwork, states: NDArray[np.int32]) -> NDArray[np.int32]:
+    """States of functions of other variables in their slice whose states are known, such as joined parents."""
+    states = states.copy()
+    for v in _in_order(net):
+        above, table = net.parents(v), np.asarray(net.cpt(v))
+        if above and not any(lag for _, lag in above) and (table.max(axis=-1) == 1.0).all():
+            parents = states[:, [net.index(p) for p, _ in above]]
+            rows = np.flatnonzero((states[:, v] == -1) & (parents >= 0).all(axis=1))
+            states[rows, v] = table.argmax(axis=-1)[tuple(parents[rows].T)]
+    return states
+
+
 def _with_others(
     step: Step, read: Sequences, states: NDArray[np.int32], rng: np.random.Generator | None
 ) -> NDArray[np.int32]:
     """Choose the variables that neither evidence nor interfaces determine; -1 in impossible sequences."""
+    states = _with_functions(step.net, states)
     is_free = np.zeros(len(states), np.bool_)
     for v in range(step.n):
         is_free |= states[:, v] == -1
     all_free = np.flatnonzero(is_free)
     at = read.slices[all_free]
-    states = states.copy()
     for t, cut, own in _slices(step, read, all_free, at):
         rows = all_free[own]
         free = states[rows] == -1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.dynamic import explain
 from tests.dynamic.random_templates import label, random_codes, random_template, unrolled_cases
 from tests.dynamic.test_posteriors import umbrella
 from tests.support.examples import some
@@ -127,3 +128,25 @@ def test_sample_says_what_it_needs(options: dict[str, Any], message: str) -> Non
         umbrella().compile("cpu").sample(2, **options)
     with pytest.raises(jtgpu.ArgumentError, match="seed"):
         umbrella().compile("cpu").sample(2, length=2, seed="x")
+
+
+def test_functions_of_other_variables_take_no_pass_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    dyn = jtgpu.DynamicNetwork(
+        {"a": ["0", "1"], "b": ["0", "1"], "both": ["00", "01", "10", "11"]},
+        {"a": [("a", 1)], "b": [("b", 1), "a"], "both": ["a", "b"]},
+        {"a": rng.dirichlet([1, 1], 2), "b": rng.dirichlet([1, 1], (2, 2)), "both": np.eye(4).reshape(2, 2, 4)},
+        start={"a": [0.5, 0.5], "b": rng.dirichlet([1, 1], 2)},
+    )
+    weights = rng.random((2, 5, 4)) + 0.1
+    tree, whole = dyn.compile("reference"), dyn.unroll(5).compile("reference")
+    monkeypatch.setattr(explain, "_distinct", None)  # nothing is left to choose
+    best = tree.mpe(np.full((2, 5, 3), -1), likelihood={"both": weights})
+    drawn = tree.sample(400, np.full((1, 5, 3), -1), likelihood={"both": weights[:1]}, seed=1)
+    assert (drawn.states[..., 2] == 2 * drawn.states[..., 0] + drawn.states[..., 1]).all()
+    smooth = tree.smooth(np.full((1, 5, 3), -1), likelihood={"both": weights[:1]})
+    assert np.allclose((drawn.states[:, 0, :, 0] == 1).mean(axis=0), smooth["a"][0, :, 1], atol=0.1)
+    for i in range(2):
+        expected = whole.mpe({}, likelihood={f"both[{t}]": weights[i, t] for t in range(5)})
+        assert {f"{v}[{t}]": best[v][i, t] for v in dyn for t in range(5)} == dict(expected)
+        assert best.log_joint[i] == pytest.approx(expected.log_joint, rel=1e-12)
