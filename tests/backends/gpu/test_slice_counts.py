@@ -13,6 +13,7 @@ from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import counts
 from jtgpu.dynamic.sequences import read_sequences
 from jtgpu.dynamic.step import Step
+from tests.backends.gpu.test_slice_programs import ring
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import some
@@ -67,6 +68,27 @@ def test_counts_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest
     step = Step.of_families(dyn, "gpu", {})
     assert_same(counts.expected_counts(step, read, weights), expected, close)
     step.close()
+
+
+def test_sums_of_many_numbers_are_code_too(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_kernels(monkeypatch)
+    dyn = ring(5, least=3)
+    codes = np.random.default_rng(1).integers(0, 2, (20, 3, 10))
+    codes[:, :, :5] = -1
+    monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)
+    made_by_code, weights, compiled = list[Any](), np.ones(20), kernels.GpuProgram._compiled
+
+    def noted(program: kernels.GpuProgram, code: Any) -> Any:
+        made_by_code.append(code)
+        return compiled(program, code)
+
+    monkeypatch.setattr(kernels.GpuProgram, "_compiled", noted)
+    step, read = Step.of_families(dyn, "gpu", {}), read_sequences(dyn, codes)
+    made = counts.expected_counts(step, read, weights)
+    step.close()
+    assert len(made_by_code) == 4  # first slices and others, forward and backward
+    monkeypatch.undo()
+    assert_same(made, counts.expected_counts(Step(dyn, "cpu", {}), read, weights), close)
 
 
 def test_bits_of_counts_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

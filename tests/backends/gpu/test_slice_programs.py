@@ -17,10 +17,11 @@ from jtgpu.dynamic.step import Step
 from tests.dynamic.random_templates import random_template
 
 
-def ring(n: int = 4) -> jtgpu.DynamicNetwork:
+def ring(n: int = 4, least: int = 2) -> jtgpu.DynamicNetwork:
     """Hidden variables whose parents are themselves and their left neighbour, one slice earlier; observations."""
     rng = np.random.default_rng(3)
-    states = {f"h{i}": ["0", "1", "2"][: 2 + i % 2] for i in range(n)} | {f"o{i}": ["0", "1"] for i in range(n)}
+    states = {f"h{i}": ["0", "1", "2"][: max(2 + i % 2, least)] for i in range(n)}
+    states |= {f"o{i}": ["0", "1"] for i in range(n)}
     size = {v: len(s) for v, s in states.items()}
     parents: dict[str, Any] = {f"h{i}": [(f"h{(i - 1) % n}", 1), (f"h{i}", 1)] for i in range(n)}
     parents |= {f"o{i}": [f"h{i}"] for i in range(n)}

@@ -15,6 +15,7 @@ from ..program.records import Step
 from .reorder import Axes
 
 MOST_INNER = 36  # numbers of a table that a thread keeps
+MOST_SUMMED = 100  # that it reads, if it uses each once
 MOST_TEXT = 600  # products that are written out, of a block
 BARRIER = 100.0  # cost of a block in numbers read
 ENOUGH = 512  # threads that keep an SM busy
@@ -45,7 +46,7 @@ class Blocks:
     ):  # fmt: skip
         # room: Numbers of all sequences that an SM has room for
         self.axes, self.size, self.consts, self.rank, self.room = axes, size, consts, rank, room
-        self._lanes = 1.0
+        self._lanes, self._summed = 1.0, MOST_INNER
 
     def cut(self, steps: Sequence[Step], answers: Sequence[int]) -> list[Block] | None:
         """The blocks, in an order in which they can run; None if some contraction is too large."""
@@ -54,7 +55,11 @@ class Blocks:
         self._lanes = self.room / (1.5 * largest)
         made: list[Block] = []
         for chain in self._chains(steps, answers):
+            self._summed = MOST_INNER
             blocks = self._best(*chain)
+            if blocks is None:
+                self._summed = MOST_SUMMED
+                blocks = self._best(*chain)
             if blocks is None:
                 return None
             made += blocks
@@ -118,8 +123,10 @@ class Blocks:
         each, text = self.size(self.axes(mains[0]) - outer) + self.size(self.axes(steps[-1].out) - outer), 0
         for s, main in zip(steps, mains, strict=True):
             inner = [self.size(self.axes(t) - outer) for t in (main, s.out)]
-            text += self.size(frozenset[int]().union(*map(self.axes, s.ins)) - outer)
-            if max(inner) > MOST_INNER or text > MOST_TEXT:
+            joint = self.size(frozenset[int]().union(*map(self.axes, s.ins)) - outer)
+            text += joint
+            alone = len(steps) == 1 and joint == inner[0] <= self._summed
+            if max(inner[alone:]) > MOST_INNER or text > MOST_TEXT:
                 return float("inf")
             for t in s.ins:
                 if t != main and (t not in self.consts or self.axes(t) & outer):
