@@ -37,19 +37,19 @@ def fixed_arrays(parts: SliceParts, wanted: Wanted) -> SliceArrays | None:
     made = [part.maker.blocks(part, room) for part in (parts.main, parts.second)]
     if made[0] is None or made[1] is None:
         return None
-    best: SliceArrays | None = None
+    best: _CodeWriter | None = None
     most, lanes = 0, MOST_LANES
     while lanes >= LEAST_LANES:
-        arrays = _arrays(parts, (made[0], made[1]), wanted, lanes)
-        blocks = min(SM_BYTES // (8 * arrays.n_cells + 16 * arrays.threads // 32 * lanes + 1024), 32)
-        busy = min(blocks * arrays.busy, SM_THREADS)
+        writer = _writer(parts, (made[0], made[1]), wanted, lanes)
+        blocks = min(SM_BYTES // (8 * writer.n_cells + 16 * writer.threads // 32 * lanes + 1024), 32)
+        busy = min(blocks * writer.busy, SM_THREADS)
         if busy > most:
-            best, most = arrays, busy
+            best, most = writer, busy
         lanes //= 2
-    return best
+    return best.arrays() if best else None
 
 
-def _arrays(parts: SliceParts, blocks: TwoParts, wanted: Wanted, lanes: int) -> SliceArrays:
+def _writer(parts: SliceParts, blocks: TwoParts, wanted: Wanted, lanes: int) -> _CodeWriter:
     maker, n = parts.maker, len(parts.way.source.place)
     both = [(maker, b) for b in blocks[0]] + [(parts.second.maker, b) for b in blocks[1]]
     most = max((made.cells_of(frozenset(b.outer)) for made, b in both), default=1)
@@ -60,17 +60,22 @@ def _arrays(parts: SliceParts, blocks: TwoParts, wanted: Wanted, lanes: int) -> 
     alone = threads == lanes and len(blocks[0]) == 1  # a thread reads all that it needs before it writes
     main = maker.placed(parts.main, blocks[0], 0 if over else n, over, alone)
     placed = replace(parts, main=main, second=parts.second.maker.placed(parts.second, blocks[1], n, 0))
-    made = _CodeWriter(placed, blocks, lanes, threads, held).arrays(wanted)
     inner = max((maker.cells_of(maker.axes_of(t) - {*b.outer}) for b in blocks[0] for t in b.mains), default=0)
-    return replace(made, busy=min(most * lanes, threads), registers=2 * (inner + held) + OTHER_REGISTERS)
+    registers = 2 * (inner + held) + OTHER_REGISTERS
+    return _CodeWriter(placed, blocks, wanted, lanes, (threads, min(most * lanes, threads)), held, registers)
 
 
 class _CodeWriter(Writer):
     """Writes the text of blocks in place of records."""
 
-    def __init__(self, parts: SliceParts, blocks: TwoParts, lanes: int, threads: int, held: int):
-        super().__init__(parts, lanes)
-        self.threads, self._held = threads, held
+    def __init__(
+        self, parts: SliceParts, blocks: TwoParts, wanted: Wanted, lanes: int, threads: tuple[int, int], held: int,
+        registers: int,
+    ):  # fmt: skip
+        # threads: Of a block, and those of them that have work
+        # held: Entries of the answer that a thread keeps in registers
+        super().__init__(parts, wanted, lanes)
+        (self.threads, self.busy), self._held, self._registers = threads, held, registers
         self._blocks = {id(parts.main): blocks[0], id(parts.second): blocks[1]}
         self._slots, at = dict.fromkeys(self.shared, -1), 0
         self._constants = np.zeros(MOST_CONSTANTS)
@@ -90,7 +95,7 @@ class _CodeWriter(Writer):
             self.consts = np.concatenate([self.consts, values, np.zeros(len(values) % 2)])
             self.n_consts = len(self.consts)
         rank = parts.maker.plan.axis_rank
-        self._layout = Layout(lanes, threads, {}, lambda _: (), lambda _: 0, {}, lambda v: int(rank[v]))
+        self._layout = Layout(lanes, self.threads, {}, lambda _: (), lambda _: 0, {}, lambda v: int(rank[v]))
         self._codes = max([0, *(c + 1 for x in (*parts.main.loads, *parts.second.loads) for c in self._columns(x))])
         self._texts: dict[str, str] = {}
 
@@ -130,9 +135,9 @@ class _CodeWriter(Writer):
         self._texts |= {f"LOADS{name}": "".join(loads), f"BLOCKS{name}": "".join(texts)}
         return self.add("items", items), len(items), 0, 0
 
-    def arrays(self, wanted: Wanted) -> SliceArrays:
+    def arrays(self) -> SliceArrays:
         """All of it."""
-        made = super().arrays(wanted)
+        made = super().arrays()
         way, main, second = self.way, self.given.main, self.given.second
         macros: dict[str, object] = {
             "FIXED": 1, "FIXED_LANES": f"{self.lanes}u", "FIXED_UNITS": self._layout.units, "FIXED_HELD": self._held,
@@ -153,4 +158,7 @@ class _CodeWriter(Writer):
         if self.singles and texts[0] is not None and texts[1] is not None:
             macros["FIXED_SUMS"] = 1
             self._texts |= {"SUMS OF GROUPS": texts[0], "SUMS": texts[1]}
-        return replace(made, source=source(macros, self._texts), constants=self._constants)
+        text = source(macros, self._texts)
+        return replace(
+            made, source=text, constants=self._constants, busy=self.busy, registers=self._registers
+        )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .kernels import GpuProgram
 
 LN2 = float(np.log(2.0))
+EM_PASSES = 8  # that are expected, when it is decided whether kernels are compiled
 
 
 class Programs(Protocol):
@@ -231,6 +232,7 @@ class GpuSliceGroup:
             start, stop = self.place.events
             start.record(stream)
             name, work = "forward" if way.ahead else "backward", (slices[1] - slices[0]) * self.evidence.n_sequences
+            work *= EM_PASSES if out.adds else 1
             program.launch(name, struct, self.size, work, self._take, stream)
             stop.record(stream)
             stream.synchronize()

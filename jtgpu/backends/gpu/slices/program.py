@@ -86,13 +86,13 @@ class SliceParts:
 
 def slice_arrays(parts: SliceParts, wanted: Wanted, lanes: int) -> SliceArrays:
     """The arrays of a message's way through a slice."""
-    return Writer(parts, lanes).arrays(wanted)
+    return Writer(parts, wanted, lanes).arrays()
 
 
 class Writer:
     """Writes the arrays of a program."""
 
-    def __init__(self, parts: SliceParts, lanes: int):
+    def __init__(self, parts: SliceParts, wanted: Wanted, lanes: int):
         self.given, self.lanes = parts, lanes
         self.maker, self.way = parts.maker, parts.way
         # both parts number tables alike, and what is constant in one may be loaded in the other
@@ -105,6 +105,7 @@ class Writer:
         self.consts = np.concatenate([*self.shared.values(), np.zeros(at % 2)])
         self.n_consts = at + at % 2  # pairs of sequences are aligned
         self.n = len(self.way.source.place)
+        self.groups, self.singles = sums_of(wanted, self.n)
         self.tile_maker = TileMaker()
         self.parts: dict[str, list[Any]] = {k: [] for k in ("ops", "tiles", "steps", "items", "observed", "targets")}
         self.length = dict.fromkeys(self.parts, 0)
@@ -135,7 +136,13 @@ class Writer:
             return self._const_cell[part.consts[table].tobytes()]
         return self.n_consts + part.cell[table] * self.lanes
 
-    def arrays(self, wanted: Wanted) -> SliceArrays:
+    @property
+    def n_cells(self) -> int:
+        """Numbers of the arena."""
+        between = 2 * self.n + sum(len(x.terms) for x in self.groups)
+        return self.n_consts + max(self.given.main.size, self.given.second.size, between) * self.lanes
+
+    def arrays(self) -> SliceArrays:
         """All of it."""
         maker, way, main, second = self.maker, self.way, self.given.main, self.given.second
         places = self.pool(way.source.place), self.pool(way.target.place)
@@ -145,10 +152,8 @@ class Writer:
         roots = [self._target(main, t, 0) for t in main.answers[1:]]
         first_target = self.add("targets", targets + roots)
         answer = self.answer = self._target(main, main.answers[0], 0)
-        self.groups, self.singles = sums_of(wanted, self.n)
         listed = [self._sums(sums) for sums in (self.groups, self.singles)]
-        size = max(main.size, second.size, 2 * self.n + sum(len(x.terms) for x in self.groups))
-        n_cells = self.n_consts + size * self.lanes
+        n_cells = self.n_cells
         words = [
             *mine[0], 0, 0, *mine[1], first_target, len(targets), *answer, *places, self.n_consts,
             self.n_consts + self.n * self.lanes, self.n_consts, n_cells, self.n, self.lanes,
