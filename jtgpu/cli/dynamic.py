@@ -79,7 +79,7 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     question: Annotated[str, Option(
         "QUESTION", f"One of {', '.join(QUESTIONS)}.", choices=QUESTIONS, complete="choices")],
     file: Annotated[str, Option(
-        "NET", "File of a dynamic network: .dynamic.json, .xdsl.", complete="networks")],
+        "NET", "File of a dynamic network: .dynamic.json, .xdsl, Hugin's .oobn.", complete="networks")],
     sequences: Annotated[str | None, Option(
         "SEQUENCES", "CSV (plain, .gz, .zst) or Parquet file with a row for each slice. The rows of a sequence follow "
         "each other.")] = None,

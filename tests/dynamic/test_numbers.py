@@ -203,8 +203,10 @@ def test_structures_with_numbers() -> None:
             jtgpu.learn.fit(parents, data, **{**keys, "numbers": "gaussian", **options})
     with pytest.raises(jtgpu.ArgumentError, match="numbers= is for parents"):
         jtgpu.learn.fit(net.discrete, data, **keys, numbers="gaussian")
-    with pytest.raises(jtgpu.DataError, match="column 'x' is constant, 2 in all rows"):
-        jtgpu.learn.fit(parents, {**data, "x": [2.0] * len(data["x"])}, **keys, numbers="gaussian")
+    for number, text in ((2.0, "column 'x' is constant, 2 in all rows"), (2e13, "last digits of 2e[+]13 only")):
+        column = [number + i % 3 * (number > 1e12) for i in range(len(data["x"]))]
+        with pytest.raises(jtgpu.DataError, match=text):
+            jtgpu.learn.fit(parents, {**data, "x": column}, **keys, numbers="gaussian")
 
 
 def test_files_keep_all_numbers(tmp_path: Path) -> None:
@@ -378,3 +380,46 @@ def test_numbers_with_numeric_parents_are_targets_where_these_are_observed() -> 
     assert "v.mean" in ahead.to_frame("pyarrow").column_names
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 5: 'v' is a target, and a numeric"):
         tree.predict(first, targets=["v"], steps=2)
+
+
+def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
+    net = template(np.random.default_rng(2))
+    data = long_frame(net, 15, 8, 1, "a")
+    keys: Any = {"id": "sequence", "time": "slice", "hidden": "a", "iterations": 3}
+    made: Any = jtgpu.learn.fit(net, data, **keys, fixed=["x", "b"])
+    assert made.fixed == ("b[0]", "b", "x")
+    assert np.array_equal(made.network.gaussian("x").mean, net.gaussian("x").mean)
+    assert not np.array_equal(made.network.gaussian("y").mean, net.gaussian("y").mean)
+    assert np.array_equal(made.network.discrete.cpt("b"), net.discrete.cpt("b"))
+    parents: Any = {v: net.parents(v) for v in net}
+    expected: Any = jtgpu.learn.fit(net, data, **keys)
+    started: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian", start=net)
+    assert started.network == expected.network
+    with pytest.raises(jtgpu.ArgumentError, match="other variables or parents"):
+        jtgpu.learn.fit({**parents, "w": ["b"]}, data, **keys, numbers="gaussian", start=net)
+    with pytest.raises(jtgpu.ArgumentError, match="fixed requires a network"):
+        jtgpu.learn.fit(parents, data, **{**keys, "hidden": {"a": 3}}, numbers="gaussian", fixed="x")
+
+
+@pytest.mark.parametrize(
+    ("offset", "unit"), [(0.0, 1.0), (101_325.0, 100.0), (1e6, 1.0), (1e9, 1e3), (0.0, 1e12), (0.0, 1e-12)]
+)
+def test_fits_of_autoregressive_numbers_depend_on_no_unit(offset: float, unit: float) -> None:
+    def network(scale: float, shift: float) -> jtgpu.MixedDynamicNetwork:
+        slope = np.array([0.5, 0.9])
+        return jtgpu.MixedDynamicNetwork(
+            {"s": ["a", "b"], "y": float}, {"s": [("s", 1)], "y": ["s", ("y", 1)]},
+            {"s": [[0.95, 0.05], [0.05, 0.95]],
+             "y": jtgpu.Gaussian(np.array([0.0, 1.0]) * scale + shift * (1 - slope), {"y[t-1]": slope}, sd=scale)},
+            start={"s": [0.5, 0.5], "y": jtgpu.Gaussian([shift, shift], sd=scale)},
+        )  # fmt: skip
+
+    drawn = np.asarray(network(1.0, 0.0).compile("reference").sample(10, length=60, seed=3)["y"], float)
+    options: Any = {"hidden": "s", "iterations": 8, "tolerance": 0}
+    plain: Any = jtgpu.learn.fit(network(1.0, 0.0), {"y": drawn}, **options)
+    other: Any = jtgpu.learn.fit(network(unit, offset), {"y": offset + unit * drawn}, **options)
+    mine, theirs = plain.network.gaussian("y"), other.network.gaussian("y")
+    assert np.allclose(theirs.coefficients["y[t-1]"], mine.coefficients["y[t-1]"], atol=1e-4)
+    assert np.allclose(theirs.sd / unit, mine.sd, rtol=1e-4)
+    assert other.log_likelihood + 600 * np.log(unit) == pytest.approx(plain.log_likelihood, rel=1e-4)
+    assert (np.diff([one.objective for one in other.history]) > -1e-4).all()

@@ -57,7 +57,8 @@ def fit(  # noqa: PLR0913
     fixed: str | Iterable[str] = (),
     tied: Iterable[Sequence[str]] = (),
     hidden: Mapping[str, int | Sequence[str]] | str | Iterable[str] = (),
-    start: Literal["auto", "given", "counts", "uniform", "random"] | BayesianNetwork | DynamicNetwork = "auto",
+    start: Literal["auto", "given", "counts", "uniform", "random"] | BayesianNetwork | DynamicNetwork
+    | MixedDynamicNetwork = "auto",
     restarts: int = 1,
     seed: int = 0,
     iterations: int = 200,

@@ -18,7 +18,7 @@ from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
 from ...util.missing import MissingReport
 from .likelihood_cells import hidden_states
-from .mixed_starts import least_sd, mixed_template, random_densities
+from .mixed_starts import least_sd, mixed_template, random_densities, weighted_regression
 from .runs import best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
@@ -70,10 +70,11 @@ class _NumberExpectation(SliceExpectation):
 
     def __init__(
         self, net: MixedDynamicNetwork, rows: Rows, slices: FirstSlices, weights: Floats, backend: BackendName,
-        options: Mapping[str, Any],
+        options: Mapping[str, Any], held: Sequence[str],
     ):  # fmt: skip
+        # held: Numbers whose densities stay as they are
         super().__init__(slices, rows.sequences, weights, backend, options)
-        self._net, self._rows = net, rows
+        self._net, self._rows, self._held = net, rows, held
         self._following: Mapping[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
         self.densities: Mapping[str, Sequence[Gaussian]] = self._following  # of the last pass
 
@@ -107,6 +108,9 @@ class _NumberExpectation(SliceExpectation):
             x, component = self._rows.values[y], net.component[y]
             least = least_sd(y, x)
             made[y] = []
+            if y in self._held:
+                made[y] += self._net.gaussians(y)
+                continue
             for g, here, design in families(net, self._rows, y):
                 share = each[here] if component is None else shares[component][here]
                 made[y].append(_regressed(g, x[here], design, share, least))
@@ -119,9 +123,8 @@ def _regressed(g: Gaussian, x: Floats, design: Floats, share: Floats, least: flo
     b, sd = (np.array(a) for a in regression(g))
     for k, weight in enumerate(share.sum(axis=0).tolist()):
         if weight > FEW:
-            own = design * share[:, k, None]
-            b[k] = np.linalg.lstsq(own.T @ design, own.T @ x, rcond=None)[0]
-            sd[k] = max(np.sqrt(float((share[:, k] * (x - design @ b[k]) ** 2).sum()) / weight), least)
+            b[k], spread, _ = weighted_regression(x, design, share[:, k])
+            sd[k] = max(spread, least)
     shape = g.mean.shape
     coefficients = {p: b[:, j].reshape(shape) for j, p in enumerate(g.coefficients, 1)}
     return Gaussian(b[:, 0].reshape(shape), coefficients, sd.reshape(shape))
@@ -134,10 +137,18 @@ def fit_mixed_sequences(
     choice("missing", columns.missing, ("em", "error"))
     if search.checkpoint is not None:
         raise ArgumentError("a fit with numbers keeps no intermediate results: leave checkpoint= out")
-    choice("start", model.start, ("auto", "given", "random"))
     if isinstance(cases, (str, os.PathLike)):
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values)
+    given = model.start
+    if isinstance(given, MixedDynamicNetwork):
+        parents = structure if isinstance(structure, Mapping) else {v: structure.parents(v) for v in structure}
+        if {v: [*given.parents(v)] for v in given if given.parents(v)} != {
+            v: [p if isinstance(p, tuple) else (p, 0) for p in above] for v, above in parents.items() if above
+        }:
+            raise ArgumentError("start: the network has other variables or parents than the structure")
+        structure, model = given, model._replace(start="given")
     has_numbers = isinstance(structure, MixedDynamicNetwork)
+    choice("start", model.start, ("auto", "given", "random"))
     if model.start == "given" and not has_numbers:
         raise ArgumentError("start='given' requires a network with CPTs and Gaussians as the structure")
     net: MixedDynamicNetwork = mixed_template(structure, cases, numbers, model.states, model.hidden, model.bins)
@@ -162,13 +173,17 @@ def fit_mixed_sequences(
         )
     holes |= {y: n for y, n in gaps.items() if n}
     slices = FirstSlices(net.discrete)
-    model = model._replace(fixed=[*names("fixed", model.fixed), *net.joined])
+    fixed = list(names("fixed", model.fixed))
+    held = [y for y in fixed if y in net.numbers]
+    if held and not has_numbers:
+        raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure")
+    model = model._replace(fixed=[*(v for v in fixed if v not in held), *net.joined])
     setup = set_up(slices, True, model, hidden, "given")
     options: dict[str, Any] = {} if search.order == "auto" else {"order": search.order}
     backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
     if search.threads is not None and backend == "cpu":
         options["threads"] = search.threads
-    engine = _NumberExpectation(net, rows, slices, weights, backend, options)
+    engine = _NumberExpectation(net, rows, slices, weights, backend, options, held)
     rule = search.rule._replace(accelerate=False)
     best: tuple[EMState, dict[str, Any], Any] | None = None
     objectives: list[float] = []
@@ -177,7 +192,8 @@ def fit_mixed_sequences(
         densities: dict[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
         if n or not has_numbers or model.start == "random":
             first = replace(setup, start="random")
-            densities |= random_densities(net, rows, np.random.default_rng([search.seed, n]))
+            drawn = random_densities(net, rows, np.random.default_rng([search.seed, n]))
+            densities |= {y: g for y, g in drawn.items() if y not in held}
         engine.begin(densities)
         state, more = best_of_starts(first, engine, rule, (1, search.seed + n), search.flag, search.listen, None)
         objectives.append(state.objective)
@@ -195,4 +211,5 @@ def fit_mixed_sequences(
     given["network"] = net.replace(fit.network, densities)
     for what in ("hidden", "fixed"):
         given[what] = tuple(v for v in given[what] if v not in net.joined)
+    given["fixed"] += tuple(held)
     return MixedSequenceFit(**given)

@@ -19,6 +19,7 @@ from .template import parents_of, states_of, uniform_tables
 if TYPE_CHECKING:
     from ...util.arrays import Floats
 
+ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless
 LEAST = 1e-3  # standard deviation that a regression keeps, of that of all observed values
 
 
@@ -72,9 +73,8 @@ def random_densities(
             if not len(here):
                 made[y].append(g)
                 continue
-            b = np.linalg.lstsq(design, rows.values[y][here], rcond=None)[0]
             left = np.full(n, np.nan)
-            left[here] = rows.values[y][here] - design @ b
+            b, spread, left[here] = weighted_regression(rows.values[y][here], design, np.ones(len(here)))
             if net.component[y] not in chosen:
                 chosen[net.component[y]] = rng.choice(here, g.mean.size, replace=len(here) < g.mean.size)
             moved = left[chosen[net.component[y]]]
@@ -82,9 +82,23 @@ def random_densities(
             if net.component[y] is None:
                 moved = np.zeros(1)
             coefficients = {p: np.full(g.mean.shape, b[j]) for j, p in enumerate(g.coefficients, 1)}
-            sd = max(float(np.nanstd(left)), least)
-            made[y].append(Gaussian((b[0] + moved).reshape(g.mean.shape), coefficients, np.full(g.mean.shape, sd)))
+            sd = np.full(g.mean.shape, max(spread, least))
+            made[y].append(Gaussian((b[0] + moved).reshape(g.mean.shape), coefficients, sd))
     return made
+
+
+def weighted_regression(x: Floats, design: Floats, weights: Floats) -> tuple[Floats, float, Floats]:
+    """Coefficients of a regression, that of the ones first, the standard deviation, and (n,) residuals."""
+    # x, design, weights: (n,), (n, 1 + parents), the ones first, and (n,)
+    share = weights / weights.sum()
+    middle, at = float(share @ x), share @ design[:, 1:]
+    left, parents = x - middle, design[:, 1:] - at  # large values with a small spread lose no digits
+    scale = np.sqrt(share @ parents**2)
+    scale[scale == 0] = 1.0
+    own = parents / scale
+    slopes = np.linalg.lstsq((own * share[:, None]).T @ own, own.T @ (share * left), rcond=None)[0] / scale
+    left = left - parents @ slopes
+    return np.append(middle - at @ slopes, slopes), float(np.sqrt(share @ left**2)), left
 
 
 def least_sd(y: str, values: Floats) -> float:
@@ -94,4 +108,6 @@ def least_sd(y: str, values: Floats) -> float:
         raise DataError(f"no sequence has a value of {y!r}")
     if known.min() == known.max():
         raise DataError(f"column {y!r} is constant, {known[0]:g} in all rows; leave it out")
+    if known.max() - known.min() < ROUNDED * np.abs(known).max():
+        raise DataError(f"column {y!r} varies in the last digits of {known[0]:g} only; subtract that from it")
     return LEAST * float(np.std(known))
