@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FALL = 1e-9  # of the objective, relative, that rounding explains
+FAR = 1e3  # standard deviations from 0 from which the mean of a number is subtracted
 MOST_CONDITION = 1e12  # of the covariance of the parents, scaled to unit variances
 
 
@@ -183,6 +185,10 @@ def run(  # noqa: PLR0913
     progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
 ) -> tuple[MixedNetwork, list[Pass], bool, str, Sums]:  # fmt: skip
     """Fit by counting, or by EM where cells are missing. `net` is where EM starts, and gives the units."""
+    far = _far_from_zero(net, cases, weights)
+    if far:
+        cases = replace(cases, values=cases.values - [far.get(y, 0.0) for y in net.numbers])
+        net = _moved(net, {y: -x for y, x in far.items()})
     tree = MixedTree(net, "cpu", max_configurations=1 << 22, options=options)
     prior = pooled_prior(tree, cases, weights, strength)
     is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
@@ -202,9 +208,29 @@ def run(  # noqa: PLR0913
             raise DataError(f"iteration {entry.number}: the objective fell from {before:.12g} to {objective:.12g}")
         calm = before is not None and abs(change) <= tolerance * size
         if calm or (is_complete and before is not None) or len(history) > iterations:
-            return tree.network, history, calm or is_complete, "counts" if is_complete else "em", sums
+            return _moved(tree.network, far), history, calm or is_complete, "counts" if is_complete else "em", sums
         tree.reload(maximise(tree, sums, prior))
         sums = one_pass(tree, cases, weights)
+
+
+def _far_from_zero(net: MixedNetwork, cases: MixedCases, weights: Floats) -> dict[str, float]:
+    """Means of numbers that are far from 0 in standard deviations: sums of their squares would lose digits."""
+    far = {}
+    for y, x in zip(net.numbers, cases.values.T, strict=True):
+        seen = x[~np.isnan(x) & (weights > 0)]
+        if len(seen) and abs(mean := float(seen.mean())) > FAR * float(seen.std()):
+            far[y] = mean
+    return far
+
+
+def _moved(net: MixedNetwork, by: Mapping[str, float]) -> MixedNetwork:
+    """The network of numbers to which something is added."""
+    changed = {}
+    for y in net.numbers if by else ():
+        g = net.gaussian(y)
+        moved = g.mean + by.get(y, 0.0) - sum((c * by.get(p, 0.0) for p, c in g.coefficients.items()), np.float64(0.0))
+        changed[y] = Gaussian(moved, g.coefficients, g.sd)
+    return net.replace(changed) if changed else net
 
 
 def starting_network(

@@ -125,3 +125,22 @@ def test_rules_for_gaps() -> None:
     found = fit({"y": []}, {**table, "x": [0] * 4}, numbers="gaussian", missing="drop", prior=0)
     assert (found.n_rows, found.n_dropped, found.missing) == (3, 1, {"y": 1})
     assert float(found.network.gaussian("y").mean) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_numbers_far_from_0_keep_their_digits(hole: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, s = rng.normal(size=600), rng.integers(0, 2, 600)
+    y = x * np.where(s, 0.5, 0.9) + s + 0.3 * rng.normal(size=600)
+    y[::7] = np.nan if hole else y[::7]
+    parents: Any = {"y": ["s", "x"]}
+    options: Any = {"numbers": "gaussian", "prior": 1}
+    near: Any = jtgpu.learn.fit(parents, {"s": s.astype(str), "x": x, "y": y}, **options)
+    for offset in (1e6, 1e9):
+        far: Any = jtgpu.learn.fit(parents, {"s": s.astype(str), "x": offset + x, "y": offset + y}, **options)
+        mine, theirs = near.network.gaussian("y"), far.network.gaussian("y")
+        assert np.allclose(theirs.coefficients["x"], mine.coefficients["x"], atol=1e-5)
+        assert np.allclose(theirs.sd, mine.sd, rtol=1e-5)
+        at = theirs.mean + offset * (theirs.coefficients["x"] - 1)
+        assert np.allclose(at, mine.mean, atol=1e-5 + 1e-15 * offset)
+        assert far.log_likelihood == pytest.approx(near.log_likelihood, rel=1e-7)
