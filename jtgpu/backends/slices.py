@@ -72,6 +72,9 @@ class SliceTable(Protocol):
         # first, lengths: (n,) first row of each, and slices
         # message: (K,) into slice 0
 
+    def leave_room(self, n_bytes: int) -> None:
+        """Choose the number of lanes so that `SliceGroup.adding` has so many bytes for each sequence."""
+
     def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
         """Call a function with every part, in parallel; each call takes so many bytes of the host's memory."""
 
@@ -147,7 +150,7 @@ class SliceGroup(Protocol):
         # columns: (numbers + 1,) the first one of each
 
     def added(self, out: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(blocks, columns) the sums of 32 sequences each."""
+        """(blocks, columns) the sums of 32 sequences each, without those that have no answer (see `finish`)."""
         # weights: (n,) of the sequences
 
     def finish(self) -> NDArray[np.bool_]:

@@ -69,8 +69,10 @@ class _Counting(Passes):
         self._weights = weights
         self._sums: dict[int, _Sum] = {}  # of each group, by its first sequence
         self._added: dict[int, dict[Any, Floats]] = {}  # of each group, what the backend has added up
-        self._numbers = [step.joints[s] for s in step.families] if table.adds and step.joints else []
-        self._columns = np.cumsum([0, *map(step.width, self._numbers)]).tolist()
+        self.numbers = [step.joints[s] for s in step.families] if table.adds and step.joints else []
+        self._columns = np.cumsum([0, *map(step.width, self.numbers)]).tolist()
+        if self.numbers:
+            table.leave_room(8 * self._columns[-1] * (step.order + 1 + len(read.cuts)))
 
     def total(self) -> _Sum:
         """The counts of all sequences, in an order that does not depend on threads."""
@@ -86,7 +88,7 @@ class _Counting(Passes):
     def _tables(self, cells: Floats) -> list[Floats]:
         """Sums of distributions as the tables of the families."""
         step, parts = self.plain, np.split(cells, self._columns[1:-1])
-        each = zip(step.families, self._numbers, parts, strict=True)
+        each = zip(step.families, self.numbers, parts, strict=True)
         return [step.joint(number, scope, x) if len(scope) > 1 else x for scope, number, x in each]
 
     def _group(self, part: Ints) -> None:
@@ -97,18 +99,18 @@ class _Counting(Passes):
         own: dict[tuple[int, frozenset[int]], Any] = {}  # of slices with the same tables: cells, and their passes
         adding: dict[tuple[int, frozenset[int]], Any] = {}
         for begin, end, kept in self._blocks(group, starts, length, size):
-            later = group.messages(0 if self._numbers else end - begin)
+            later = group.messages(0 if self.numbers else end - begin)
             nothing = group.marginals(None, part)
             for first, last in reversed(self._segments(begin, end)):
                 passes, key = self._passes(first), (min(first, self.plain.order), self.read.cut(first))
-                if self._numbers and key not in adding:
-                    adding[key] = group.adding(self._numbers, self._columns)
+                if self.numbers and key not in adding:
+                    adding[key] = group.adding(self.numbers, self._columns)
                 group.backward(passes, first, last, kept, begin, later, adding.get(key, nothing))
                 if self.table.counts:  # from the last slice to the first: no bit depends on blocks
                     cells = own[key][0] if key in own else None
                     each = self._weights[part]
                     own[key] = group.count(passes, first, last, (kept, later), begin, each, cells), passes
-            if self.table.counts or self._numbers:
+            if self.table.counts or self.numbers:
                 continue
             kept, later = group.read(kept), group.read(later)
             for first, last in self._segments(begin, end):
@@ -140,16 +142,17 @@ class _Counting(Passes):
 def expected_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceCounts:
     """Expected counts of sequences, each with a weight."""
     # weights: (N,)
+    total, left = _Sum(step), np.ones(sequences.n, np.bool_)
+    log_evidence, failed = np.zeros(sequences.n), np.full(sequences.n, -1)
     table = table_of(step, sequences, False)
     if table is not None:
         passes = _Counting(step, sequences, table, weights)
-        passes.run()
-        if not passes.unsure.any():
-            counts = passes.total()
-            return SliceCounts(counts.cpts, counts.start, passes.log_evidence, passes.failed)
-    total = _Sum(step)
-    log_evidence, failed = np.zeros(sequences.n), np.full(sequences.n, -1)
-    for chosen in chunks(step, sequences, step.cells):
+        if table.lanes:
+            passes.run()
+            if passes.numbers or not passes.unsure.any():
+                total, left = passes.total(), passes.unsure
+                log_evidence, failed = passes.log_evidence, passes.failed
+    for chosen in chunks(step, sequences, step.cells, left) if left.any() else ():
         run = Propagation(step, sequences, chosen)
         done = run.forward(keep=True)
         log_evidence[chosen], failed[chosen] = done.log_evidence, done.failed

@@ -137,6 +137,9 @@ class SliceTable:
         needed[list(way.soft)] = True
         return cached, np.flatnonzero(needed & self._some)
 
+    def leave_room(self, n_bytes: int) -> None:
+        raise NotImplementedError
+
     def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
         """Call a function with every part, on all cores; each call takes so many bytes."""
         on_all_cores([partial(work, part) for part in parts], self._runner, max(MOST_MEMORY // max(each, 1), 1))

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.gpu.slices import engine, kernels
+from jtgpu.backends.gpu.slices import contractions, engine, kernels
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import counts
+from jtgpu.dynamic.propagation import Propagation
 from jtgpu.dynamic.sequences import read_sequences
 from jtgpu.dynamic.step import Step
 from tests.backends.gpu.test_slice_programs import ring
+from tests.backends.gpu.test_slices import holes, lagged
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import some
@@ -106,6 +108,30 @@ def test_bits_of_counts_depend_neither_on_groups_nor_on_devices(gpu: Device, mon
         step.close()
     for other in found[1:]:
         assert_same(other, found[0], np.testing.assert_array_equal)
+
+
+def test_improbable_and_impossible_sequences_alone_are_counted_again(
+    gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dyn, codes = lagged(), holes(40, 6)
+    soft = np.random.default_rng(1).random((40, 6, 3)) + 0.1
+    soft[7, 4] = [1e-290, 0.0, 1e-300]
+    codes[7, 4, 2] = -1
+    soft[9, 1] = 0.0
+    monkeypatch.setattr(contractions, "LOWEST", -110.0)  # of the powers of two of a probability that is sure
+    read, weights = read_sequences(dyn, codes, likelihood={"x": soft}), np.linspace(1, 2, 40)
+    expected, again = counts.expected_counts(Step(dyn, "cpu", {}), read, weights), list[int]()
+
+    def noted(step: Step, sequences: Any, chosen: Any) -> Propagation:
+        again.extend(chosen.tolist())
+        return Propagation(step, sequences, chosen)
+
+    monkeypatch.setattr(counts, "Propagation", noted)
+    step = Step.of_families(dyn, "gpu", {})
+    assert_same(counts.expected_counts(step, read, weights), expected, close)
+    assert 9 in again
+    assert 1 < len(again) < 40
+    step.close()
 
 
 def test_em_of_sequences_stays_on_the_gpu(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

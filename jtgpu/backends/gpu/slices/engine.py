@@ -105,10 +105,14 @@ class GpuSliceTable:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._lengths = lengths
-        self.most_kept, self.lanes = self._size()
+        self.most_kept, self.lanes = self._size(0)
 
-    def _size(self) -> tuple[int, int]:
+    def leave_room(self, n_bytes: int) -> None:
+        self.most_kept, self.lanes = self._size(n_bytes)
+
+    def _size(self, more: int) -> tuple[int, int]:
         """Bytes of messages that a group may keep, and sequences of a group; 0 if there is no memory."""
+        # more: Bytes of a sequence for sums
         devices, longest = self.passes.devices, int(self._lengths.max())
         free = 1 << 62
         for device in devices:
@@ -119,7 +123,7 @@ class GpuSliceTable:
         share = whole(min(share, max(-(-share // (WORKERS * ROUNDS)), LEAST_GROUP), MOST_GROUP))
         wave = min(share, devices[0].multiprocessors * MOST_LANES)
         message, row = 8 * self.evidence.n_entries, self.evidence.row_bytes
-        each = longest * (row + 8 * int(self.passes.plan.cardinality.sum())) + 8 * message + 64
+        each = longest * (row + 8 * int(self.passes.plan.cardinality.sum())) + 8 * message + 64 + more
         everything = message * (longest + 1)
         if wave * everything <= min(MOST_KEPT, free // 2):
             lanes = min(free // (each + everything), MOST_KEPT // everything)

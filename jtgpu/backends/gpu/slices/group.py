@@ -111,6 +111,13 @@ class GpuSliceGroup:
         return self._get(self._failed, (self.size,), np.int32).astype(np.int64)
 
     @property
+    def _unsure(self) -> NDArray[np.bool_]:
+        """(n,) whether each sequence has to be computed again."""
+        lost = self._get(self._lost, (self.size,), np.int32) != 0
+        unsure: NDArray[np.bool_] = (lost | (self.failed >= 0))[: self.n]
+        return unsure
+
+    @property
     def log_evidence(self) -> NDArray[np.float64]:
         """(n,) ln P of the evidence of each sequence; -inf where it failed."""
         total = self._get(self._total, (self.size,), np.float64)[: self.n]
@@ -168,7 +175,7 @@ class GpuSliceGroup:
 
     def added(self, out: _Out, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         each = np.zeros(self.size)
-        each[: self.n] = weights
+        each[: self.n] = np.where(self._unsure, 0.0, weights)
         n_blocks, place = self.size // MOST_LANES, self.place
         with place.device.active():
             to = self._take(8 * n_blocks * out.width)
@@ -240,11 +247,10 @@ class GpuSliceGroup:
 
     def finish(self) -> NDArray[np.bool_]:
         """Copy distributions to their places; (n,) whether each sequence has to be computed again."""
-        lost = self._get(self._lost, (self.size,), np.int32)[: self.n] != 0
+        unsure = self._unsure
         if self._between is not None:
             between, rows, cells, n_rows = self._between
             self._download(cells, between.cells, rows, n_rows)
-        unsure: NDArray[np.bool_] = lost | (self.failed[: self.n] >= 0)
         for block in self._blocks:
             self.place.put_back(block)
         self._blocks = []
