@@ -259,10 +259,10 @@ def dynamic_facts(net: DynamicNetwork | MixedDynamicNetwork) -> dict[str, Any]:
     dyn = net if isinstance(net, DynamicNetwork) else net.discrete
     own = [v for v in net if v in dyn]
     tables = [dyn.cpt(v) for v in own] + [table for v in own for table in dyn.start(v)]
-    between = [v if v in dyn.static else f"{v}[t-{lag}]" for v, lag in dyn.interface]
+    between = [v if v in dyn.static else f"{v}[t-{lag}]" for v, lag in dyn.interface if v in own]
     about = {
-        "name": net.name, "kind": "dynamic network", "variables": len(net), "order": dyn.order,
-        "static": list(dyn.static), "states": sum(len(dyn.states(v)) for v in own),
+        "name": net.name, "kind": "dynamic network", "variables": len(net), "order": net.order,
+        "static": list(net.static), "states": sum(len(dyn.states(v)) for v in own),
         "arcs": sum(len(net.parents(v)) for v in net), "most_parents": max(len(net.parents(v)) for v in net),
         "between_slices": between, "entries": sum(np.asarray(table).size for table in tables),
     }  # fmt: skip

@@ -12,6 +12,7 @@ from ..errors import NetworkError, closest
 from ..util import late_imports
 from ..util.arguments import several
 from ..util.text_table import counted
+from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
 from .gaussian import Gaussian, checked_gaussian
 from .mixed import MixedNetwork
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .cpt import CptLike
 
 Pair = tuple[str, int]
+ALONE = ","  # a static variable of one state where no variable with states joins the slices
 
 
 class MixedDynamicNetwork:
@@ -50,7 +52,8 @@ class MixedDynamicNetwork:
     Attributes
     ----------
     discrete : DynamicNetwork
-        The variables with states, and one more for several parents of a number together, named ``a,b``.
+        The variables with states, and one more for several parents of a number together, named ``a,b``; one of a single
+        state if only numbers join the slices.
     numbers : tuple of str
         The numbers, in order.
 
@@ -114,8 +117,13 @@ class MixedDynamicNetwork:
                 cards = [len(labels[p]) for p in axes]
                 tables[own] = np.eye(len(labels[own])).reshape(*cards, -1)
                 discrete[own] = axes
+        lags = [lag for v in labels for _, lag in above.get(v, ())]
+        if not fixed and not any(lags) and any(lag for listed in above.values() for _, lag in listed):
+            alone = ALONE if labels else NO_STATES  # only numbers join the slices
+            labels[alone], tables[alone], discrete[alone] = [NO_STATES], [1.0], ()
+            fixed.add(alone)
         own_start = {v: table for v, table in first.items() if v not in self.numbers}
-        self.discrete = DynamicNetwork(labels, discrete, tables, start=own_start, static=static, name=name)
+        self.discrete = DynamicNetwork(labels, discrete, tables, start=own_start, static=sorted(fixed), name=name)
         self.joined = tuple(v for v in self.discrete if v not in states)
         self._gaussians = {y: self._read_gaussians(y, cpts[y], first.get(y)) for y in self.numbers}
 
@@ -163,6 +171,16 @@ class MixedDynamicNetwork:
         """Names of the variables of a slice, in order."""
         return self._order
 
+    @property
+    def order(self) -> int:
+        """Largest lag of a parent."""
+        return max(lag for v in self for _, lag in [(v, 0), *self.parents(v)])
+
+    @property
+    def static(self) -> tuple[str, ...]:
+        """Names of the static variables, in order."""
+        return tuple(v for v in self.discrete.static if v in self._order)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._order)
 
@@ -202,7 +220,7 @@ class MixedDynamicNetwork:
         return MixedDynamicNetwork(
             {v: float if v in own else dyn.states(v) for v in self}, {v: self.parents(v) for v in self},
             {v: own[v][-1] if v in own else dyn.cpt(v) for v in self},
-            start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=dyn.static, name=self.name,
+            start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=self.static, name=self.name,
         )  # fmt: skip
 
     def stationary(self, limit: int = 10_000) -> MixedDynamicNetwork:
@@ -214,7 +232,7 @@ class MixedDynamicNetwork:
         parents: dict[str, Any] = {}
         own: dict[str, Any] = {}
         whole = self.discrete.unroll(n_slices)
-        joined = {f"{v}[{t}]" for v in self.joined for t in range(n_slices)}
+        joined = {f"{v}[{t}]" for v in self.joined for t in range(n_slices)} | {ALONE, NO_STATES}
         states: dict[str, Any] = {v: whole.states(v) for v in whole if v not in joined}
         parents |= {v: whole.parents(v) for v in states}
         own |= {v: whole.cpt(v) for v in states}
@@ -244,7 +262,7 @@ class MixedDynamicNetwork:
 
     def __str__(self) -> str:
         """The variables of a slice with their states and parents, as an aligned table."""
-        static = self.discrete.static
+        static = self.static
         above = [[p if p in static else f"{p}[t-{lag}]" if lag else f"{p}[t]" for p, lag in self.parents(v)]
                  for v in self]  # fmt: skip
         labels = [("(number)",) if v in self.numbers else self.discrete.states(v) for v in self]

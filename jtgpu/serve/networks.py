@@ -110,9 +110,10 @@ def _slices(model: DiscreteModel) -> dict[str, Any]:
     """Order, static variables, and parents in earlier slices as pairs of number and lag, of a network over time."""
     if not isinstance(model, OVER_TIME):
         return {}
-    net = model.template
-    earlier = [[[net.index(p), lag] for p, lag in net.parents(v) if lag] for v in model.variables]
-    return {"slices": {"order": net.order, "static": [net.index(v) for v in net.static], "earlier": earlier}}
+    net, own = model.template, {*model.dynamic_network}
+    earlier = [[[net.index(p), lag] for p, lag in net.parents(v) if lag] for v in model.variables if v in own]
+    static = [net.index(v) for v in net.static if v in own]
+    return {"slices": {"order": net.order, "static": static, "earlier": earlier}}
 
 
 def _numbers(tree: JunctionTree) -> dict[str, Any]:

@@ -267,7 +267,7 @@ class SequenceMpe(Sequences, kw_only=True):
             columns: list[list[Any]] = made.states[i, :length].T.tolist()
             if form.labels:
                 columns = [[tree.model.states(v)[s] for s in column] for v, column in enumerate(columns)]
-            return {"log_joint": float(made.log_joint[i]), "states": dict(zip(names, columns, strict=True))}
+            return {"log_joint": float(made.log_joint[i]), "states": dict(zip(made, columns, strict=True))}
 
         reply: SequenceStatesReply = _answer_all(tree, self, ask, result_of)
         return reply
@@ -312,6 +312,8 @@ class Step(Body, kw_only=True):
                     x = made[name]
                     parts = Parts(x.weights, x.means, x.sds)
                     numbers[name] = number_reply(NumberPosterior(name, parts, None, (x.mean, x.sd)), (), 0)
+                continue
+            if name not in made:  # the stand-in where no variable has states
                 continue
             values: list[float] = made[name].probabilities.tolist()
             posteriors[name] = with_labels(model, model.index(name), values) if form.labels else values

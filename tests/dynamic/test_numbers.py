@@ -423,3 +423,50 @@ def test_fits_of_autoregressive_numbers_depend_on_no_unit(offset: float, unit: f
     assert np.allclose(theirs.sd / unit, mine.sd, rtol=1e-4)
     assert other.log_likelihood + 600 * np.log(unit) == pytest.approx(plain.log_likelihood, rel=1e-4)
     assert (np.diff([one.objective for one in other.history]) > -1e-4).all()
+
+
+def autoregression(states: bool) -> jtgpu.MixedDynamicNetwork:
+    """Slices that only a number joins."""
+    names: Any = {"s": ["a", "b"]} if states else {}
+    axes = [0.0, 1.0] if states else 0.0
+    return jtgpu.MixedDynamicNetwork(
+        {**names, "y": float}, {"y": [*names, ("y", 1)]},
+        {**{v: [0.3, 0.7] for v in names}, "y": jtgpu.Gaussian(axes, {"y[t-1]": 0.5}, sd=1.0)},
+        start={"y": jtgpu.Gaussian(axes, sd=2.0)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_slices_that_only_numbers_join(states: bool, tmp_path: Path) -> None:
+    net = autoregression(states)
+    assert (net.order, net.static, net.parents("y")[-1]) == (1, (), ("y", 1))
+    tree, data = net.compile("reference"), {"y": [[1.0, 0.5, 0.3]]}
+    whole = net.unroll(4).compile("cpu")
+    assert set(net.unroll(2)) == {f"{v}[{t}]" for v in net for t in (0, 1)}
+    expected = whole.posteriors({f"y[{t}]": x for t, x in enumerate(data["y"][0])})
+    assert tree.log_likelihood(data)[0] == pytest.approx(expected.log_evidence, rel=1e-12)
+    ahead = tree.predict(data, targets="y")
+    assert (ahead.mean["y"][0, 0], ahead.sd["y"][0, 0]) == pytest.approx((expected["y[3]"].mean, expected["y[3]"].sd))
+    if states:
+        assert np.allclose(tree.smooth(data)["s"][0, 2], expected["s[2]"].probabilities)
+    live: Any = tree.stream()
+    for x in data["y"][0]:
+        live.step({"y": x})
+    assert live.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
+    assert live.step()["y"].mean == pytest.approx(expected["y[3]"].mean)
+    assert list(tree.mpe(data)) == ["s"] * states
+    frame = long_frame(net, 30, 40, 2, "none")
+    parents = {v: net.parents(v) for v in net}
+    made: Any = jtgpu.learn.fit(parents, frame, id="sequence", time="slice", numbers="gaussian")
+    assert np.allclose(made.network.gaussian("y").coefficients["y[t-1]"], 0.5, atol=0.12)
+    jtgpu.write(net, tmp_path / "a.dynamic.json")
+    assert jtgpu.read(tmp_path / "a.dynamic.json") == net
+    assert net.replace() == net
+    assert list(tree.smooth(data)) == ["s"] * states
+
+
+def test_a_template_without_lags_is_an_error() -> None:
+    with pytest.raises(jtgpu.NetworkError, match="no variable has a parent in an earlier slice"):
+        jtgpu.MixedDynamicNetwork(
+            {"s": ["a", "b"], "y": float}, {"y": ["s"]}, {"s": [0.5, 0.5], "y": jtgpu.Gaussian([0.0, 1.0])}
+        )

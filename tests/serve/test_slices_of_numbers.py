@@ -14,6 +14,7 @@ from jtgpu.cli.networks import read_chance_network
 from jtgpu.model.first_slice import MixedSliceNetwork
 from jtgpu.serve import App
 from tests.cli.test_dynamic_numbers import machine
+from tests.dynamic.test_numbers import autoregression
 from tests.serve.client import Client
 
 
@@ -130,6 +131,21 @@ def test_description_files_and_refusals(client: Client) -> None:
         assert detail[1] in reply.json()["detail"]
     text = client.get("/v1/networks/machine/file?format=dynamic.json").text
     assert '"gaussian"' in text
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_slices_that_only_numbers_join(states: bool) -> None:
+    app = App({"ar": autoregression(states).compile("reference")})
+    app.warm()
+    client = Client(app)
+    about = client.get("/v1/networks/ar").json()
+    assert about["slices"] == {"order": 0, "static": [], "earlier": [[]] * states}
+    assert [v["name"] for v in about["variables"]] == ["s"] * states
+    body: dict[str, Any] = {"evidence": {"y": [1.0, 2.0]}, "targets": ["y"]}
+    assert client.ask("ar", "predict", body)["numbers"]["y"][0]["mean"] == pytest.approx(1.0 + 0.7 * states)
+    assert client.ask("ar", "step", {"evidence": {"y": 1.0}})["posteriors"].keys() == {*["s"] * states}
+    assert len(client.ask("ar", "sequence-mpe", {"evidence": body["evidence"]})["states"]) == states
+    app.close()
 
 
 def test_the_command_serves_them(tmp_path: Path) -> None:
