@@ -33,8 +33,9 @@ test-again: $(VENV)/.stamp-test ## every test at full length, without AVX-512 if
 
 WORKERS ?= 2
 # A test that hangs ends its process, and pytest reports the stack: a limit on the whole run would not say where.
-PYTEST = $(BIN)/python -m pytest --ignore=tests/on_gpu -n $(WORKERS) --dist worksteal --durations=25 --durations-min=1 \
-         -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+# Bytecode is written: both workers import all tests, and many tests start an interpreter.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --ignore=tests/on_gpu -n $(WORKERS) --dist worksteal \
+         --durations=25 --durations-min=1 -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 check: check-lint check-types check-kernels check-recipes check-package ## lint, types, kernels compile, the wheel holds everything
 

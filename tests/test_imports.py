@@ -111,7 +111,7 @@ def imports_of(path: Path) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):  # no import is inside
                 continue
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            if isinstance(child, ast.If) and any(getattr(n, "id", "") == "TYPE_CHECKING" for n in ast.walk(child.test)):
                 continue
             inner = is_top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             if isinstance(child, ast.Import):

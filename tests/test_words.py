@@ -92,6 +92,7 @@ def test_a_vague_word_is_reported() -> None:
     assert not list(vague_words('"""A row. See `g`."""\nrow = reader.found(1)\n'))
 
 
+@pytest.mark.slow
 def test_names_and_docstrings_are_nouns() -> None:
     wrong = [
         f"{path.relative_to(ROOT).as_posix()}:{line}: {fault}"

@@ -89,7 +89,7 @@ def test_stationary_distribution_of_longer_lags() -> None:
         {"k": [0.3, 0.7], "x": _table(rng, 2, 3, 2, 2), "y": _table(rng, 2, 3)},
         start={"x": [_table(rng, 2, 2), _table(rng, 3, 2, 2), _table(rng, 3, 2, 2)]}, static=["k"],
     )  # fmt: skip
-    far = dyn.unroll(90).compile("reference")
+    far = dyn.unroll(90).compile("cpu")
     start = dyn.stationary().start("x")
     first = np.asarray(far.joint(["k", "x[89]"]))
     second = np.asarray(far.joint(["y[88]", "k", "x[89]"]))
