@@ -470,3 +470,23 @@ def test_a_template_without_lags_is_an_error() -> None:
         jtgpu.MixedDynamicNetwork(
             {"s": ["a", "b"], "y": float}, {"y": ["s"]}, {"s": [0.5, 0.5], "y": jtgpu.Gaussian([0.0, 1.0])}
         )
+
+
+def test_bits_depend_neither_on_threads_nor_on_other_sequences() -> None:
+    net, rng = template(np.random.default_rng(1)), np.random.default_rng(2)
+    data = drawn(net, 60, 12, 3)
+    for x in data.values():
+        x[rng.random(x.shape) < 0.2] = NAN
+    data["w"][np.isnan(data["x"])] = NAN
+    one, two = (net.compile("cpu", threads=n) for n in (1, 2))
+    a, b, part = one.smooth(data), two.smooth(data), two.smooth({y: x[10:20] for y, x in data.items()})
+    for v in a:
+        assert np.array_equal(a[v], b[v])
+        assert np.array_equal(a[v][10:20], part[v])
+    for y in a.mean:
+        assert np.array_equal(a.mean[y], b.mean[y])
+    assert np.array_equal(one.mpe(data).states, two.mpe(data).states)
+    options: Any = {"hidden": ["a", "b"], "iterations": 3, "restarts": 2}
+    fits: list[Any] = [jtgpu.learn.fit(net, data, threads=n, **options) for n in (1, 2)]
+    assert fits[0].network == fits[1].network
+    assert fits[0].restarts == fits[1].restarts
