@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DataError, ImpossibleEvidence, shown
+from ..errors import DataError, EvidenceError, ImpossibleEvidence, shown
 from ..inference.tables import as_numbers, open_table
 from ..inference.tables.columns import evidence_columns
 from ..model.mixed_dynamic import label
+from ..util.arguments import number
 from ..util.elementary import exps, log, logs
 from .cells import is_matrix, is_sequence
 from .sequences import Sequences, read_sequences
@@ -20,7 +21,7 @@ from .sequences import Sequences, read_sequences
 if TYPE_CHECKING:
     from ..model.gaussian import Gaussian
     from ..model.mixed_dynamic import MixedDynamicNetwork
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Bools, Floats, Ints
 
 HALF_LOG_2PI = 0.5 * log(2 * math.pi)
 
@@ -30,6 +31,28 @@ class Rows(NamedTuple):
 
     sequences: Sequences  # of the variables with states
     values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
+    cut: Mapping[str, Bools] = {}  # (R,) where a number is set, so that its density does not hold
+
+    def setting(self, do: Mapping[str, Any]) -> Rows:
+        """Set numbers: to a value in all slices, or in some, ``{slice: value}``."""
+        values, cut, t = dict(self.values), dict(self.cut), self.sequences.slices
+        for y, given in do.items():
+            values[y], cut[y] = values[y].copy(), np.zeros(len(t), np.bool_)
+            for at, x in given.items() if isinstance(given, Mapping) else [(None, given)]:
+                is_slice = isinstance(at, (int, np.integer)) and not isinstance(at, bool)
+                if at is not None and not (is_slice and 0 <= at <= t.max()):
+                    raise EvidenceError(f"do on {y!r} has the slice {shown(at)}; slices are 0 to {int(t.max())}")
+                here = np.ones(len(t), np.bool_) if at is None else t == at
+                values[y][here], cut[y][here] = number(f"do on {y!r}", x), True
+            if not np.isfinite(values[y][cut[y]]).all():
+                raise EvidenceError(f"do on {y!r} must be a finite number")
+            odd = cut[y] & ~np.isnan(self.values[y]) & (self.values[y] != values[y])
+            if odd.any():
+                row = int(np.argmax(odd))
+                i = int(np.searchsorted(self.sequences.ptr, row, side="right")) - 1
+                what = f"do sets {y!r} to {values[y][row]:g}, and it is observed as {self.values[y][row]:g}"
+                raise EvidenceError(f"{self.sequences.name(i, int(t[row]))}: {what}")
+        return self._replace(values=values, cut=cut)
 
     @classmethod
     def of(cls, sequences: Sequences, values: Mapping[str, Floats]) -> Rows:
@@ -106,7 +129,8 @@ def families(net: MixedDynamicNetwork, rows: Rows, y: str) -> list[tuple[Gaussia
     made, t = [], rows.sequences.slices
     own = net.gaussians(y)
     for k, g in enumerate(own):
-        here = np.flatnonzero(~np.isnan(rows.values[y]) & (t >= k if k == len(own) - 1 else t == k))
+        known = ~np.isnan(rows.values[y]) & ~rows.cut.get(y, np.zeros(1, np.bool_))
+        here = np.flatnonzero(known & (t >= k if k == len(own) - 1 else t == k))
         design = np.ones((len(here), 1 + len(g.coefficients)))
         above = [p for p in net.numeric_parents(y) if label(*p) in g.coefficients]
         for j, (p, lag) in enumerate(above, 1):

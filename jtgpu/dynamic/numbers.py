@@ -11,6 +11,7 @@ from ..errors import ArgumentError, DataError, PlanError
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..model.discrete import DiscreteModel
+from ..util.arguments import mapping
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
@@ -163,10 +164,14 @@ class MixedDynamicTree:
         for name in options:
             if name not in ("id", "time", "likelihood", "do", "on_gap"):
                 raise ArgumentError(f"there is no option {name!r}; options are id, time, likelihood, do and on_gap")
-        for name in ("likelihood", "do"):
-            if given := [v for v in options.get(name) or () if v in self.network.numbers]:
-                raise ArgumentError(f"{name} has the number {given[0]!r}; {name}= is of variables with states")
-        return sequences if isinstance(sequences, Rows) else read_rows(self.network, sequences, **options)
+        if given := [v for v in options.get("likelihood") or () if v in self.network.numbers]:
+            raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
+        if isinstance(sequences, Rows):
+            return sequences
+        do = mapping("do", options.get("do"))
+        states = {v: x for v, x in do.items() if v not in self.network.numbers}
+        rows = read_rows(self.network, sequences, **{**options, "do": states})
+        return rows.setting({y: x for y, x in do.items() if y not in states}) if len(states) < len(do) else rows
 
     def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:
         net = self.network

@@ -118,7 +118,8 @@ class DynamicTree:
             Columns of a long frame: the sequence of each row, and its time. Times must increase in each sequence.
             Without `id` the frame is one sequence.
         likelihood : mapping, optional
-            Variable to P(observation | state): (states,), (rows, states), or (B, T, states).
+            Variable to P(observation | state): (states,), (rows, states), or (B, T, states). That of a static variable
+            counts once, in the first slice.
         do : mapping, optional
             Interventions: variable to the state that it is set to in all slices, or to ``{slice: state}``.
         targets : str or iterable of str, optional

@@ -192,7 +192,9 @@ def as_given(net: DiscreteModel, reads: list[Read], likelihood: Any, do: Any) ->
     codes = [np.pad(r.codes, ((0, 0), (0, len(own) - len(net))), constant_values=-1) for r in reads]
     values = {y: np.concatenate([r.values.get(y, np.full(len(r.codes), np.nan)) for r in reads])
               for y in net.dynamic_network.numbers}  # fmt: skip
-    return Rows(read_sequences(own, codes, likelihood=likelihood, do=do), values)
+    states = {v: x for v, x in do.items() if v not in values}
+    rows = Rows(read_sequences(own, codes, likelihood=likelihood, do=states), values)
+    return rows.setting({y: x for y, x in do.items() if y in values})
 
 
 def _weights(net: DiscreteModel, v: int, given: Weights, t: int) -> list[float]:

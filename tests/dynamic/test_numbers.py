@@ -193,7 +193,10 @@ def test_wrong_columns_and_options() -> None:
         ({"X1": [1.0, 2.0]}, {}, "no column of the table is a variable"),
         ({"who": ["p"], "x": [1.0]}, {"id": "patient"}, "'patient' is no column of the table, which has 'who', 'x'"),
         ({"x": [[1.0, 2.0], [3.0]]}, {}, "the rows of 'x' have different lengths"),
-        ({"x": [1.0]}, {"do": {"x": 2.0}}, "do has the number 'x'; do= is of variables with states"),
+        ({"x": [1.0]}, {"do": {"x": 2.0}}, "sequence 0, slice 0: do sets 'x' to 2, and it is observed as 1"),
+        ({"y": [1.0]}, {"do": {"x": "high"}}, "do on 'x' must be a number"),
+        ({"y": [1.0]}, {"do": {"x": np.inf}}, "do on 'x' must be a finite number"),
+        ({"y": [1.0]}, {"do": {"x": {2: 1.0}}}, "do on 'x' has the slice 2; slices are 0 to 0"),
         ({"x": [1.0]}, {"likelihood": {"y": [1.0, 2.0]}}, "likelihood has the number 'y'"),
         ({"x": [1.0]}, {"targets": ["xx"]}, "there is no variable 'xx'"),
     ]
@@ -340,3 +343,24 @@ def test_a_template_without_lags_is_an_error() -> None:
         jtgpu.MixedDynamicNetwork(
             {"s": ["a", "b"], "y": float}, {"y": ["s"]}, {"s": [0.5, 0.5], "y": jtgpu.Gaussian([0.0, 1.0])}
         )
+
+
+def test_numbers_can_be_set() -> None:
+    rng = np.random.default_rng(6)
+    net, length = template(rng, True), 3
+    data = drawn(net, 1, length, 2)
+    data["x"][0, 1] = data["v"][0, 1] = NAN
+    tree, whole = net.compile("reference"), unrolled(net, length)
+    do: Any = {"x": {1: 0.7}, "v": {1: -0.4}, "a": {2: "1"}}
+    answer = tree.smooth(data, do=do, targets=["a", "b", "w", "v"])
+    seen = {f"{y}[{t}]": x[0, t] for y, x in data.items() for t in range(length) if not np.isnan(x[0, t])}
+    expected = whole.compile("cpu").posteriors(seen, do={"x[1]": 0.7, "v[1]": -0.4, "a[2]": "1"})
+    assert answer.log_evidence[0] == pytest.approx(expected.log_evidence, rel=1e-10)
+    for t in range(length):
+        for v in ("a", "b"):
+            assert np.allclose(answer[v][0, t], np.asarray(expected[f"{v}[{t}]"]), atol=1e-10)
+    assert (answer.mean["v"][0, 1], answer.sd["v"][0, 1]) == (-0.4, 0.0)
+    everywhere = tree.smooth({"y": [[NAN] * 3]}, do={"v": 1.0}, targets=["v", "a"])
+    assert np.allclose(everywhere["a"], tree.smooth({"y": [[NAN] * 3]}, targets=["a"])["a"], atol=1e-12)
+    drawn_ones = tree.sample(2, {"y": [[NAN] * 3]}, do={"v": 1.0}, seed=1)
+    assert (np.asarray(drawn_ones["v"]) == 1.0).all()

@@ -97,6 +97,14 @@ def test_numbers_with_earlier_ones_as_parents_are_targets(client: Client) -> Non
     assert "'heat' is a target, and a numeric parent of it is not observed" in refused["detail"]
 
 
+def test_numbers_are_set(client: Client) -> None:
+    evidence: Any = {"heat": [1.0, None]}
+    body = {"evidence": evidence, "do": {"load": {"0": 2.0, "1": 3.0}}, "targets": ["heat"]}
+    own = client.ask("pair", "smooth", body)["numbers"]["heat"]
+    assert own[1]["mean"] == pytest.approx(0.5 * 1.0 + 0.5 * 3.0)
+    assert "must be a number" in client.ask("pair", "smooth", {"length": 1, "do": {"load": "high"}}, 422)["detail"]
+
+
 def test_steps_are_those_of_a_stream(client: Client) -> None:
     live: Any = pair().compile("cpu").stream()
     state, found = None, dict[str, Any]()
