@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 from peers import pyagrum_engine
-from rows import ROOT, append, child, compare, network, row, timed
+from rows import ROOT, child, compare, network, parser_of, row, store, timed
 
 import jtgpu
 from jtgpu import timing
@@ -45,7 +45,6 @@ from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
 from jtgpu.util.options import BackendName
 
-RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 QUESTIONS = ("file", "frame", "peers", "memory")
 THREADS = (1, 2)  # of the CPU's engine
 SHARE, HOLES = 0.3, 0.05
@@ -322,15 +321,11 @@ def summary(r: dict[str, Any]) -> str:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "cases.jsonl", runs=3, seed=1)
     parser.add_argument("networks", nargs="*", help="default: alarm hailfinder")
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     parser.add_argument("--backend", choices=("cpu", "gpu"), default="cpu", help="of file and frame")
     parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
-    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--memory", help=argparse.SUPPRESS)
@@ -352,8 +347,7 @@ def main() -> None:
             for more in asked:
                 for r in child(__file__, *these, *more):
                     print(summary(r), flush=True)
-                    if not arguments.smoke:
-                        append(arguments.out, [r])
+                    store(arguments, [r])
 
 
 if __name__ == "__main__":

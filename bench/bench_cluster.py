@@ -28,13 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from bench_cases import Bench, on_cores
-from rows import ROOT, append, child, network, row, timed
+from rows import child, network, parser_of, row, store, timed
 
 from jtgpu import timing
 from jtgpu.cases import answer_file
 from jtgpu.cluster import Cluster, answer_files
 
-RESULTS = ROOT / "bench" / "results" / "cluster.jsonl"
 CASES = 8_000_000
 WORKERS = (1, 2)
 PARTS = 8  # of a run, at least
@@ -149,14 +148,10 @@ def summary(r: dict[str, Any]) -> str:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "cluster.jsonl", runs=3, seed=1)
     parser.add_argument("networks", nargs="*", help="default: alarm")
     parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--chunk", type=int, help="cases at a time")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
-    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     parser.add_argument("--arithmetic", action="store_true", help="one core alone: cases a second and bytes a case")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -186,8 +181,7 @@ def main() -> None:
         found = [r for r in child(__file__, "--one", name, *words) if "bench" in r]
         for r in found:
             print(summary(r), flush=True)
-        if not arguments.smoke:
-            append(arguments.out, found)
+        store(arguments, found)
 
 
 if __name__ == "__main__":

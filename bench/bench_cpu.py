@@ -28,7 +28,7 @@ import numpy as np
 from first_answers import first_answers
 from numpy.typing import NDArray
 from peers import pyagrum_engine
-from rows import ROOT, append, child, compare, network, row, timed
+from rows import child, compare, network, parser_of, row, store, timed
 
 import jtgpu
 from jtgpu import timing
@@ -36,7 +36,6 @@ from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
 
-RESULTS = ROOT / "bench" / "results" / "cpu.jsonl"
 QUESTIONS = ("posteriors", "patterns", "first", "target", "session", "batch", "memory")
 THREADS = (1, 2)
 # share of observed variables (%) below which pyAgrum's own trees take more than 10 GB, or minutes a row
@@ -323,14 +322,11 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     """Command line."""
     everything = sorted(bundled.stem(p) for p in bundled.networks_folder().iterdir() if ".net" in p.suffixes)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "cpu.jsonl", seed=1)
     parser.add_argument("networks", nargs="*", help="default: all of nets/")
     parser.add_argument("--evidence", nargs="+", type=float, default=[0.0, 1.0, 10.0, 20.0], help="%% of the variables")
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     parser.add_argument("--budget", type=float, default=0.5, help="seconds for one measurement, if runs are short")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
-    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--memory", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -346,8 +342,7 @@ def main() -> None:
     rows = list(child(__file__, "--one", "machine"))
     print(f"{rows[0]['multiply_adds']:.3g} multiply-adds and {rows[0]['bandwidth']:.3g} bytes a second, one core")
     print(f"{'microseconds a case:':<31}{'1 thread':>13}{'2 threads':>13}{'pyagrum, best':>15}{'ratio':>9}")
-    if not arguments.smoke:
-        append(arguments.out, rows)
+    store(arguments, rows)
     for name in arguments.networks or everything:
         rows = list(child(__file__, "--one", name, *evidence, *words))
         if "memory" in arguments.questions and not arguments.smoke:
@@ -355,8 +350,7 @@ def main() -> None:
                 rows += child(__file__, "--one", name, "--evidence", str(arguments.evidence[0]), "--memory", engine)
         for line in summary(rows):
             print(line, flush=True)
-        if not arguments.smoke:
-            append(arguments.out, rows)
+        store(arguments, rows)
 
 
 if __name__ == "__main__":

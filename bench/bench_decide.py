@@ -9,24 +9,20 @@ anything is timed, and stand in the rows.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import ROOT, append, cpu_seconds, row
+from rows import ROOT, cpu_seconds, parser_of, row, store
 
 sys.path.insert(0, str(ROOT))
 from jtgpu.decisions.held import PolicyCase
 from jtgpu.timing import Spread
 from tests.decisions.test_policies import pigs
 from tests.support.diagrams import pyagrum_diagram, pyagrum_value
-
-RESULTS = ROOT / "bench" / "results" / "decide.jsonl"
 
 
 def compared(name: str, works: dict[str, Callable[[], float]], runs: int) -> list[dict[str, Any]]:
@@ -74,9 +70,7 @@ def tables(runs: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser = parser_of(__doc__, "decide.jsonl")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for months in (4,) if arguments.smoke else (30, 100):
@@ -99,8 +93,7 @@ def main() -> None:
         works["pyagrum"] = lambda: pyagrum_value(diagram)
     rows += compared(f"recall-{len(recalled.decisions) + 1}", works, 1 if arguments.smoke else 7)
     rows += tables(1 if arguments.smoke else 15)
-    if not arguments.smoke:
-        append(arguments.out, rows)
+    store(arguments, rows)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ compare; `bytes` is the size of the SVG or HTML text.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
-from rows import ROOT, append, cpu_seconds, row
+from rows import cpu_seconds, parser_of, row, store
 
 import jtgpu
 from jtgpu.model.network import BayesianNetwork
@@ -44,18 +43,15 @@ def rows_of(name: str, runs: int, backend: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = parser_of(__doc__, "draw.jsonl", runs=15)
     parser.add_argument("networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--backend", default="cpu")
-    parser.add_argument("--smoke", action="store_true", help="asia, once, nothing stored")
     given = parser.parse_args()
     names, runs, backend = (["asia"], 1, "reference") if given.smoke else (given.networks, given.runs, given.backend)
     for name in names:
         for found in rows_of(name, runs, backend):
             print(f"{name:8} {found['engine']:28} {1e3 * found['minimum']:8.1f} ms  {found.get('bytes', ''):>8}")
-            if not given.smoke:
-                append(ROOT / "bench" / "results" / "draw.jsonl", [found])
+            store(given, [found])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ complete rows with those of `numpy.bincount` and pgmpy, and one iteration with p
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import tempfile
 import time
@@ -23,13 +22,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, cpu_seconds, row
+from rows import cpu_seconds, parser_of, row, store
 
 import jtgpu
 from jtgpu import timing
 from jtgpu.learn import fit
 
-RESULTS = ROOT / "bench" / "results" / "fit.jsonl"
 PARTS = ("count", "em", "peers", "pgmpy")
 TOLERANCE = 1e-10
 SHOWN = ["rows", "missing", "iterations", "difference", "rows_per_second", "of_cpu", "call", "iteration_seconds"]
@@ -207,11 +205,8 @@ def by_pgmpy(smoke: bool, runs: int) -> Rows:
 
 def main() -> None:
     """Parse, measure, print, store."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "fit.jsonl", runs=5)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS, "tensors", "wide"], help="default: all")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--gpu", action="store_true", help="EM on GPUs, in place of the parts")
     parser.add_argument("--devices", type=int, default=1, help="number of GPUs")
     options = parser.parse_args()
@@ -230,8 +225,7 @@ def main() -> None:
                 shown["us a row and iteration"] = found["per_row"] * 1e6
             text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())
             print(f"{part:<8}{found['network']:<10}{found['engine']:<16}{found['minimum']:9.4f} s  {text}", flush=True)
-            if not options.smoke:
-                append(options.out, [found])
+            store(options, [found])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ the most memory that reading took at a time as a multiple of the file (`tracemal
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import itertools
 import json
@@ -27,13 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import ROOT, append, network, row, timed
+from rows import network, parser_of, row, store, timed
 
 import jtgpu
 from jtgpu.formats import FORMATS, bundled
 from jtgpu.model.network import BayesianNetwork
 
-RESULTS = ROOT / "bench" / "results" / "formats.jsonl"
 NETWORKS = ("diabetes", "mildew", "barley", "munin4", "link", "pathfinder")
 OTHERS = "bif, as others write it"
 PEER_READS = {".bif", ".net", ".dsl", ".uai", ".xdsl", ".xmlbif", OTHERS}
@@ -148,13 +146,11 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "formats.jsonl")
     parser.add_argument("networks", nargs="*", help="names of nets/, or paths")
     written = [f.suffixes[0] for f in FORMATS if f.dumps]
     parser.add_argument("--formats", nargs="+", default=[*written, OTHERS], help="suffixes; default: all")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each engine, network and format")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--smoke", action="store_true", help="two small networks, one run, nothing kept")
     options = parser.parse_args()
     names = options.networks or (("asia", "alarm") if options.smoke else NETWORKS)
     with tempfile.TemporaryDirectory() as folder:
@@ -167,8 +163,7 @@ def main() -> None:
                 budget, least = (0.0, 1) if options.smoke else (options.seconds, 5)
                 for found in measure(net, bundled.stem(path), kind, Path(folder), budget, least):
                     show(found)
-                    if not options.smoke:
-                        append(options.out, [found])
+                    store(options, [found])
     if options.smoke:
         print(json.dumps({"smoke": "ok", "networks": list(names)}))
 

@@ -18,18 +18,16 @@ kernels; ``share`` is the part of it that the call reaches. The first rows are c
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import ROOT, append, network, row, timed
+from rows import network, parser_of, row, store, timed
 
 import jtgpu
 from jtgpu.cases.files import MAX_THREADS
@@ -40,7 +38,6 @@ from jtgpu.inference.tables.plain_table import NativeFrame
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
 
-RESULTS = ROOT / "bench" / "results" / "frames.jsonl"
 NETWORKS = ("alarm", "hailfinder", "andes", "pigs", "munin2")
 FRAMES = ("pandas", "polars", "arrow", "text")
 SHARE, HOLES = 0.3, 0.05
@@ -237,15 +234,11 @@ def summary(r: dict[str, Any]) -> str:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "frames.jsonl", runs=5, seed=1)
     parser.add_argument("networks", nargs="*", help=f"default: {' '.join(NETWORKS)}")
     parser.add_argument("--engines", nargs="+", choices=("cpu", "gpu"), default=["cpu", "gpu"])
     parser.add_argument("--frames", nargs="+", choices=FRAMES, default=list(FRAMES))
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--most", type=int, default=max(MOST.values()), help="cases of a call at most")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
-    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.networks, arguments.most, arguments.runs = arguments.networks or ["asia"], 1000, 1
@@ -256,8 +249,7 @@ def main() -> None:
             try:
                 for found in bench.run(engine, libraries, arguments.runs, arguments.most):
                     print(summary(found), flush=True)
-                    if not arguments.smoke:
-                        append(arguments.out, [found])
+                    store(arguments, [found])
             except jtgpu.errors.BackendUnavailable as error:
                 print(f"{name}: {error}", flush=True)
 

@@ -13,7 +13,6 @@ compared. igraph and NetworKit are left out where they are not installed (``pip 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib.util
 import sys
@@ -25,12 +24,11 @@ import graphs_on_gpu
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, row
+from rows import parser_of, row, store
 
 from jtgpu import graphs, load, timing
 from jtgpu.graphs import nx_backend
 
-RESULTS = ROOT / "bench" / "results" / "graphs.jsonl"
 PARTS = ("large", "lengths", "small", "dags")
 
 Rows = Iterator[dict[str, Any]]
@@ -226,9 +224,8 @@ def dags(smoke: bool) -> Rows:
 
 def main() -> None:
     """Run parts and print a line for each engine."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "graphs.jsonl")
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
-    parser.add_argument("--smoke", action="store_true", help="small graphs, one run, nothing stored")
     parser.add_argument("--gpu", action="store_true", help="measure GPUs; the other options are of graphs_on_gpu.py")
     if "--gpu" in sys.argv:
         graphs_on_gpu.main([word for word in sys.argv[1:] if word != "--gpu"])
@@ -238,8 +235,7 @@ def main() -> None:
         for found in globals()[part](options.smoke):
             s = found["minimum"]
             print(f"{found['bench']:15} {found['network']:45} {found['engine']:27} {s:12.6f} s", flush=True)
-            if not options.smoke:
-                append(RESULTS, [found])
+            store(options, [found])
 
 
 if __name__ == "__main__":

@@ -27,12 +27,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import ROOT, append, network, row
+from rows import ROOT, network, parser_of, row, store
 
 import jtgpu
 from jtgpu.model.network import BayesianNetwork
 
-RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 COLUMNS, TARGETS, EMPTY = 10, 3, 0.1
 GROUP = 1 << 20  # rows of a row group
 LOOKED_AT = 5  # row groups of the answers that are compared
@@ -182,14 +181,11 @@ def large(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "cases.jsonl", seed=1)
     parser.add_argument("network", nargs="?", default="alarm")
     parser.add_argument("--rows", type=int, default=10**8)
     parser.add_argument("--memory", type=float, default=4.0, metavar="GIB")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="with room for the files; default: where temporary files are")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="a JSON line is appended to this file")
-    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.network, arguments.rows = "asia", 200_000
@@ -201,8 +197,7 @@ def main() -> None:
         f"{found['cases_per_second']:,.0f} cases/s; {found['peak'] / 2**30:.2f} GiB resident of "
         f"{found['limit'] / 2**30:g}"
     )
-    if not arguments.smoke:
-        append(arguments.out, [found])
+    store(arguments, [found])
 
 
 if __name__ == "__main__":

@@ -15,11 +15,9 @@ pyAgrum's graph. Other packages run in the same process on the same rows: see le
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,7 @@ from learn_on_gpu import (
 )
 from learn_peers import bootstrapped, peer_graphs
 from numpy.typing import NDArray
-from rows import ROOT, append, cpu_seconds, row
+from rows import cpu_seconds, parser_of, row, store
 
 import jtgpu
 from jtgpu import timing
@@ -57,7 +55,6 @@ from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.model.equivalence import structural_hamming_distance
 
-RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
 PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure", "published")
 GPU_PARTS = ("scores", "table", "orders", "partitions", "exact-order", "exact-uniform", "published", "posterior")
 CANDIDATES = 16
@@ -311,11 +308,8 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Parse, measure, print, store."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "learn.jsonl", runs=7)
     parser.add_argument("parts", nargs="*", choices=[[], *dict.fromkeys((*PARTS, *GPU_PARTS))], help="default: all")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--gpu", action="store_true", help="the parts that run on a GPU: " + ", ".join(GPU_PARTS))
     parser.add_argument("--devices", type=int, default=1, help="GPUs that share whole calls")
     parser.add_argument("--published", action="store_true", help="the part of that name only")
@@ -326,8 +320,7 @@ def main() -> None:
         for part in options.parts or GPU_PARTS:
             for found in on_gpu(part, options.smoke, 1 if options.smoke else options.runs, options.devices):
                 show(found)
-                if not options.smoke:
-                    append(options.out, [found])
+                store(options, [found])
         return
     measured: dict[str, Callable[[bool, int], Rows]] = dict(
         zip(
@@ -348,8 +341,7 @@ def main() -> None:
     for part in options.parts or PARTS:
         for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
             show(found)
-            if not options.smoke:
-                append(options.out, [found])
+            store(options, [found])
 
 
 if __name__ == "__main__":

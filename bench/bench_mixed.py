@@ -10,7 +10,6 @@ these are installed; the answers are compared as well. The scores are compared w
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 import time
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from rows import ROOT, append, cpu_seconds, row
+from rows import ROOT, cpu_seconds, parser_of, row, store
 
 import jtgpu
 from jtgpu import timing
@@ -26,7 +25,6 @@ from jtgpu import timing
 sys.path.insert(0, str(ROOT))
 from tests.mixed.test_lauritzen import incinerator
 
-RESULTS = ROOT / "bench" / "results" / "mixed.jsonl"
 NODES, PARENTS, MISSING = 46, 3, 0.3
 
 
@@ -164,17 +162,16 @@ def scores(n: int, runs: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
-    smoke = parser.parse_args().smoke
+    parser = parser_of(__doc__, "mixed.jsonl")
+    given = parser.parse_args()
+    smoke = given.smoke
     results = [table_of_incinerator(2_000 if smoke else 1_000_000, 1 if smoke else 3)]
     results += new_patterns(2 if smoke else 50)
     results += predicted_table(50 if smoke else 1_000, 1 if smoke else 5)
     results += scores(8 if smoke else 37, 1 if smoke else 7)
     for result in results:
         print(result)
-    if not smoke:
-        append(RESULTS, results)
+    store(given, results)
 
 
 if __name__ == "__main__":

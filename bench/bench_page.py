@@ -10,13 +10,12 @@ which the browser also paints. Without playwright or Chromium, nothing is measur
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
 from typing import Any
 
-from rows import ROOT, append, row
+from rows import parser_of, row, store
 
 import jtgpu
 import jtgpu.serve
@@ -81,11 +80,10 @@ def rows_of(browser: Any, url: str, name: str, clicks: int) -> list[dict[str, An
 
 def main() -> int:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = parser_of(__doc__, "page.jsonl")
     parser.add_argument("networks", nargs="*", default=NETWORKS)
     parser.add_argument("--clicks", type=int, default=200)
     parser.add_argument("--backend", default="cpu")
-    parser.add_argument("--smoke", action="store_true", help="asia, three clicks, nothing stored")
     given = parser.parse_args()
     names, clicks, backend = (
         (["asia"], 3, "reference") if given.smoke else (given.networks, given.clicks, given.backend)
@@ -107,8 +105,7 @@ def main() -> int:
             for found in rows_of(browser, server.url.partition("#")[0], name, clicks):
                 p95 = f"p95 {1e3 * found['p95']:7.1f} ms" if "p95" in found else ""
                 print(f"{name:8} {found['engine']:14} {1e3 * found['median']:8.1f} ms {p95}")
-                if not given.smoke:
-                    append(ROOT / "bench" / "results" / "page.jsonl", [found])
+                store(given, [found])
             browser.close()
         server.close()
     return 0

@@ -10,14 +10,13 @@ chooses, `best_us` of the faster one.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import ROOT, append, network, row
+from rows import network, parser_of, row, store
 
 import jtgpu
 from jtgpu.backends.base import Evidence
@@ -85,10 +84,9 @@ def measure(path: Path, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = parser_of(__doc__, "cpu.jsonl")
     parser.add_argument("networks", nargs="*")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--smoke", action="store_true", help="one network, one round; stores nothing")
     options = parser.parse_args()
     names = ["andes"] if options.smoke else options.networks or NETWORKS
     for name in names:
@@ -96,8 +94,7 @@ def main() -> None:
         print(f"{made['network']:24} {made['packed']:4} of {made['contractions']:4} packed: {made['rows_us']:9.0f} us, "
               f"chosen {made['chosen_us']:9.0f}, best {made['best_us']:9.0f}, "
               f"{1e-3 * made['terms'] / made['chosen_us']:5.1f}e9 terms/s")  # fmt: skip
-        if not options.smoke:
-            append(ROOT / "bench" / "results" / "cpu.jsonl", [made])
+        store(options, [made])
 
 
 if __name__ == "__main__":

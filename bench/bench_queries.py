@@ -26,14 +26,13 @@ from typing import Any
 
 import numpy as np
 from peers import pyagrum_engine
-from rows import ROOT, append, child, network, row, timed
+from rows import child, network, parser_of, row, store, timed
 
 import jtgpu
 from jtgpu import timing
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 
-RESULTS = ROOT / "bench" / "results" / "queries.jsonl"
 NETWORKS = ("asia", "alarm", "hailfinder", "water", "diabetes")
 QUESTIONS = ("joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "sets", "mpe", "sample", "sensitivity")
 TOLERANCE = 1e-9  # largest difference of a probability, or of a logarithm of one
@@ -320,14 +319,11 @@ class Bench:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "queries.jsonl", seed=1)
     parser.add_argument("networks", nargs="*", help=f"default: {' '.join(NETWORKS)}")
     parser.add_argument("--evidence", nargs="+", type=float, default=[0.0, 10.0], help="percent of the variables")
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     parser.add_argument("--budget", type=float, default=1.0, help="seconds for a row")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
-    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -352,8 +348,7 @@ def main() -> None:
                 spread = f"({1e3 * r['low']:.3f} - {1e3 * r['high']:.3f})"
                 print(f"{r['network']:<12}{percent:>7.0f} %  {r['question']:<12}{r['engine']:<11}"
                       f"{1e3 * r['median']:>12.3f}{spread:>24}", flush=True)  # fmt: skip
-            if not given.smoke:
-                append(given.out, rows)
+            store(given, rows)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, row
+from rows import parser_of, row, store
 from screen_on_gpu import on_gpu
 
 import jtgpu
 from jtgpu import screen, timing
 
-RESULTS = ROOT / "bench" / "results" / "screen.jsonl"
 PARTS = ("numbers", "states", "certificate", "corrupted")
 TOP = 10
 SHOWN = ("minimum", "pairs", "solving_set", "precision", "read_s", "merge_s", "build_s", "search_s")
@@ -212,27 +211,25 @@ def corrupted(smoke: bool, runs: int) -> Rows:
 
 def main() -> None:
     """Run parts and print a line for each engine."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "screen.jsonl")
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
-    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--gpu", action="store_true", help="on GPUs instead")
     parser.add_argument("--devices", type=int, default=1, help="number of GPUs, with --gpu")
     options = parser.parse_args()
     if options.gpu:
-        _print(on_gpu(options.smoke, options.devices), options.smoke)
+        _print(on_gpu(options.smoke, options.devices), options)
         return
     for part in options.parts or PARTS:
-        _print(globals()[part](options.smoke, 3), options.smoke)
+        _print(globals()[part](options.smoke, 3), options)
 
 
-def _print(rows: Rows, smoke: bool) -> None:
+def _print(rows: Rows, given: argparse.Namespace) -> None:
     """Print and store rows."""
     for found in rows:
         more = {key: f"{found[key]:.4g}" for key in SHOWN if key in found}
         figure = f"{found['median'] * 1e3:12.2f} ms" if "median" in found else ""
         print(f"{found['bench']:18} {found['network']:32} {found['engine']:34} {figure} {more or ''}", flush=True)
-        if not smoke:
-            append(RESULTS, [found])
+        store(given, [found])
 
 
 if __name__ == "__main__":

@@ -11,21 +11,18 @@ runs that alternate between the engines. Answers are compared before anything is
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, row
+from rows import parser_of, row, store
 from series_gpu import gpu_rows
 
 from jtgpu import series, timing
 from jtgpu.published import durbin
 
-RESULTS = ROOT / "bench" / "results" / "series.jsonl"
 PARTS = ("batch", "fit", "single", "short", "published")
 ORDER = 16
 
@@ -154,27 +151,23 @@ def published(smoke: bool, runs: int) -> Rows:
 
 def main() -> None:
     """Run parts and print a line for each engine."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "series.jsonl")
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
-    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--gpu", action="store_true", help="times on a GPU, by events")
     parser.add_argument("--devices", type=int, default=1, metavar="N", help="with --gpu: N GPUs, compared with one")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="PATH", help="file of JSON lines that rows go to")
     options = parser.parse_args()
     if options.gpu:
         for found in gpu_rows(options.smoke, options.devices):
             share = f"{found['share_of_copy']:6.1%} of copy" if "share_of_copy" in found else ""
             ms = found["median"] * 1e3
             print(f"{found['bench']:20} {found['network']:42} {found['engine']:26} {ms:12.4f} ms {share}", flush=True)
-            if not options.smoke:
-                append(options.out, [found])
+            store(options, [found])
         return
     for part in options.parts or PARTS:
         for found in globals()[part](options.smoke, 1 if options.smoke else 9):
             ms = found["minimum"] * 1e3
             print(f"{found['bench']:18} {found['network']:20} {found['engine']:20} {ms:12.4f} ms", flush=True)
-            if not options.smoke:
-                append(options.out, [found])
+            store(options, [found])
 
 
 if __name__ == "__main__":

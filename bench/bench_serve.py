@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from rows import ROOT, append, row
+from rows import ROOT, parser_of, row, store
 
 import jtgpu
 
@@ -249,11 +249,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = parser_of(__doc__, "serve.jsonl")
     parser.add_argument("networks", nargs="*")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--smoke", action="store_true", help="asia, half a second, nothing stored")
     parser.add_argument("--hello", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.hello:
@@ -269,8 +268,7 @@ def main() -> None:
                 f"p99 {min(made['p99_ms']):7.2f} ms"
                 + (f"  memory {made['rss_mb_growth']:+} MB" if "rss_mb_growth" in made else "")
             )
-            if not given.smoke:
-                append(ROOT / "bench" / "results" / "serve.jsonl", [made])
+            store(given, [made])
 
 
 if __name__ == "__main__":

@@ -15,18 +15,16 @@ rank    the most central variable of 11 (sachs), from 300 rows, repeated: the be
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, row
+from rows import parser_of, row, store
 
 import jtgpu
 
-RESULTS = ROOT / "bench" / "results" / "pipeline.jsonl"
 TARGET = "LVEDVOLUME"  # of alarm
 
 Cases = dict[str, Any]
@@ -238,16 +236,14 @@ PARTS = {"screen": screen, "learn": learn, "whiten": whiten, "rank": rank}
 
 def main() -> None:
     """Run parts and print a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "pipeline.jsonl")
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
-    parser.add_argument("--smoke", action="store_true", help="small data, nothing stored")
     options = parser.parse_args()
     for part in options.parts or PARTS:
         for what, how, figures in PARTS[part](options.smoke):
             text = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
             print(f"{part:7} {what:52} {how:36} {text}", flush=True)
-            if not options.smoke:
-                append(RESULTS, [row(f"pipeline {part}", what, how, None, **figures)])
+            store(options, [row(f"pipeline {part}", what, how, None, **figures)])
 
 
 if __name__ == "__main__":

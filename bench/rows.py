@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
@@ -120,3 +121,19 @@ def append(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def network(name: str) -> Path:
     """A name of nets/, or a path."""
     return Path(name) if Path(name).exists() else bundled.benchmark_files([name])[0]
+
+
+def parser_of(doc: str | None, results: str, **defaults: int) -> argparse.ArgumentParser:
+    """The command line of a benchmark: ``--out`` and ``--smoke``, and options with these numbers as defaults."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / results, help="file that rows go to")
+    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is stored")
+    return parser
+
+
+def store(given: argparse.Namespace, rows: Sequence[dict[str, Any]]) -> None:
+    """Append rows to the file of ``--out``, except in a smoke test."""
+    if not given.smoke:
+        append(given.out, rows)

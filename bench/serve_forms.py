@@ -25,7 +25,7 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from bench_serve import CONNECTIONS, FINDINGS, Connection, cpu_of, percentile, server
-from rows import ROOT, append, row
+from rows import parser_of, row, store
 
 import jtgpu
 
@@ -178,14 +178,13 @@ def measure(name: str, engine: str, given: argparse.Namespace, pool: Executor) -
 
 def main() -> None:
     """Measure, print and store."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = parser_of(__doc__, "serve.jsonl")
     parser.add_argument("networks", nargs="*", default=["munin"])
     parser.add_argument("--servers", nargs="+", choices=SERVERS, default=["cpu 1 thread"])
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=[*FORMS])
     parser.add_argument("--clients", type=int, default=1, help="processes that send the requests")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--smoke", action="store_true", help="one short round of alarm; stores nothing")
     given = parser.parse_args()
     if given.smoke:
         given.networks, given.rounds, given.seconds = ["alarm"], 1, 0.4
@@ -196,8 +195,7 @@ def main() -> None:
                     print(f"{name:8} {engine:14} {made['form']:14} {made['requests_per_second']:8.1f}/s "
                           f"p50 {made['p50_ms']:7.2f} p95 {made['p95_ms']:7.2f} ms, {made['cpu_ms']:7.3f} ms of CPU, "
                           f"{made['bytes']:8,} bytes", flush=True)  # fmt: skip
-                    if not given.smoke:
-                        append(ROOT / "bench" / "results" / "serve.jsonl", [made])
+                    store(given, [made])
 
 
 if __name__ == "__main__":
