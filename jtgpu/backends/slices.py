@@ -66,6 +66,7 @@ class SliceTable(Protocol):
     chooses: bool  # whether `SliceGroup.choose` is supported
     counts: bool  # whether `SliceGroup.count` is
     adds: bool  # whether `SliceGroup.adding` is
+    with_evidence: bool  # whether `SliceGroup.forward` computes P, and notices every impossible sequence
 
     def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
         """Some sequences, at most as many as there are lanes."""
@@ -131,8 +132,8 @@ class SliceGroup(Protocol):
         uniforms: NDArray[np.float64],
     ) -> None:  # fmt: skip
         """The message passes some slices backward and becomes certain of the entry that is chosen before each."""
-        # chosen: (n, lanes) gets the entries before slices base, base + 1 ...
-        # uniforms: (n, lanes) numbers in [0, 1) that choose; empty: the best entries
+        # chosen: (R,) gets the entry after each row's slice; the last of a sequence only where the best ones are chosen
+        # uniforms: (R,) numbers in [0, 1) that choose the entry before each slice; empty: the best entries
 
     def count(
         self, passes: Any, begin: int, end: int, messages: Sequence[Messages], base: int,

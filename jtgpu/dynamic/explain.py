@@ -29,12 +29,23 @@ if TYPE_CHECKING:
 # known the slices are independent cases, and all of their other variables are chosen at once.
 
 BLOCK = 1 << 23  # random numbers that are drawn at a time
+PART = 1 << 15  # slices whose states fit the cache
 MOST_KEYS = 1 << 62  # configurations of a slice that have a number
 
 
 def most_probable(step: Step, read: Sequences, on_impossible: str) -> tuple[NDArray[np.int32], Floats]:
     """The best states (R, V), -1 where the evidence is impossible, and ln P(states, evidence) of each sequence."""
-    chosen = _interfaces(step, read, on_impossible, None)[0]
+    states, log_joint = _most_probable(step, read, "flag", with_evidence=False)
+    if np.isfinite(log_joint).all() and states.min(initial=0) >= 0:
+        return states, log_joint
+    return _most_probable(step, read, on_impossible, with_evidence=True)
+
+
+def _most_probable(
+    step: Step, read: Sequences, on_impossible: str, *, with_evidence: bool
+) -> tuple[NDArray[np.int32], Floats]:
+    # with_evidence: Whether every impossible sequence is noticed, which takes more time
+    chosen = _interfaces(step, read, on_impossible, None, with_evidence)[0]
     states = _with_others(step, read, chosen, None)
     return states, _log_joint(step, read, states)
 
@@ -46,10 +57,13 @@ def posterior_samples(step: Step, read: Sequences, n: int, seed: Any) -> NDArray
     return np.stack([_with_others(step, read, one, rng) for one in chosen]) if n else chosen
 
 
-def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Floats | None) -> NDArray[np.int32]:
+def _interfaces(
+    step: Step, read: Sequences, on_impossible: str, uniforms: Floats | None, with_evidence: bool = True
+) -> NDArray[np.int32]:
     """States (n, R, V) of what is observed and of the interface after each slice; -2 in impossible sequences."""
     # uniforms: (n, R) numbers in [0, 1) that choose configurations; None: the best ones, n = 1
-    compiled = choosing(step, read, uniforms)
+    # with_evidence: Whether every impossible sequence must be noticed
+    compiled = choosing(step, read, uniforms, with_evidence)
     if compiled is None:
         chosen, failed = _slice_by_slice(step, read, uniforms)
     else:
@@ -57,13 +71,15 @@ def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Float
         chosen, failed = compiled.chosen, compiled.failed
     if on_impossible == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
-    states = np.repeat(read.codes[None], len(chosen), axis=0)
+    states = np.empty((len(chosen), *read.codes.shape), np.int32)
+    states[:] = read.codes
     configurations = np.array(np.unravel_index(np.arange(step.cells), step.shape), np.int32)
-    later = np.ones(len(read.codes), np.bool_)
-    later[read.ptr[:-1]] = False
     for place, v in enumerate(step.after):
         if v < step.n:  # a variable of the slice itself, or a static one
-            np.copyto(states[:, :-1, v], configurations[place].take(chosen[:, 1:]), where=later[1:])
+            unknown = states[:, :, v] == -1
+            if uniforms is not None:
+                unknown &= chosen >= 0
+            np.copyto(states[:, :, v], configurations[place].take(chosen), where=unknown)
     for v in step.static:  # chosen with the interface before any later slice
         first = np.repeat(read.ptr[:-1], read.lengths)
         states[:, :, v] = np.where(states[:, :, v] == -1, states[:, first, v], states[:, :, v])
@@ -73,26 +89,29 @@ def _interfaces(step: Step, read: Sequences, on_impossible: str, uniforms: Float
 
 
 def _slice_by_slice(step: Step, read: Sequences, uniforms: Floats | None) -> tuple[Ints, Ints]:
-    """Configurations (n, R) chosen before each slice; and the first impossible slice of each sequence, else -1."""
+    """Configurations (n, R) chosen after each slice, see `Choosing`; the first impossible slice of each sequence."""
     n = 1 if uniforms is None else len(uniforms)
-    chosen, failed = np.zeros((n, len(read.codes)), np.int64), np.full(read.n, -1)
+    chosen, failed = np.full((n, len(read.codes)), -1), np.full(read.n, -1)
     for part in chunks(step, read, 0):
         run = Propagation(step, read, part, maximal=uniforms is None)
-        failed[part] = run.forward(keep=True).failed
+        ahead = run.forward(keep=True)
+        failed[part] = ahead.failed
         known = np.full((n, run.n), -1)  # the configuration after a slice
+        if uniforms is None:
+            known[0] = chosen[0, read.ptr[1:][part] - 1] = _chosen(ahead.last, None)
         for t in range(run.length - 1, 0, -1):
             which = run.active(t)
             if not len(which):
                 continue
             alpha, rows = run.into(t)[which], run.rows(t, which)
             for j in range(n):
-                before = known[j, which]
+                after = known[j, which]
                 beta = np.ones((len(which), step.cells))
-                beta[before >= 0] = np.arange(step.cells) == before[before >= 0, None]
+                beta[after >= 0] = np.arange(step.cells) == after[after >= 0, None]
                 cells = run.run(t, which, alpha, beta, [step.before_number]).posterior
                 cells = step.joint_of(step.before_number, step.before, cells)
                 known[j, which] = _chosen(cells, None if uniforms is None else uniforms[j, rows])
-                chosen[j, rows] = known[j, which]
+                chosen[j, rows - 1] = known[j, which]
     return chosen, failed
 
 
@@ -145,11 +164,9 @@ def _with_others(
 ) -> NDArray[np.int32]:
     """Choose the variables that neither evidence nor interfaces determine; -1 in impossible sequences."""
     states = _with_functions(step.net, states)
-    is_free = np.zeros(len(states), np.bool_)
-    for v in range(step.n):
-        is_free |= states[:, v] == -1
-    all_free = np.flatnonzero(is_free)
-    at = read.slices[all_free]
+    all_free = np.flatnonzero(states == -1) // step.n
+    all_free = all_free[np.diff(all_free, prepend=-1) > 0]
+    at = all_free - read.ptr[np.searchsorted(read.ptr, all_free, side="right") - 1]
     for t, cut, own in _slices(step, read, all_free, at):
         rows = all_free[own]
         free = states[rows] == -1
@@ -180,7 +197,7 @@ def _with_others(
             states[mine_rows] = made[:, : step.n]
     for v in step.static:
         states[:, v] = states[np.repeat(read.ptr[:-1], read.lengths), v]
-    return np.maximum(states, -1)
+    return np.maximum(states, -1, out=states)
 
 
 def _distinct(cases: NDArray[np.int32], step: Step) -> tuple[NDArray[np.int32], Ints]:
@@ -201,35 +218,45 @@ def _uniforms(rng: np.random.Generator | None, n_variables: int, n: int) -> Floa
 
 def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats:
     """ln P(states, evidence) of each sequence; -inf if it is impossible."""
-    columns, at = np.maximum(states.T, 0, dtype=np.int64), read.slices
-    total = _log_slices(step, step.order, read.cut_always, columns, None)
+    columns, n = np.maximum(states.T, 0, order="C"), len(states)
+    total, tables = np.empty(n), _log_tables(step, step.order, read.cut_always)
+    for first in range(0, n, PART):
+        total[first : first + PART] = _log_slices(step, step.order, tables, columns, slice(first, min(first + PART, n)))
     for t in sorted({*range(step.order), *read.cuts}):
-        rows = np.flatnonzero(at == t)
-        total[rows] = _log_slices(step, min(t, step.order), read.cut(t), columns, rows)
+        rows = (read.ptr[:-1] + t)[t < read.lengths]
+        kind = min(t, step.order)
+        total[rows] = _log_slices(step, kind, _log_tables(step, kind, read.cut(t)), columns, rows)
     for v, w in read.likelihood.items():
-        rows = read.ptr[:-1] if v in step.static else np.arange(len(at))
+        rows = read.ptr[:-1] if v in step.static else np.arange(n)
         total[rows] += logs(w[rows, columns[v, rows]])
     return np.where(states[read.ptr[:-1], 0] >= 0, np.add.reduceat(total, read.ptr[:-1]), -np.inf)
 
 
-def _log_slices(step: Step, kind: int, cut: frozenset[int], columns: Ints, rows: Ints | None) -> Floats:
-    """ln P of the states of some slices of a kind, given those before; None: of all rows, the first ones are wrong."""
+def _log_tables(step: Step, kind: int, cut: frozenset[int]) -> list[Floats]:
+    """The logarithms of every variable's factor; see `Step.table`."""
+    return [logs(step.table(v, kind, v in cut)) for v in range(step.n)]
+
+
+def _log_slices(
+    step: Step, kind: int, tables: list[Floats], columns: NDArray[np.int32], rows: slice | Ints
+) -> Floats:
+    """ln P of the states of some slices of a kind, given those before; of a slice of rows the very first are wrong."""
     # columns: (V, R) states
-    n = columns.shape[1] if rows is None else len(rows)
+    n = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
     total = np.zeros(n)
     lags = {number: (v, lag) for (v, lag), number in step.number.items()}
-    for v in range(step.n):
-        table = logs(step.table(v, kind, v in cut))
-        cell = np.zeros(n, np.int64)
+    for v, table in enumerate(tables):
+        cell = np.zeros(n, np.int64 if table.size >> 31 else np.int32)
         for u, card in zip([*(step.number[p] for p in step.parents[v]), v], table.shape, strict=True):
             own, lag = lags[u]
             cell *= card
             if lag > kind:  # no such slice: state 0
                 continue
-            if rows is not None:
-                cell += columns[own, rows - lag]
+            if isinstance(rows, slice):
+                missing = max(lag - rows.start, 0)
+                cell[missing:] += columns[own, max(rows.start - lag, 0) : max(rows.stop - lag, 0)]
             else:
-                cell[lag:] += columns[own, : n - lag]
+                cell += columns[own, rows - lag]
         total += table.ravel().take(cell)
     return total
 

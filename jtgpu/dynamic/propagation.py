@@ -28,6 +28,7 @@ class Forward(NamedTuple):
 
     log_evidence: Floats  # (B,) -inf if impossible
     failed: Ints  # (B,) the first impossible slice; -1: none
+    last: Floats  # (B, K) the messages out of the last slices
 
 
 class Propagation:
@@ -97,7 +98,7 @@ class Propagation:
             if visit is not None:
                 visit(t, which, cells)
         log_evidence = np.where(failed >= 0, -np.inf, total + rest)
-        return Forward(log_evidence, failed)
+        return Forward(log_evidence, failed, alpha)
 
     def _filter(self, t: int, which: Ints, alpha: Floats, targets: Sequence[int]) -> tuple[Floats, Floats, Bools]:
         """Run slice t and replace the messages of its sequences; the targets' cells, ln c, and which are impossible."""

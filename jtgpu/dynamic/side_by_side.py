@@ -240,35 +240,28 @@ class SideBySide(Passes):
 
 
 class Choosing(Passes):
-    """Configurations between slices, chosen backward: the best ones, or n at random for each sequence."""
+    """Configurations between slices, chosen backward: the best ones, or n at random for each sequence.
+
+    At random the configuration after the last slice is unknown.
+    """
 
     def __init__(self, plain: Step, read: Sequences, table: SliceTable, uniforms: Floats | None):
         # uniforms: (n, R) numbers in [0, 1) that choose; None: the best configurations
         super().__init__(plain, read, table, uniforms is None)
-        self._uniforms = uniforms
-        self.chosen = np.zeros((1 if uniforms is None else len(uniforms), len(read.codes)), np.int64)  # before each row
+        self._uniforms = [_NO_NUMBERS] if uniforms is None else [*uniforms]
+        self.chosen = np.full((len(self._uniforms), len(read.codes)), -1)  # after each row; -1: unknown
 
     def _group(self, part: Ints) -> None:
         group, length, size = self._start(part)
         starts = self._ahead(group, length, size)
         self._note(group, part)
-        n, lanes, ptr = len(self.chosen), self.table.lanes, self.read.ptr
-        certain = [group.ones() for _ in range(n)]
+        certain = [group.ones() for _ in self._uniforms]
         for begin, end, kept in self._blocks(group, starts, length, size):
-            for j in range(n):
-                group.load(certain[j], 0)
-                entries, uniforms = np.zeros((end - begin, lanes), np.int64), np.zeros((0, 0))
-                ends = np.clip(self.lengths[part], begin, end)
-                rows = [slice(f + begin, f + k) for f, k in zip(ptr[part], ends, strict=True)]
-                if self._uniforms is not None:
-                    uniforms = np.zeros((end - begin, lanes))
-                    for i, own in enumerate(rows):
-                        uniforms[: own.stop - own.start, i] = self._uniforms[j, own]
+            for own, chosen, uniforms in zip(certain, self.chosen, self._uniforms, strict=True):
+                group.load(own, 0)
                 for first, last in reversed(self._segments(begin, end)):
-                    group.choose(self._passes(first), first, last, kept, begin, entries, uniforms)
-                for i, own in enumerate(rows):
-                    self.chosen[j, own] = entries[: own.stop - own.start, i]
-                group.store(certain[j], 0)
+                    group.choose(self._passes(first), first, last, kept, begin, chosen, uniforms)
+                group.store(own, 0)
         group.finish()
 
 
@@ -278,10 +271,13 @@ def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> Si
     return SideBySide(step, plain, read, table, wanted) if table else None
 
 
-def choosing(plain: Step, read: Sequences, uniforms: Floats | None) -> Choosing | None:
+def choosing(plain: Step, read: Sequences, uniforms: Floats | None, with_evidence: bool = True) -> Choosing | None:
     """The passes in compiled code; None as of `side_by_side`."""
     table = table_of(plain, read, uniforms is None)
-    return Choosing(plain, read, table, uniforms) if table and table.chooses else None
+    if not table or not table.chooses:
+        return None
+    table.with_evidence = with_evidence
+    return Choosing(plain, read, table, uniforms)
 
 
 def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
@@ -307,4 +303,4 @@ def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:
     return Side(number, place)
 
 
-_NONE = np.zeros(0, np.int64)
+_NONE, _NO_NUMBERS = np.zeros(0, np.int64), np.zeros(0)

@@ -204,9 +204,9 @@ class DynamicTree:
     ) -> SequenceExplanations:  # fmt: skip
         """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
 
-        Of equally probable configurations of the variables between two slices the first one is chosen, the last
-        variable counting fastest. The method is Viterbi's, with the junction tree of a slice (A. J. Viterbi, IEEE
-        Transactions on Information Theory 13, 1967).
+        From the last slice to the first, of equally probable configurations of the variables with children in later
+        slices the first one is chosen, the last variable counting fastest. The method is Viterbi's, with the junction
+        tree of a slice (A. J. Viterbi, IEEE Transactions on Information Theory 13, 1967).
 
         Returns
         -------

@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.dynamic import explain
-from tests.dynamic.random_templates import label, random_codes, random_template, unrolled_cases
+from tests.dynamic.random_templates import label, random_codes, random_question, random_template, unrolled_cases
 from tests.dynamic.test_posteriors import umbrella
 from tests.support.examples import some
 
@@ -64,6 +64,58 @@ def test_best_sequences_are_those_of_the_unrolled_network(seed: int) -> None:
 def test_of_equal_sequences_the_first_is_chosen() -> None:
     dyn = umbrella().replace(cpt={"rain": [[0.5, 0.5], [0.5, 0.5]], "umbrella": [[0.5, 0.5], [0.5, 0.5]]})
     assert set(dyn.compile("cpu").mpe(DAYS)["rain"][0]) == {"no"}
+
+
+@pytest.mark.parametrize("seed", some(24, 8))
+def test_best_sequences_of_several_lengths_are_those_of_the_reference(seed: int) -> None:
+    rng = np.random.default_rng(300 + seed)
+    dyn = random_template(rng)
+    frame, options = random_question(rng, dyn, seed, 20)
+    best, expected = (dyn.compile(name).mpe(frame, **options) for name in ("cpu", "reference"))
+    assert np.array_equal(best.impossible, expected.impossible)
+    np.testing.assert_allclose(best.log_joint, expected.log_joint, rtol=1e-12)
+    assert np.array_equal(best.states, expected.states)  # random numbers: nothing else is as probable
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_of_equally_probable_ones_the_first_configuration_is_chosen_from_the_last_slice_on(backend: Any) -> None:
+    half, names = [[0.5, 0.5], [0.5, 0.5]], ["0", "1"]
+    # b is a, one slice later: all paths are equally probable, and the states of a slice follow from those of the next
+    dyn = jtgpu.DynamicNetwork(
+        {"a": names, "b": names, "o": names}, {"a": [("b", 1)], "b": [("a", 1)], "o": ["a"]},
+        {"a": half, "b": [[1.0, 0.0], [0.0, 1.0]], "o": half}, start={"a": [0.5, 0.5], "b": [0.5, 0.5]},
+    )  # fmt: skip
+    codes = [{"o": ["0"] * n, "b": [None] * (n - 1) + ["1"]} for n in (1, 2, 5, 3)]
+    best = dyn.compile(backend).mpe(codes)
+    for i, n in enumerate((1, 2, 5, 3)):
+        assert best["b"][i, :n].tolist() == ["0"] * (n - 1) + ["1"]
+        assert best["a"][i, :n].tolist() == (["0"] * (n - 2) + ["1", "0"] if n > 1 else ["0"])
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_evidence_apart_from_the_chain_may_be_impossible(backend: Any) -> None:
+    names = ["no", "yes"]
+    dyn = jtgpu.DynamicNetwork(
+        {"rain": names, "umbrella": names, "alarm": names}, {"rain": [("rain", 1)], "umbrella": ["rain"], "alarm": []},
+        {"rain": [[0.7, 0.3], [0.3, 0.7]], "umbrella": [[0.8, 0.2], [0.1, 0.9]], "alarm": [1.0, 0.0]},
+        start={"rain": [0.5, 0.5]},
+    )  # fmt: skip
+    days: Any = {"umbrella": [["yes", "no", "no"]] * 3, "alarm": [["no"] * 3, ["no", "no", "yes"], [None] * 3]}
+    best = dyn.compile(backend).mpe(days, on_impossible="flag")
+    assert best.impossible.tolist() == [False, True, False]
+    assert best["alarm"].tolist() == [["no"] * 3, [None] * 3, ["no"] * 3]
+    assert best.log_joint[0] == best.log_joint[2] > best.log_joint[1] == -math.inf
+    with pytest.raises(jtgpu.ImpossibleEvidence, match="sequence 1, slice 2"):
+        dyn.compile(backend).mpe(days)
+
+
+def test_best_sequences_of_very_improbable_evidence() -> None:
+    tiny = umbrella().replace(cpt={"umbrella": [[1.0, 1e-250], [1.0, 3e-250]]})
+    for backend in ("cpu", "reference"):
+        best = tiny.compile(backend).mpe({"umbrella": [["yes"] * 40, ["no", "yes"] * 20]})
+        assert best["rain"][0].tolist() == ["yes"] * 40
+        expected = math.log(0.5) + 39 * math.log(0.7) + 40 * math.log(3e-250)
+        assert best.log_joint[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_ragged_and_impossible_sequences() -> None:

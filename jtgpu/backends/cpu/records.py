@@ -28,7 +28,7 @@ from ...util.loops import loops
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...util.array_types import Cube, Matrix
+    from ...util.array_types import Matrix
 
 ALIGNMENT = 8  # cells: a cache line of float64
 
@@ -231,57 +231,6 @@ class Counting(NamedTuple):
 
     cells: NDArray[np.float64]  # every factor's cells, as in an arena
     weights: NDArray[np.float64]  # (B,) weights of the rows
-
-
-class LaneCounts(NamedTuple):
-    """Where expected counts of all lanes are added to."""
-
-    cells: NDArray[np.float64]  # every factor's cells, as in an arena
-    weights: NDArray[np.float64]  # (L,) weights of the sequences
-    scale: NDArray[np.float64]  # (L,) scratch memory
-
-
-class Slices(NamedTuple):
-    """Consecutive slices of some sequences that run in one call, a sequence in each of L lanes; R rows in all."""
-
-    first: NDArray[np.int64]  # (L,) first row of each sequence
-    lengths: NDArray[np.int64]  # (L,) slices of each; 0 for lanes that are left over
-    codes: Matrix[np.int32]  # (R, C) observed states, -1 = not observed
-    ranks: NDArray[np.int64]  # the variables that a program needs states of, by rank
-    columns: NDArray[np.int64]  # the column of `codes` of each of them
-    weights: Matrix[np.float64]  # (R, W) likelihoods, variable after variable
-    log_scale: NDArray[np.float64]  # (R,) ln of what the likelihoods were divided by; empty: zeros
-
-
-class Passing(NamedTuple):
-    """How messages of K entries pass a slice, and what becomes of them."""
-
-    message: Matrix[np.float64]  # (K, L) into the first slice of the call; gets that out of the last
-    source: NDArray[np.int64]  # (K,) place of each entry among the cells of the variable that it is a weight of
-    target: NDArray[np.int64]  # (K,) and among the answer's cells
-    numbers: NDArray[np.int64]  # (2,) column of the message; column of a likelihood of the same variable, -1: none
-    total: NDArray[np.float64]  # (L,) P of the slices so far, times 2**-exponent
-    exponent: NDArray[np.int64]
-    log_scale: NDArray[np.float64]  # (L,) and ln of what their likelihoods were divided by
-    failed: NDArray[np.int64]  # (L,) the first impossible slice; -1: none
-    kept: Cube[np.float64]  # messages from earlier slices into slices base, base + stride ...
-    later: Cube[np.float64]  # messages from later slices out of slices base, base + 1 ...; empty: not kept
-    base: int
-    stride: int
-    chosen: Matrix[np.int64]  # gets the entries chosen before slices base, base + 1 ...; empty: none is chosen
-    uniforms: Matrix[np.float64]  # the same slices, numbers in [0, 1) that choose; empty: the best entries
-    before: NDArray[np.int64]  # (K,) places of the entries of `kept` as weights, where entries are chosen
-    before_column: int
-
-
-class Marginals(NamedTuple):
-    """Where the distributions of variables between slices are written to."""
-
-    cells: Matrix[np.float64]  # rows of answers
-    rows: NDArray[np.int64]  # (L,) first row of each lane
-    place: NDArray[np.int64]  # (T,) row of each slice behind the first one, -1: none; empty: the last slice alone
-    states: Matrix[np.int64]  # (targets, K) state of each variable in each entry of a message
-    columns: NDArray[np.int64]  # (targets + 1,) first column of each
 
 
 # From what remains of a program to the records that the CPU runs.

@@ -18,8 +18,9 @@ from ..slices import Between, Side, observed
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
-from .records import LaneCounts, Marginals, Memory, Passing, Slices
+from .records import Memory
 from .runner import Runner, on_all_cores
+from .slice_records import Choices, LaneCounts, Marginals, Passing, Slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .programs import CachedProgram
 
 _loops, _counts = loops("jtgpu.backends.cpu.loops.slices"), loops("jtgpu.backends.cpu.loops.slice_counts")
+_choices = loops("jtgpu.backends.cpu.loops.slice_choices")
 
 RUNS = 100  # slices that a program is expected to run for, at least
 LANES = (128, 64, 32, 16, 8)  # sequences side by side: larger tables than `lanes.CACHE` allows pay here
@@ -59,6 +61,14 @@ class _Direction(NamedTuple):
     columns: int  # of weights, with those of messages
 
 
+class _Known(NamedTuple):
+    """A direction whose source has known states."""
+
+    way: _Direction
+    ranks: NDArray[np.int64]  # of the source's variables
+    states: NDArray[np.int32]  # (variables, K) in each entry of a message
+
+
 class SliceTable:
     """The evidence of a call: rows of slices, and the programs that are right for every row.
 
@@ -72,6 +82,7 @@ class SliceTable:
     # most_kept: Bytes of messages of a group that may be kept
 
     takes_others, chooses, counts, adds = False, True, True, False
+    with_evidence = True  # whether `SliceGroup.forward` computes P of the evidence
 
     def __init__(
         self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
@@ -88,6 +99,7 @@ class SliceTable:
         self._some[: states.shape[1]], self._always[: states.shape[1]] = observed(states)
         self.ahead, self.back = self._direction(before, after), self._direction(after, before)
         self.choosing = self._direction(after, before, before)
+        self.known = self._known(after, before)
         configs = [self._config(runner, way) for runner, way in zip(runners, (self.ahead, self.back), strict=True)]
         self.lanes = 0  # not possible, for want of memory
         fitting = most_kept // (8 * len(before.place) * (int(lengths.max()) + 1))
@@ -113,6 +125,20 @@ class SliceTable:
             ptr[program.axis_rank[other.number]] = column
         columns = column + (0 if other is None else int(program.cardinality[other.number]))
         return _Direction(hard, soft, source, target, np.array([width, own]), ptr, column, columns)
+
+    def _known(self, after: Side, before: Side) -> _Known | None:
+        """`choosing` with known states of the interface after a slice; None if both interfaces share variables."""
+        program = self.program
+        members, way = program.weighed_scope(after.number), self.choosing
+        if {*members} & {*program.weighed_scope(before.number)}:
+            return None
+        soft = tuple(v for v in way.soft if v not in members and v != after.number)
+        seen = self._always.copy()
+        seen[list(members)] = True
+        seen[list(soft)] = False
+        states = np.array(np.unravel_index(after.place, program.shape(members)), np.int32)
+        nowhere = way.source._replace(place=_NONE)
+        return _Known(way._replace(seen=seen, soft=soft, source=nowhere), program.axis_rank[list(members)], states)
 
     def _get(self, runner: Runner, way: _Direction, lanes: int, families: bool = False) -> CachedProgram:
         targets = None if families else (way.target.number,)
@@ -201,14 +227,17 @@ class SliceGroup:
         self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, stride: int, out: Marginals
     ) -> None:
         """`message` passes some slices; messages into slices base, base + stride ... are kept."""
-        way, runner = self.table.ahead, passes.runner
+        way, runner = self.table.ahead, self._ahead(passes)
         p = self._passing(way, kept, base, stride)
         ones = p._replace(message=np.ones(self.message.shape if len(out.states) else (0, 0)))
         self._run(runner, way, lambda m, code, s: _loops.forward(m, code, s, p, ones, out, runner.limit, begin, end))
 
+    def _ahead(self, passes: _Runners) -> Runner:
+        return passes.runner if self.table.with_evidence else passes.without_evidence
+
     def again(self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int) -> None:
         """`forward` through slices whose evidence has been counted."""
-        way, runner = self.table.ahead, passes.runner
+        way, runner = self.table.ahead, self._ahead(passes)
         p = self._passing(way, kept, base, 1)
         p = p._replace(total=p.total.copy(), exponent=p.exponent.copy(), log_scale=p.log_scale.copy())
         p = p._replace(failed=p.failed.copy())
@@ -231,13 +260,23 @@ class SliceGroup:
         uniforms: NDArray[np.float64],
     ) -> None:  # fmt: skip
         """`message` passes some slices backward and becomes certain of the entry that is chosen before each."""
-        # chosen: (n, L) gets the entries before slices base, base + 1 ...
-        # uniforms: (n, L) numbers in [0, 1) that choose; empty: the best entries
-        way, runner, out = self.table.choosing, passes.without_evidence, self.marginals(None, _NONE)
-        p = self._passing(way, kept, base, 1)._replace(
-            chosen=chosen, uniforms=uniforms, before=way.target.place, before_column=way.other
-        )
-        self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
+        # chosen: (R,) gets the entry after each row's slice; the last of a sequence only where the best ones are chosen
+        # uniforms: (R,) numbers in [0, 1) that choose the entry before each slice; empty: the best entries
+        table, runner, known = self.table, passes.without_evidence, self.table.known
+        middle = begin
+        if known is not None:
+            middle = min(max(int(self.lengths[: self.n].min()) - 1, begin), end) if len(uniforms) else end
+        parts: list[tuple[int, int, _Direction, NDArray[np.int64], NDArray[np.int32]]] = [
+            (middle, end, table.choosing, _NONE, np.zeros((0, 0), np.int32))
+        ]
+        if known is not None:
+            parts.append((begin, middle, *known))
+        for first, last, way, ranks, states in parts:
+            if first < last:
+                p = self._passing(way, kept, base, 1)._replace(before=way.target.place, before_column=way.other)
+                c = Choices(chosen, uniforms, np.zeros(len(self.lengths), np.int64), ranks, states)
+                given = p, c, runner.limit, first, last
+                self._run(runner, way, lambda m, code, s, given=given: _choices.choose(m, code, s, *given))
 
     def count(
         self, passes: _Runners, begin: int, end: int, messages: Sequence[NDArray[np.float64]], base: int,
@@ -265,7 +304,7 @@ class SliceGroup:
     def _passing(self, way: _Direction, kept: NDArray[np.float64], base: int, stride: int) -> Passing:
         return Passing(
             self.message, way.source.place, way.target.place, way.numbers, self.total, self.exponent, self.log_scale,
-            self.failed, kept, self.messages(0), base, stride, np.zeros((0, 0), np.int64), _NONE_2, _NONE, 0,
+            self.failed, kept, self.messages(0), base, stride, _NONE, 0,
         )  # fmt: skip
 
     def _run(

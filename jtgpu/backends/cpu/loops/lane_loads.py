@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....util.jit import inlined
 from .. import records as rec
 from .vector import LANES as WIDE
-from .vector import fma, load, peek, peek_int, poke, splat, store, zero
+from .vector import fma, gather, load, peek, poke, splat, store, zero
 
 
 @inlined
@@ -53,8 +53,8 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
     for c in range(load[rec.LOAD_CELLS]):
         first = to + c * lanes
         if observed:
-            for i in range(lanes):
-                poke(cells, first + i, peek(cells, peek_int(own, i) + offset))
+            for i in range(0, lanes, WIDE):
+                store(cells, first + i, WIDE, gather(cells, offset, own + 8 * i))
         else:
             fill_row(cells, first, lanes, peek(cells, load[rec.LOAD_FACTOR] + offset))
         for j in range(n_loops - 1, -1, -1):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import LaneCounts, Memory, Passing, Records, Slices
+from ..records import Memory, Records
+from ..slice_records import LaneCounts, Passing, Slices
 from .lanes import chunk
 from .slices import fill, weigh
 from .vector import LANES as WIDE
@@ -79,10 +80,8 @@ def _add_lanes(m, family, out, count):  # type: ignore[no-untyped-def]
             offset -= (family[at + 2 * j] - 1) * family[at + 2 * j + 1]
 
 
-@compiled("Memory, Records, Slices, Passing, LaneCounts, i8, i8, i8")
-def add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the expected counts of slice ``end - 1`` to slice `begin`, between the messages in `p.kept` and `p.later`."""
-    # code: Lowered for L lanes; has the distributions of all families
+@compiled(allocates=False)
+def _add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     lanes, first = len(m.dead), True
     for t in range(end - 1, begin - 1, -1):
         fill(m, s, p, p.later[t - p.base], t)
@@ -95,3 +94,10 @@ def add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untype
         for j in range(len(code.store_ptr) - 1):
             family = code.stores[code.store_ptr[j] : code.store_ptr[j + 1]]
             _add_lanes(m, family, out, m.scratch[rec.SCRATCH_FIELDS :])
+
+
+@compiled("Memory, Records, Slices, Passing, LaneCounts, i8, i8, i8")
+def add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the expected counts of slice ``end - 1`` to slice `begin`, between the messages in `p.kept` and `p.later`."""
+    # code: Lowered for L lanes; has the distributions of all families
+    _add_counts(m, code, s, p, out, limit, begin, end)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from ....util.jit import compiled, inlined
-from ..records import Marginals, Memory, Passing, Records, Slices
+from ..records import Memory, Records
+from ..slice_records import Marginals, Passing, Slices
 from .lane_loads import copy_row, fill_row, times_row
 from .lanes import chunk
 from .vector import LANES as WIDE
-from .vector import add, fma, load, peek, poke, splat, store, zero
+from .vector import add, fma, load, peek, peek_int, poke, splat, store, zero
 
 SMALL, LARGE = 2.0**-256, 2.0**256
 LOW, HIGH = 2.0**-200, 2.0**200  # of P of a slice whose tables need no bounds
@@ -39,7 +40,7 @@ def fill(m, s, p, message, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _total(m, code, p):  # type: ignore[no-untyped-def]
+def sum_cells(m, code, p):  # type: ignore[no-untyped-def]
     """Write the sum of the answer's cells to `top`, lane by lane."""
     lanes, cell, top = len(m.dead), code.answers[0, 1], m.top.ctypes.data
     arena, n, i = m.arena.ctypes.data, len(p.target), 0
@@ -69,7 +70,7 @@ def _total(m, code, p):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _take(m, code, p):  # type: ignore[no-untyped-def]
+def take(m, code, p):  # type: ignore[no-untyped-def]
     """The answer of the slice over its sum, `top`, becomes the message; zeros in dead lanes, ones in failed ones."""
     lanes, cell, by_case, failed = len(m.dead), code.answers[0, 1], code.answers[0, 2] != 0, False
     arena, message, top = m.arena.ctypes.data, p.message.ctypes.data, m.top.ctypes.data
@@ -91,22 +92,19 @@ def _take(m, code, p):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _is_far(m, s, p, t, first):  # type: ignore[no-untyped-def]
-    """Whether numbers of running lanes, from ``m.arena[first]``, or of `top` if it is < 0, are out of `LOW` to `HIGH`.
+def is_far(m, s, p, t, base, first):  # type: ignore[no-untyped-def]
+    """Whether numbers of running lanes, from ``base[first]`` (an address), are out of `LOW` to `HIGH`.
 
     If not, no table of the slice has left the numbers of a float64.
     """
-    wrong = 0
-    if first >= 0:
+    wrong, lengths, failed = 0, s.lengths.ctypes.data, p.failed.ctypes.data
+    for i in range(len(m.dead)):
+        wrong += 0 if (peek(base, first + i) >= LOW) & (peek(base, first + i) <= HIGH) else 1
+    if wrong > 0:  # perhaps of lanes that have ended
+        wrong = 0
         for i in range(len(m.dead)):
-            x = m.arena[first + i]
-            runs = (t < s.lengths[i]) & (p.failed[i] < 0)
-            wrong += 1 if runs & ((x < LOW) | (x > HIGH) | (x != x)) else 0
-    else:
-        for i in range(len(m.dead)):
-            x = m.top[i]
-            runs = (t < s.lengths[i]) & (p.failed[i] < 0)
-            wrong += 1 if runs & ((x < LOW) | (x > HIGH) | (x != x)) else 0
+            runs = (t < peek_int(lengths, i)) & (peek_int(failed, i) < 0)
+            wrong += 0 if not runs or (LOW <= peek(base, first + i) <= HIGH) else 1
     return wrong > 0
 
 
@@ -115,14 +113,14 @@ def _multiply(m, code, s, p, t):  # type: ignore[no-untyped-def]
     """`_note` where P of the slice is one number that is not far out; returns whether it is."""
     if len(code.roots) != 1 or code.roots[0, 2] == 0 or m.scaled[code.roots[0, 1]] or len(s.log_scale) > 0:
         return False
-    lanes, first, wrong = len(m.dead), code.roots[0, 0], 0
+    lanes, wrong, arena, top = len(m.dead), 0, m.arena.ctypes.data + 8 * code.roots[0, 0], m.top.ctypes.data
+    total, lengths, failed = p.total.ctypes.data, s.lengths.ctypes.data, p.failed.ctypes.data
     for i in range(lanes):
-        x = p.total[i] * m.arena[first + i]
-        x = x if (t < s.lengths[i]) & (p.failed[i] < 0) else p.total[i]
-        m.top[i] = x
+        x = peek(total, i) * peek(arena, i)
+        x = x if (t < peek_int(lengths, i)) & (peek_int(failed, i) < 0) else peek(total, i)
+        poke(top, i, x)
         wrong += 0 if (x > SMALL) & (x < LARGE) else 1
-    for i in range(lanes):
-        p.total[i] = m.top[i]
+    copy_row(total, 0, lanes, top, 0)
     if wrong > 0:
         for i in range(lanes):
             p.total[i], shift = math.frexp(p.total[i])
@@ -152,6 +150,14 @@ def _note(m, code, s, p, t, possible):  # type: ignore[no-untyped-def]
                 p.total[i] = value
                 if len(s.log_scale) > 0:
                     p.log_scale[i] += s.log_scale[s.first[i] + t]
+
+
+@inlined
+def _note_zeros(m, s, p, t, possible):  # type: ignore[no-untyped-def]
+    """`_note` where P of the slice is not known: sequences whose answer, the sum of which is `top`, is zeros."""
+    for i in range(len(m.dead)):
+        if t < s.lengths[i] and p.failed[i] < 0 and (not possible or m.dead[i] or m.top[i] == 0.0):
+            p.failed[i] = t
 
 
 @inlined
@@ -213,11 +219,31 @@ def _write(m, s, p, x, before, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _keep(p, t, message):  # type: ignore[no-untyped-def]
+def keep(p, t, message):  # type: ignore[no-untyped-def]
     """Copy the message into slice t, if it is one of those that are kept."""
     n = (t - p.base) // p.stride
     if t >= p.base and (t - p.base) % p.stride == 0 and n < len(p.kept):
         copy_row(p.kept[n].ctypes.data, 0, message.size, message.ctypes.data, 0)
+
+
+@inlined
+def end_lanes(s, p, t):  # type: ignore[no-untyped-def]
+    """The message is ones in lanes whose sequence has no slice behind slice t."""
+    for i in range(len(s.lengths)):
+        if t + 1 >= s.lengths[i]:
+            for c in range(len(p.message)):
+                p.message[c, i] = 1.0
+
+
+@inlined
+def run_back(m, code, s, p, limit, t, first):  # type: ignore[no-untyped-def]
+    """The answer of slice t, whose evidence is in place, becomes the message; parameters as of `lanes.chunk`."""
+    chunk(m, code, limit, first, False)
+    sum_cells(m, code, p)
+    if is_far(m, s, p, t, m.top.ctypes.data, 0):
+        chunk(m, code, limit, first, True)
+        sum_cells(m, code, p)
+    take(m, code, p)
 
 
 @inlined
@@ -229,69 +255,51 @@ def weigh(m, p, kept):  # type: ignore[no-untyped-def]
         copy_row(m.weights.ctypes.data, first, lanes, kept.ctypes.data, c * lanes)
 
 
-@inlined
-def _choose(m, p, n):  # type: ignore[no-untyped-def]
-    """Choose an entry of the message in every lane, and make the message certain of it."""
-    # n: Place of the slice among those of `chosen`
-    lanes, message, best = len(m.dead), p.message, m.source
-    for i in range(lanes):
-        best[i], m.top[i] = 0, message[0, i] if len(p.uniforms) == 0 else 0.0
-    if len(p.uniforms) == 0:
-        for c in range(1, len(message)):
-            for i in range(lanes):
-                x = message[c, i]
-                best[i], m.top[i] = (c, x) if x > m.top[i] else (best[i], m.top[i])
-    else:
-        for c in range(len(message)):
-            for i in range(lanes):
-                m.top[i] += message[c, i]
-                best[i] = c + 1 if m.top[i] <= p.uniforms[n, i] else best[i]
-        for i in range(lanes):
-            while best[i] > 0 and (best[i] == len(message) or message[best[i], i] == 0.0):
-                best[i] -= 1
-    fill_row(message.ctypes.data, 0, message.size, 0.0)
-    for i in range(lanes):
-        message[best[i], i] = 1.0
-        p.chosen[n, i] = best[i]
+@compiled(allocates=False)
+def _forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    possible, arena, top = True, m.arena.ctypes.data, m.top.ctypes.data
+    for t in range(begin, end):
+        keep(p, t, p.message)
+        fill(m, s, p, p.message, t)
+        possible = possible and chunk(m, code, limit, t == begin, False)
+        far = not possible
+        for r in range(len(code.roots)):
+            far = far or (code.roots[r, 2] > 0 and is_far(m, s, p, t, arena, code.roots[r, 0]))
+        if len(code.roots) == 0:
+            sum_cells(m, code, p)
+            far = far or is_far(m, s, p, t, top, 0)
+        if far:
+            possible = possible and chunk(m, code, limit, t == begin, True)
+        if len(code.roots) == 0:
+            if far:
+                sum_cells(m, code, p)
+                _note_zeros(m, s, p, t, possible)
+        else:
+            if far or not _multiply(m, code, s, p, t):
+                _note(m, code, s, p, t, possible)
+            sum_cells(m, code, p)
+        take(m, code, p)
+        if _wanted(s, x, t):
+            _scale(m, s, ones, p.message, t)
+            _write(m, s, ones, x, p.message, t)
+    keep(p, end, p.message)
 
 
 @compiled("Memory, Records, Slices, Passing, Passing, Marginals, i8, i8, i8")
 def forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Messages from slice `begin` to slice `end`; distributions given the evidence so far."""
-    # code: Lowered for L lanes; its one answer is the message to the next slice
+    # code: Lowered for L lanes; its one answer is the message to the next slice. Without roots P of the slices is not
+    #     known, and a sequence that is impossible may not be noticed.
     # ones: `p` with a message of ones
     # limit: See `sweep.run`
-    possible = True
-    for t in range(begin, end):
-        _keep(p, t, p.message)
-        fill(m, s, p, p.message, t)
-        possible = possible and chunk(m, code, limit, t == begin, False)
-        far = not possible
-        for r in range(len(code.roots)):
-            far = far or (code.roots[r, 2] > 0 and _is_far(m, s, p, t, code.roots[r, 0]))
-        if far:
-            possible = possible and chunk(m, code, limit, t == begin, True)
-        if far or not _multiply(m, code, s, p, t):
-            _note(m, code, s, p, t, possible)
-        _total(m, code, p)
-        _take(m, code, p)
-        if _wanted(s, x, t):
-            _scale(m, s, ones, p.message, t)
-            _write(m, s, ones, x, p.message, t)
-    _keep(p, end, p.message)
+    _forward(m, code, s, p, ones, x, limit, begin, end)
 
 
-@compiled("Memory, Records, Slices, Passing, Marginals, i8, i8, i8")
-def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Messages from slice ``end - 1`` to slice `begin`; distributions given all evidence, or chosen entries."""
-    # code: Lowered for L lanes; its one answer is the message to the slice before
-    # returns Whether the product of two messages was too small for a number
-    lanes, lost, first = len(m.dead), False, True
+@compiled(allocates=False)
+def _backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    lost, first = False, True
     for t in range(end - 1, begin - 1, -1):
-        for i in range(lanes):
-            if t + 1 >= s.lengths[i]:
-                for c in range(len(p.message)):
-                    p.message[c, i] = 1.0
+        end_lanes(s, p, t)
         if _wanted(s, x, t):
             lost = _scale(m, s, p, p.kept[t + 1 - p.base], t) or lost
             _write(m, s, p, x, p.kept[t + 1 - p.base], t)
@@ -299,15 +307,14 @@ def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-de
             copy_row(p.later[t - p.base].ctypes.data, 0, p.message.size, p.message.ctypes.data, 0)
         if t > 0:
             fill(m, s, p, p.message, t)
-            if len(p.chosen) > 0:
-                weigh(m, p, p.kept[t - p.base])
-            chunk(m, code, limit, first, False)
-            _total(m, code, p)
-            if _is_far(m, s, p, t, -1):
-                chunk(m, code, limit, first, True)
-                _total(m, code, p)
+            run_back(m, code, s, p, limit, t, first)
             first = False
-            _take(m, code, p)
-            if len(p.chosen) > 0:
-                _choose(m, p, t - p.base)
     return lost
+
+
+@compiled("Memory, Records, Slices, Passing, Marginals, i8, i8, i8")
+def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Messages from slice ``end - 1`` to slice `begin`; distributions given all evidence."""
+    # code: Lowered for L lanes; its one answer is the message to the slice before
+    # returns Whether the product of two messages was too small for a number
+    return _backward(m, code, s, p, x, limit, begin, end)

@@ -20,8 +20,8 @@ from numba.extending import models, register_model
 
 __all__ = [
     "LANES", "accumulate", "add", "by_maximum", "by_sum", "call", "combine", "copy_transposed", "fma", "fma1",
-    "intrinsic", "is_maximum", "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes",
-    "scatter", "splat", "store", "total", "zero",
+    "gather", "intrinsic", "is_maximum", "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int",
+    "reduce_lanes", "scatter", "splat", "store", "total", "zero",
 ]  # fmt: skip
 
 LANES = 8
@@ -110,6 +110,21 @@ def store(typing: Any, base: Any, index: Any, n: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, _vector), generate
+
+
+@intrinsic
+def gather(typing: Any, base: Any, index: Any, offsets: Any) -> Any:
+    """``base[index + offsets[i]]`` in lane i; `offsets` is the address of eight int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = ir.Constant(_VECTOR, ir.Undefined)
+        for i in range(LANES):
+            offset = builder.load(_address(builder, args[2], ir.Constant(_I64, i), _I64))
+            lane = builder.load(_address(builder, args[0], builder.add(args[1], offset), _F64))
+            made = builder.insert_element(made, lane, ir.Constant(_I32, i))
+        return made
+
+    return _vector(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic

@@ -93,7 +93,7 @@ def _hashable(way: Way) -> tuple[Any, ...]:
 class GpuSliceTable:
     """`jtgpu.backends.slices.SliceTable`: evidence as compact columns, and what all groups share."""
 
-    takes_others, chooses, counts, adds = True, False, False, True
+    takes_others, chooses, counts, adds, with_evidence = True, False, False, True, True
 
     def __init__(
         self, passes: GpuPasses, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],
