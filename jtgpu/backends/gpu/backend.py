@@ -92,6 +92,7 @@ class Gpu(Backend):
         self._fallback: Lazy[LevelEngine] = Lazy(self.maker.fallback)
         self._prefer_fallback = False  # the last case was too improbable for the engine
         self._batch: BatchEngine | None = None
+        self._adapts = False  # whether tables may have kernels without variables that cases observe
         self._counting: CountEngine | None = None
         self._slices: Any = None  # GpuPasses
         if tune and dtype == "float64":
@@ -116,6 +117,7 @@ class Gpu(Backend):
 
     def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
         patterns: Any = import_module(".patterns", __package__)  # which imports this module for its types
+        self._adapts = True
         made: Backend = patterns.GpuPatternCache(self._plan, factors, self)
         return made
 
@@ -161,7 +163,8 @@ class Gpu(Backend):
         with self._lock:
             self._check_open()
             if self._batch is None:
-                self._batch = BatchEngine(self._plan, self.maker.factors, self.device, self.dtype)
+                factors = self.maker.factors
+                self._batch = BatchEngine(self._plan, factors, self.device, self.dtype, adapts=self._adapts)
             made, after = self._batch, self._after
         if after is not None:
             with self.device.active():

@@ -99,7 +99,7 @@ class RestrictedBackend(Backend):
 class GpuPatternCache(PatternCache):
     """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions.
 
-    Tables of cases use the default plan, which all patterns share.
+    Tables of cases have kernels of their own where they observe certain variables (`jtgpu.backends.gpu.batch.variants`).
     """
     # backend: Of the plan and the factors; closed with this one
 
@@ -182,7 +182,7 @@ class GpuPatternCache(PatternCache):
 
     @property
     def tables(self) -> Tables:
-        """The GPU's engine: all patterns share the default plan."""
+        """The GPU's engine."""
         return self.gpu.tables
 
     @property

@@ -162,6 +162,12 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     return -(-n // n_chunks // unit) * unit, fits < wanted
 
 
+def _layout(program: Program, table: Table[Any]) -> bytes:
+    """What slots are made for."""
+    layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
+    return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
+
+
 class Buffers:
     """Chunks' memory, reused by calls of the same layout: allocating page-locked memory takes milliseconds.
 
@@ -179,31 +185,35 @@ class Buffers:
         self._graphs: list[Graph] = []
         self._memory: Memory | None = None
 
-    def slots(self, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
-        """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
-        # raises TableTooLarge: If not even 32 cases fit.
-        layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
-        key = np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
+    def fit(self, program: Program, table: Table[Any], n: int) -> bool:
+        """Whether the last call's slots fit a table of which this GPU answers about n cases."""
         is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
-        if self._slots and self._key == key and self.size <= max(2 * n, GROUP) and is_large_enough:
+        is_small_enough = self.size <= max(2 * n, GROUP)
+        return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
+
+    def slots(self, program: Program, table: Table[Any], n: int, share: float = 1.0) -> tuple[Slot, ...]:
+        """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
+        # share: Of the memory that may be allocated
+        # raises TableTooLarge: If not even 32 cases fit.
+        if self.fit(program, table, n):
             return self._slots
         self.drop()
         self._memory = Memory(self.device)
         try:
-            self.size, self._is_full = self.chunk_size(program, table, n)
+            self.size, self._is_full = self.chunk_size(program, table, n, share)
             self._slots = self._allocated(self._memory, program, table, n)
         except BaseException:
             self.drop()
             raise
-        self._key = key
+        self._key = _layout(program, table)
         return self._slots
 
-    def chunk_size(self, program: Program, table: Table[Any], n: int) -> tuple[int, bool]:
+    def chunk_size(self, program: Program, table: Table[Any], n: int, share: float = 1.0) -> tuple[int, bool]:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
         each = program.case_bytes + (SLOTS + 1) * io + 4 * n_variables
-        free = int(MEMORY_SHARE * self.device.free_memory())
+        free = int(MEMORY_SHARE * share * self.device.free_memory())
         fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
         if fits < GROUP:
             raise TableTooLarge(

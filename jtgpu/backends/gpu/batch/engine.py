@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,29 +20,40 @@ from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
+from .lots import Clock, Lot, allocate, divided
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
+from .tiling import Tiles
+from .variants import Variants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEARCH_FLOPS = 250_000  # of a propagation that takes as long as the search for equal rows takes for one row
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
+T = TypeVar("T", bound=Table[Any])
 COPIERS = 16  # threads that copy answers out of page-locked memory
+MOST_FIXED = 32  # sets of fixed variables that have kernels, the last used ones
 
 
 class BatchEngine:
     """A plan and a model's numbers on one GPU, for tables of cases; reuses its chunks' memory from call to call."""
     # real: {"float64", "float32"}: Type of the tables that kernels by records compute. Generated kernels scale nothing
     #     and always use float64. Answers are float64.
+    # adapts: Whether cases may be answered by kernels without variables that they observe, once that has paid: then the
+    #     last digits depend on earlier tables
     # device_us: Microseconds that the kernels of the last call took, without copies
     # raises TableTooLarge: If the GPU has too little memory.
 
+    variants: Variants | None = None
+    _elapsed: Clock | None = None
+
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, real: str = "float64"
-    ):
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, real: str = "float64",
+        *, adapts: bool = False,
+    ):  # fmt: skip
         self.plan, self.device, self.real = plan, device, real
         self.lock = threading.Lock()
         self.device_us = 0.0
@@ -52,6 +62,8 @@ class BatchEngine:
         self._on_device: OnDevice | None = None
         self._factors = list(factors)
         self._programs: dict[str, Program] = {}
+        self._fixed: OrderedDict[frozenset[int], tuple[Program, Buffers]] = OrderedDict()
+        self._tiles: dict[object, Tiles] = {}
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
         self._sparsity = find_sparsity(plan, factors) if flops <= GENERATED_FLOPS else None
@@ -70,7 +82,9 @@ class BatchEngine:
             try:
                 self._streams = [device.stream() for _ in range(SLOTS)]
                 self._buffers = Buffers(device, self._streams)
-                self.program(weights=False, smallest=0.0)
+                program = self.program(weights=False, smallest=0.0)
+                if adapts and isinstance(program, RecordProgram) and not plan.sets:
+                    self.variants = Variants(program.layout.costs, plan.cardinality, len(program.plan.op_out))
             except BaseException:
                 self._copiers.shutdown()
                 self._release()
@@ -114,8 +128,7 @@ class BatchEngine:
         table = RowTable.read(
             states, likelihood, Targets.of(self.plan, targets), self.plan.cardinality, self._worth
         )
-        table.recompute = self._recompute if self.real == "float32" else None
-        return table
+        return self._arranged(table)
 
     def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
@@ -124,7 +137,13 @@ class BatchEngine:
         table = ColumnTable.read(
             variables, codes, Targets.of(self.plan, targets), self.plan.n_variables, self._worth
         )
+        return self._arranged(table)
+
+    def _arranged(self, table: T) -> T:
         table.recompute = self._recompute if self.real == "float32" else None
+        if self.variants is not None:
+            with self.lock:
+                table.order, table.parts = self.variants.parts(table.n, table.observed)
         return table
 
     def _recompute(self, table: Table[Any]) -> None:
@@ -137,7 +156,7 @@ class BatchEngine:
             self._check_open()
             if self._exact is None:
                 with self.device.active():
-                    self._buffers.drop()  # there may be no room for both
+                    self._drop_buffers()  # there may be no room for both
                 self._exact = BatchEngine(self.plan, self._factors, self.device)
             return self._exact
 
@@ -158,40 +177,86 @@ class BatchEngine:
 
     def _run_chunks(self, table: Table[Any], queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
-        program = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
-        slots = self._buffers.slots(program, table, queue.share)
+        lots = self._lots(table, queue)
+        room = max(min(SLOTS, sum(len(x.slots) for x in lots)), 1)
         in_flight: deque[tuple[Slot, int, int]] = deque()
-        unanswered: deque[tuple[int, int]] = deque()
-        before: Slot | None = None
-        free = cycle(slots)
+        waiting: deque[tuple[int, int, Lot]] = deque()
         try:
             while True:
                 # rows are taken only when there is room for them, since another GPU may be idle
-                rows = None
-                if len(in_flight) < len(slots):
-                    rows = queue.take(self._buffers.size, lane, not in_flight)
-                if rows is None:
-                    if not in_flight:
-                        break
-                    self._finish(*in_flight.popleft(), table)
-                    unanswered.popleft()
-                    continue
-                unanswered.append(rows)
-                slot = next(free)
-                self._upload(slot, table, *rows)
-                if before is not None:  # chunks share the scratch memory
-                    slot.stream.wait_for_event(before.stop)
-                slot.start.record(slot.stream)
-                slot.graph.launch(slot.stream)
-                slot.stop.record(slot.stream)
-                self._download(slot, table, rows[1] - rows[0])
-                in_flight.append((slot, *rows))
-                before = slot
+                if not waiting and len(in_flight) < room:
+                    most = max(x.buffers.size for x in lots) or table.n
+                    waiting += divided(lots, queue.take(most, lane, not in_flight))
+                if waiting and len(in_flight) < room:
+                    first, last, lot = waiting[0]
+                    slot = lot.free([x for x, _, _ in in_flight])
+                    if slot is not None:
+                        end = min(last, first + lot.buffers.size)
+                        self._start(slot, table, first, end, lot)
+                        in_flight.append((slot, first, end))
+                        waiting.popleft()
+                        if end < last:
+                            waiting.appendleft((end, last, lot))
+                        continue
+                if in_flight:
+                    self._finish(*in_flight[0], table)
+                    in_flight.popleft()
+                elif waiting:  # its memory is another lot's
+                    lot = waiting[0][2]
+                    for x in lots:
+                        x.drop()
+                    lot.slots = lot.buffers.slots(lot.program, table, lot.n)
+                else:
+                    break
         except BaseException:
             self._drain()
-            for rows in unanswered:
-                queue.put_back(*rows)
+            for _, first, last in in_flight:
+                queue.put_back(first, last)
+            for first, last, _ in waiting:
+                queue.put_back(first, last)
             raise
+
+    def _start(self, slot: Slot, table: Table[Any], first: int, last: int, lot: Lot) -> None:
+        self._upload(slot, table, first, last)
+        if lot.before is not None:  # chunks share the scratch memory
+            slot.stream.wait_for_event(lot.before.stop)
+        slot.start.record(slot.stream)
+        slot.graph.launch(slot.stream)
+        slot.stop.record(slot.stream)
+        self._download(slot, table, last - first)
+        lot.before = slot
+
+    def _lots(self, table: Table[Any], queue: RowQueue) -> list[Lot]:
+        """The parts of a table, with memory for this GPU's share of each."""
+        usual = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
+        self._elapsed = None
+        if not table.parts:
+            return [Lot(table.n, usual, self._buffers, queue.share, self._buffers.slots(usual, table, queue.share))]
+        lots, first = [], 0
+        for last, fixed in table.parts:
+            program, buffers = self._with_fixed(fixed) if fixed else (usual, self._buffers)
+            lots.append(Lot(last, program, buffers, -(-(last - first) * queue.share // table.n)))
+            first = last
+        if not all(x.buffers.fit(x.program, table, x.n) for x in lots):
+            self._drop_buffers()
+        allocate(lots, table)
+        self._elapsed = Clock(self.device, self._streams[0])
+        return lots
+
+    def _with_fixed(self, fixed: frozenset[int]) -> tuple[Program, Buffers]:
+        """Kernels for cases that observe certain variables, and memory for their chunks."""
+        if fixed not in self._fixed:
+            while len(self._fixed) >= MOST_FIXED:
+                _, (program, buffers) = self._fixed.popitem(last=False)
+                buffers.drop()
+                program.close()
+            records = RecordProgram(
+                self.plan, self._factors, self.device, self._memory, self._streams[0], self.real, fixed, self._tiles
+            )
+            at = len(self._fixed) % SLOTS  # so that their chunks run side by side
+            self._fixed[fixed] = records, Buffers(self.device, self._streams[at:] + self._streams[:at])
+        self._fixed.move_to_end(fixed)
+        return self._fixed[fixed]
 
     def _drain(self) -> None:
         """Wait for the work of a call that failed: the next call uses the same memory. A GPU that failed may refuse to
@@ -217,7 +282,7 @@ class BatchEngine:
             return program
         if "tables" not in self._programs:
             self._programs["tables"] = RecordProgram(
-                self.plan, self._factors, self.device, self._memory, stream, self.real
+                self.plan, self._factors, self.device, self._memory, stream, self.real, kept=self._tiles
             )
         return self._programs["tables"]
 
@@ -246,7 +311,8 @@ class BatchEngine:
     def _finish(self, slot: Slot, first: int, last: int, table: Table[Any]) -> None:
         """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
         slot.stream.synchronize()
-        self.device_us += slot.stop.time_since(slot.start) * 1e3
+        took = slot.stop.time_since(slot.start) if self._elapsed is None else self._elapsed.took(slot)
+        self.device_us += took * 1e3
         work = table.copies(slot.host, first, last)
         if len(work) == 1:
             work[0]()
@@ -255,15 +321,20 @@ class BatchEngine:
             for copied in self._copying:
                 copied.result()
 
+    def _drop_buffers(self) -> None:
+        for buffers in (self._buffers, *(b for _, b in self._fixed.values())):
+            buffers.drop()
+
     def _release(self) -> None:
-        self._buffers.drop()
+        self._drop_buffers()
         if self._on_device is not None:
             self._on_device.close()
             self._on_device = None  # its stream must be destroyed here, too
-        for program in self._programs.values():
+        for program in (*self._programs.values(), *(p for p, _ in self._fixed.values())):
             program.close()
         self._memory.close()
-        self._programs = {}
+        self._programs, self._elapsed = {}, None
+        self._fixed.clear()
         self._streams.clear()  # they must be destroyed while the context is current
         self._buffers.streams.clear()
 

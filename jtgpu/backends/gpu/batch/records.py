@@ -16,10 +16,12 @@ from ....device.driver import Arguments, Kernels
 from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ..program.layout import Places, load_factors, make_places
-from ..program.records import ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of
+from ..program.records import CASE_ANSWER, NONE, SLOT, Binary, Step, binary_program, levels_of
 from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
+from .fixed import Costs, case_factors, costs_of, cut_factors, with_any_state, with_fixed
 from .levels import Level, LevelKernels, level_tiles, most_cases
-from .sparsity import Sparsity, find_sparsity
+from .sparsity import find_sparsity
+from .tiling import Tiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +66,6 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
     return Binary(tuple(steps), tuple(scopes), levels_of(plan, steps))
 
 
-ENTRIES = 32  # of an evidence factor, that a warp enters
 CLEAR_BLOCKS = 1024
 CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
 LOOK = 1_000_000_000  # most multiply-adds of a propagation for which structural zeros are searched
@@ -77,6 +78,7 @@ class BatchLayout:
     places: Places
     n_cells: int  # of one case
     factors: NDArray[Any]  # evidence factors
+    known: NDArray[Any]  # their axes
     table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
     roots: NDArray[np.uint32]  # (components, 3) cell, table, whether shared
     tiles: NDArray[np.uint32]  # (n, WORDS) struct Tile
@@ -84,56 +86,50 @@ class BatchLayout:
     steps: NDArray[np.uint32]  # (K, 2)
     levels: tuple[Level, ...]
     checks: NDArray[Any]  # (V,) CASE_CHECK
+    costs: Costs
 
 
 def batch_layout(
-    plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64"
-) -> BatchLayout:
+    plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64",
+    fixed: frozenset[int] = frozenset(), cardinality: NDArray[np.int64] | None = None,
+    kept: dict[object, Tiles] | None = None,
+) -> BatchLayout:  # fmt: skip
     """The records of a plan, without those of the answers; with `factors`, structural zeros are left out."""
+    # fixed: Variables that every case observes, which have one state in the plan; `cardinality`: with all states
     program = split_sums(plan, binary_program(plan))
     sparsity = find_sparsity(plan, factors, program) if factors is not None else None
     s = make_places(plan, program, real)
     where = np.full(s.n_tables, -1, np.int64)
     at = 0
-    own = sorted({int(t) for t in plan.evidence_factor} | set(range(s.n_factors, s.n_tables - 1)))
+    cut = {f for f in range(s.n_factors) if not fixed.isdisjoint(plan.table_scopes[f])}
+    own = sorted({int(t) for t in plan.evidence_factor} | cut | set(range(s.n_factors, s.n_tables - 1)))
     for t in own:
         where[t] = at
         at += int(s.table_size[t])
-    holders = case_factors(s, where, sparsity)
+    if cardinality is None:
+        holders, known = case_factors(s, where, sparsity), s.known
+    else:
+        holders, known = cut_factors(plan, fixed, cardinality, s, where, sparsity)
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    tiles, products, steps, levels = level_tiles(plan, program, sparsity, s, where)
+    tiles, products, steps, levels = level_tiles(plan, program, sparsity, s, where, kept)
     checks = np.zeros(plan.n_variables, CASE_CHECK)
     checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
     checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
     rooted = np.array(roots, np.uint32).reshape(-1, 3)
-    return BatchLayout(s, at, holders, where, rooted, tiles, products, steps, levels, checks)
+    costs = costs_of(plan, program, where, sparsity)
+    return BatchLayout(s, at, holders, known, where, rooted, tiles, products, steps, levels, checks, costs)
 
 
-def case_factors(s: Places, where: NDArray[np.int64], sparsity: Sparsity | None) -> NDArray[Any]:
-    """Records of the evidence factors, of which every case has its own: `ENTRIES` entries each, all or those used."""
-    made = [np.zeros(0, CASE_FACTOR)]
-    for factor in s.chunks[s.chunks["from"] == 0]:
-        t, n = int(factor["table"]), int(s.table_size[factor["table"]])
-        bits = np.zeros(-(-n // ENTRIES) * ENTRIES, np.bool_)
-        bits[:n] = True if sparsity is None else sparsity.used(t)
-        records = np.zeros(len(bits) // ENTRIES, CASE_FACTOR)
-        for name in ("table", "known", "n_known"):
-            records[name] = factor[name]
-        records["from"] = np.arange(0, n, ENTRIES)
-        records["cell"], records["to"] = factor["cell"] + records["from"], where[t] + records["from"]
-        records["used"] = np.packbits(bits, bitorder="little").view("<u4")
-        made.append(records[(records["used"] != 0) | (records["from"] == 0)])
-    return np.concatenate(made)
-
-
-def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
+def answers_of(
+    plan: Plan, layout: BatchLayout, targets: Sequence[int], cardinality: NDArray[np.int64], fixed: frozenset[int]
+) -> tuple[NDArray[Any], int]:
     """Records of the posteriors that are wanted, variable after variable, and the number of their cells."""
     made, at = [], 0
     for v in targets:
-        card = int(plan.cardinality[v])
-        made.append((int(layout.table_cell[plan.posterior_table[v]]), card, at))
+        card = int(cardinality[v])
+        made.append((int(layout.table_cell[plan.posterior_table[v]]), card, at, v if v in fixed else NONE))
         at += card
-    return np.array(made, ANSWER), at
+    return np.array(made, CASE_ANSWER), at
 
 
 class RecordProgram:
@@ -141,21 +137,18 @@ class RecordProgram:
 
     kind = "tables"
 
-    def __init__(
-        self,
-        plan: Plan,
-        factors: Sequence[NDArray[np.float64]],
-        device: Device,
-        memory: Memory,
-        stream: Any,
-        real: str = "float64",
-    ):
-        self.plan = plan = relowered(plan, lowering=SLIM)
-        self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
+    def __init__(  # noqa: PLR0913
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any,
+        real: str = "float64", fixed: frozenset[int] = frozenset(), kept: dict[object, Tiles] | None = None,
+    ):  # fmt: skip
+        self._fixed, self._cardinality = fixed, plan.cardinality
+        self.plan = plan = relowered(with_fixed(plan, fixed), lowering=SLIM)
+        looked = with_any_state(plan, factors, fixed) if plan.cost().flops <= 2 * LOOK else None
+        self.layout = layout = batch_layout(plan, looked, real, fixed, self._cardinality if fixed else None, kept)
         s = self.layout.places
-        pristine, slots = load_factors(plan, s, factors)
+        pristine, slots = load_factors(plan, s, factors, fixed)
         tables = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
-        more = (layout.factors, s.known, layout.roots, layout.checks, layout.products)
+        more = (layout.factors, layout.known, layout.roots, layout.checks, layout.products)
         self._records = [memory.put(x, stream) for x in (*tables, *more)]
         self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
         names = ("batch_clear", "batch_enter", "batch_level", "batch_slim", "batch_finish", "batch_check")
@@ -193,7 +186,7 @@ class RecordProgram:
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
         layout = self.layout
-        answers, n_out = answers_of(self.plan, layout, targets)
+        answers, n_out = answers_of(self.plan, layout, targets, self._cardinality, self._fixed)
         pristine, shared, tiles, steps, factors, known, roots, *_ = self._records
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
         words += [chunk.state, chunk.weight, chunk.weight_row, memory.put(answers, stream), roots]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,6 +123,7 @@ KINDS = {(1, 1, 1): "s", (1, 1, 0): "m", (1, 0, 1): "n", (0, 1, 1): "k", (0, 1, 
 A_AXES, B_AXES = ("s", "m", "k", "a"), ("s", "k", "n", "b")
 
 
+@lru_cache(1 << 14)
 def _axes(loops: tuple[Loop, ...], kind: str) -> list[Loop]:
     return [x for x in loops if KINDS[tuple(int(s > 0) for s in x[1])] == kind]  # type: ignore[index]
 

@@ -20,6 +20,7 @@ from ....util.rows import find_equal_rows, take_columns, take_rows
 from ...base import BatchResult, ColumnResult
 from ...wrappers.row_queue import RowQueue
 from ..program.records import NONE
+from .variants import Part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,6 +118,16 @@ class Table(ABC, Generic[R]):
     log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if float32 lost it, NaN
     # Answers a table in float64; given if the kernels' float32 may lose P(e)
     recompute: Callable[[Table[Any]], None] | None = None
+    order: NDArray[np.int64] | None = None  # (n,) in which cases are answered. Default: as they are.
+    parts: Sequence[Part] = ()  # of cases in this order, by the kernels that answer them. Default: the usual ones.
+
+    def rows(self, first: int, last: int) -> slice | NDArray[np.int64]:
+        """The cases first to last in the order in which they are answered."""
+        return slice(first, last) if self.order is None else self.order[first:last]
+
+    @abstractmethod
+    def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
+        """Whether each case observes each of these variables, (variables, n)."""
 
     def answer(self, worker: TableWorker, queue: RowQueue) -> None:
         worker.answer(self, queue)
@@ -213,19 +224,22 @@ class RowTable(Table[BatchResult]):
             pinned(size, np.float64)[:size],
         )
 
+    def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
+        return np.ascontiguousarray((self.states[:, variables] >= 0).T)
+
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        n = last - first
-        chunk.states[:n], chunk.states[n:used] = self.states[first:last], -1
+        n, rows = last - first, self.rows(first, last)
+        chunk.states[:n], chunk.states[n:used] = self.states[rows], -1
         if chunk.weights.size:
-            chunk.weights[:n], chunk.weights[n:used] = self.weights.values[first:last], 1.0
+            chunk.weights[:n], chunk.weights[n:used] = self.weights.values[rows], 1.0
 
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
         n, step = last - first, max(COPY // max(8 * self.targets.n_out, 1), 1)
 
         def copy(at: int) -> None:
             end = min(at + step, n)
-            self.posterior[first + at : first + end] = chunk.posterior[at:end]
-            self.log_evidence[first + at : first + end] = chunk.log_evidence[at:end]
+            rows = self.rows(first + at, first + end)
+            self.posterior[rows], self.log_evidence[rows] = chunk.posterior[at:end], chunk.log_evidence[at:end]
 
         return [partial(copy, at) for at in range(0, n, step)]
 
@@ -294,21 +308,29 @@ class ColumnTable(Table[ColumnResult]):
             pinned(size, np.float64)[:size],
         )
 
+    def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
+        made = np.zeros((len(variables), self.n), np.bool_)
+        column = {v: i for i, v in enumerate(self.variables.tolist())}
+        for out, v in zip(made, variables, strict=True):
+            if v in column:
+                np.greater_equal(self.codes[column[v]], 0, out=out)
+        return made
+
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
         n = last - first
-        chunk.states[:, :n], chunk.states[:, n:used] = self.codes[:, first:last], -1
+        chunk.states[:, :n], chunk.states[:, n:used] = self.codes[:, self.rows(first, last)], -1
 
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        n = last - first
+        n, rows = last - first, self.rows(first, last)
         step = max(COPY // (8 * n), 1)
 
         def copy(at: int) -> None:
             end = at + step
-            self.posterior[at:end, first:last] = chunk.posterior[at:end, :n]
+            self.posterior[at:end, rows] = chunk.posterior[at:end, :n]
 
         def rest() -> None:
-            self.log_evidence[first:last] = chunk.log_evidence[:n]
-            np.isneginf(chunk.log_evidence[:n], out=self.impossible[first:last])
+            self.log_evidence[rows] = chunk.log_evidence[:n]
+            self.impossible[rows] = np.isneginf(chunk.log_evidence[:n])
 
         return [rest, *(partial(copy, at) for at in range(0, self.targets.n_out, step))]
 
