@@ -9,6 +9,9 @@ posteriors of all variables, by rows and, ``columns_``, as columns: so frames an
 ``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through device memory, and the
 multiply-adds that are not always zero at the card's rate.
 
+With ``--observed`` tables eight times as large, by the usual kernels and then with kernels for what cases observe,
+after as many calls as it takes until no more of them are made.
+
 With ``--peers`` others on the same card instead (bench/peers/einsum_peer.py): they compile together on the cores there
 are, the first named first, and are timed one after another with the card to themselves.
 
@@ -61,6 +64,7 @@ HAND_OVER = 0.9  # microseconds from a level to the next, measured
 BATCH_CELLS = 1 << 32  # cells of all cases of a table
 MOST_CASES = 1 << 20  # of a table
 PEER_BATCH = 1 << 17  # larger ones do not fit what the peers allocate
+SETTLING, QUIET = 30.0, 20  # seconds at most of calls before those that are measured; the last ones that make nothing
 CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
@@ -231,10 +235,10 @@ def batch_limit(plan: Plan, tables: list[np.ndarray]) -> float:
     return 1e6 / max(n_bytes / MEMORY_RATE, work / FMA_RATE)
 
 
-def sampled_cases(given: Loaded) -> np.ndarray:
+def sampled_cases(given: Loaded, times: int = 1) -> np.ndarray:
     """Forward samples, a tenth of each observed: as many as keep the card busy for a while. No two are alike, but in
     networks that have too few such cases."""
-    batch = max(1024, min(MOST_CASES, BATCH_CELLS // given.plan.cost().table_entries))
+    batch = times * max(1024, min(MOST_CASES, BATCH_CELLS // given.plan.cost().table_entries))
     rng = np.random.default_rng(4)
     full = forward_sample(given.model, batch, rng)
     seen = np.where(rng.random(full.shape) < 0.1, full, -1).astype(np.int32)
@@ -302,6 +306,37 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def measure_observed(given: Loaded) -> dict[str, Any]:
+    """Larger tables by rows, whose cases have kernels without some of the variables that they observe, or not."""
+    states = sampled_cases(given, 8)
+    row: dict[str, Any] = {"network": given.name, "observed_batch": len(states)}
+    usual = resident.prepare(given.plan, given.tables, single=False)
+    expected = usual.run_batch(states).posterior
+    calls, device = in_turns(usual, lambda: usual.run_batch(states))
+    row |= {"usual_us": spread(device), "usual_call_us": spread(calls)}
+    usual.close()
+    backend = resident.prepare(given.plan, given.tables, single=False)
+    backend.with_patterns(given.tables, resident.prepare)
+    start, n_calls, last = time.perf_counter(), 0, 0
+    while n_calls < last + QUIET and time.perf_counter() - start < SETTLING:
+        before = len(backend.tables.fixed)
+        found = backend.run_batch(states)
+        n_calls += 1
+        last = n_calls if len(backend.tables.fixed) > before else last
+    row |= {"calls_before": n_calls, "last_made_in": last, "seconds_before": round(time.perf_counter() - start, 1)}
+    calls, device = in_turns(backend, lambda: backend.run_batch(states))
+    row |= {
+        "observed_us": spread(device),
+        "observed_call_us": spread(calls),
+        "usual_cases_per_s": round(len(states) / row["usual_us"]["median"] * 1e6),
+        "observed_cases_per_s": round(len(states) / statistics.median(device) * 1e6),
+        "parts": len(backend.tables.share(states, None, None).parts),
+        "error": float(np.abs(found.posterior - expected).max()),
+    }
+    backend.close()
+    return row
+
+
 def peer_jobs(words: Sequence[str], chosen: Sequence[tuple[str, Path, Any]], batches: Sequence[int]) -> list[Job]:
     """What ``--peers`` asks for, the first word first."""
     jobs = []
@@ -333,9 +368,11 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
             print(f"{name}: not begun, {options.within:.0f} s are over", file=sys.stderr)
             continue
         given = Loaded(name, path, order)
-        if not options.batch:
+        if not options.batch and not options.observed:
             yield measure(given, 20 if options.smoke else options.runs, options.indexed, options.tune, made)
-        if not options.single:
+        if options.observed:
+            yield measure_observed(given)
+        elif not options.single:
             yield measure_batch(given, made)
         given.judge.close()
 
@@ -347,6 +384,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--single", action="store_true", help="single cases only")
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
+    parser.add_argument("--observed", action="store_true", help="tables with kernels for what cases observe only")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
     parser.add_argument("--tune", action="store_true", help="find what is quickest for each network first, and keep it")
     parser.add_argument("--indexed", action="store_true", help="also the published engine")

@@ -99,7 +99,7 @@ class RestrictedBackend(Backend):
 class GpuPatternCache(PatternCache):
     """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions.
 
-    Tables of cases have kernels of their own where they observe certain variables (`jtgpu.backends.gpu.batch.variants`).
+    Tables have kernels of their own for cases that observe certain variables (`jtgpu.backends.gpu.batch.variants`).
     """
     # backend: Of the plan and the factors; closed with this one
 

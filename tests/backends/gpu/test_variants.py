@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends.gpu.batch import engine as batch
-from jtgpu.backends.gpu.batch import variants
+from jtgpu.backends.gpu.batch import lots, variants
 from jtgpu.backends.gpu.batch.buffers import Buffers
 from jtgpu.backends.gpu.batch.fixed import Costs
 from jtgpu.backends.wrappers.row_queue import RowQueue
@@ -33,7 +34,7 @@ def eager_engine(gpu: Device, plan: Plan, model: DiscreteModel, real: str = "flo
     """An engine of records that makes every variant at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "GENERATED_FLOPS", -1)
-        patch.setattr(variants, "LAUNCHES", -1.0)
+        patch.setattr(variants, "LEVEL", -1.0)
         engine = batch.BatchEngine(plan, tables(model), gpu, real, adapts=True)
         with closing(engine):
             assert engine.variants is not None
@@ -43,7 +44,7 @@ def eager_engine(gpu: Device, plan: Plan, model: DiscreteModel, real: str = "flo
 
 @examples(25, **ON_GPU)
 @given(data=st.data())
-def test_variants_agree_with_the_reference(emulated_gpu: Device, data: st.DataObject) -> None:
+def test_variants_agree_with_the_reference(gpu: Device, data: st.DataObject) -> None:
     """Observed here and there, a whole column or two, weights of observed variables, impossible cases; by rows, again,
     and by columns."""
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -53,7 +54,7 @@ def test_variants_agree_with_the_reference(emulated_gpu: Device, data: st.DataOb
     for v in rng.permutation(len(model))[: data.draw(st.integers(0, 2))]:
         states[:, v] = rng.integers(0, model.cardinality[v], len(states))
     real = data.draw(st.sampled_from(["float64", "float64", "float32"]))
-    with eager_engine(emulated_gpu, plan, model, real) as engine:
+    with eager_engine(gpu, plan, model, real) as engine:
         found, again = engine.run_batch(states, soft), engine.run_batch(states, soft)
         np.testing.assert_array_equal(again.posterior, found.posterior)
         if real == "float64":
@@ -114,7 +115,7 @@ def test_rows_of_one_table_have_several_kernels(gpu: Device) -> None:
 def test_few_kernels_are_kept(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(6)
     model, plan = a_network(rng)
-    monkeypatch.setattr(batch, "MOST_FIXED", 2)
+    monkeypatch.setattr(lots, "MOST_FIXED", 2)
     monkeypatch.setattr(variants, "MOST_PARTS", 2)
     full = rng.integers(0, model.cardinality, (40, 6)).astype(np.int32)
     with eager_engine(gpu, plan, model) as engine:
@@ -123,20 +124,20 @@ def test_few_kernels_are_kept(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> N
             states[:, seen] = full[:, seen]
             found = engine.run_batch(states)
             hold_rows(model, plan, states, {}, found.posterior, found.log_evidence)
-            assert len(engine._fixed) <= 2
+            assert len(engine.fixed) <= 2
 
 
 def test_kernels_are_made_once_they_have_paid() -> None:
     """Half of a case's cost depends on variable 0, of two states."""
     costs = Costs(np.array([0, 1, 2, 3]), np.array([0, 0, 1]), np.array([1.0, 1.0, 0.0]) * 1e6)
-    made = variants.Variants(costs, np.array([2, 4]), 100)
+    made = variants.Variants(SimpleNamespace(costs=costs, levels=[0, 0]), np.array([2, 4]), 100)
     assert made.variables == [0]
     seen = np.array([[False] * 700 + [True] * 300])
     until = 0
     while not made.parts(1000, lambda _: seen)[1]:
         until += 1
     price = variants.STEP * 100 + variants.RECORD * 1e6
-    saved = variants.CELL * 1e6 * (300 - variants.PADDING) - variants.LAUNCHES
+    saved = variants.CELL * 1e6 * (300 - variants.PADDING) - 2 * variants.LEVEL
     assert until == int(price / saved)
     order, parts = made.parts(1000, lambda _: seen)
     assert parts == [variants.Part(700, frozenset()), variants.Part(1000, frozenset([0]))]

@@ -163,7 +163,7 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
 
 
 def _layout(program: Program, table: Table[Any]) -> bytes:
-    """What slots are made for."""
+    """Key of the slots: program, targets, weighted variables and columns."""
     layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
     return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
 
@@ -185,9 +185,9 @@ class Buffers:
         self._graphs: list[Graph] = []
         self._memory: Memory | None = None
 
-    def fit(self, program: Program, table: Table[Any], n: int) -> bool:
+    def fit(self, program: Program, table: Table[Any], n: int, most_chunks: int = 2 * PIPELINE) -> bool:
         """Whether the last call's slots fit a table of which this GPU answers about n cases."""
-        is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
+        is_large_enough = self._is_full or n <= most_chunks * self.size
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -20,7 +20,7 @@ from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
-from .lots import Clock, Lot, allocate, divided
+from .lots import Clock, FixedKernels, Lot, allocate, divided
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
@@ -35,7 +35,6 @@ SEARCH_FLOPS = 250_000  # of a propagation that takes as long as the search for 
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
 T = TypeVar("T", bound=Table[Any])
 COPIERS = 16  # threads that copy answers out of page-locked memory
-MOST_FIXED = 32  # sets of fixed variables that have kernels, the last used ones
 
 
 class BatchEngine:
@@ -62,7 +61,7 @@ class BatchEngine:
         self._on_device: OnDevice | None = None
         self._factors = list(factors)
         self._programs: dict[str, Program] = {}
-        self._fixed: OrderedDict[frozenset[int], tuple[Program, Buffers]] = OrderedDict()
+        self.fixed = FixedKernels(device, self._fixed_program)
         self._tiles: dict[object, Tiles] = {}
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
@@ -82,9 +81,10 @@ class BatchEngine:
             try:
                 self._streams = [device.stream() for _ in range(SLOTS)]
                 self._buffers = Buffers(device, self._streams)
+                self.fixed.streams = self._streams
                 program = self.program(weights=False, smallest=0.0)
                 if adapts and isinstance(program, RecordProgram) and not plan.sets:
-                    self.variants = Variants(program.layout.costs, plan.cardinality, len(program.plan.op_out))
+                    self.variants = Variants(program.layout, plan.cardinality, len(program.plan.op_out))
             except BaseException:
                 self._copiers.shutdown()
                 self._release()
@@ -178,14 +178,16 @@ class BatchEngine:
     def _run_chunks(self, table: Table[Any], queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
         lots = self._lots(table, queue)
-        room = max(min(SLOTS, sum(len(x.slots) for x in lots)), 1)
+        # rows of a lot together, since kernels run over whole chunks
+        room, most = SLOTS, table.n
+        if len(lots) == 1 and lots[0].slots:
+            room, most = len(lots[0].slots), lots[0].buffers.size
         in_flight: deque[tuple[Slot, int, int]] = deque()
         waiting: deque[tuple[int, int, Lot]] = deque()
         try:
             while True:
                 # rows are taken only when there is room for them, since another GPU may be idle
                 if not waiting and len(in_flight) < room:
-                    most = max(x.buffers.size for x in lots) or table.n
                     waiting += divided(lots, queue.take(most, lane, not in_flight))
                 if waiting and len(in_flight) < room:
                     first, last, lot = waiting[0]
@@ -228,35 +230,23 @@ class BatchEngine:
 
     def _lots(self, table: Table[Any], queue: RowQueue) -> list[Lot]:
         """The parts of a table, with memory for this GPU's share of each."""
-        usual = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
+        default = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
         self._elapsed = None
         if not table.parts:
-            return [Lot(table.n, usual, self._buffers, queue.share, self._buffers.slots(usual, table, queue.share))]
-        lots, first = [], 0
-        for last, fixed in table.parts:
-            program, buffers = self._with_fixed(fixed) if fixed else (usual, self._buffers)
-            lots.append(Lot(last, program, buffers, -(-(last - first) * queue.share // table.n)))
-            first = last
-        if not all(x.buffers.fit(x.program, table, x.n) for x in lots):
+            if self.variants is not None and not self._buffers.fit(default, table, queue.share):
+                self._drop_buffers()
+            return [Lot(table.n, default, self._buffers, queue.share, self._buffers.slots(default, table, queue.share))]
+        lots = self.fixed.lots(table, queue.share, default, self._buffers)
+        if not all(x.buffers.fit(x.program, table, x.n, 2) for x in lots):
             self._drop_buffers()
         allocate(lots, table)
         self._elapsed = Clock(self.device, self._streams[0])
         return lots
 
-    def _with_fixed(self, fixed: frozenset[int]) -> tuple[Program, Buffers]:
-        """Kernels for cases that observe certain variables, and memory for their chunks."""
-        if fixed not in self._fixed:
-            while len(self._fixed) >= MOST_FIXED:
-                _, (program, buffers) = self._fixed.popitem(last=False)
-                buffers.drop()
-                program.close()
-            records = RecordProgram(
-                self.plan, self._factors, self.device, self._memory, self._streams[0], self.real, fixed, self._tiles
-            )
-            at = len(self._fixed) % SLOTS  # so that their chunks run side by side
-            self._fixed[fixed] = records, Buffers(self.device, self._streams[at:] + self._streams[:at])
-        self._fixed.move_to_end(fixed)
-        return self._fixed[fixed]
+    def _fixed_program(self, memory: Memory, fixed: frozenset[int]) -> Program:
+        return RecordProgram(
+            self.plan, self._factors, self.device, memory, self._streams[0], self.real, fixed, self._tiles
+        )
 
     def _drain(self) -> None:
         """Wait for the work of a call that failed: the next call uses the same memory. A GPU that failed may refuse to
@@ -322,19 +312,19 @@ class BatchEngine:
                 copied.result()
 
     def _drop_buffers(self) -> None:
-        for buffers in (self._buffers, *(b for _, b in self._fixed.values())):
-            buffers.drop()
+        self._buffers.drop()
+        self.fixed.drop()
 
     def _release(self) -> None:
         self._drop_buffers()
         if self._on_device is not None:
             self._on_device.close()
             self._on_device = None  # its stream must be destroyed here, too
-        for program in (*self._programs.values(), *(p for p, _ in self._fixed.values())):
+        for program in self._programs.values():
             program.close()
+        self.fixed.close()
         self._memory.close()
         self._programs, self._elapsed = {}, None
-        self._fixed.clear()
         self._streams.clear()  # they must be destroyed while the context is current
         self._buffers.streams.clear()
 

@@ -97,7 +97,7 @@ def _entries(
 
 
 class Costs(NamedTuple):
-    """What a case costs, in cells of tables that are read and written: products of the states of some variables."""
+    """Cost of a case, in cells of tables that are read and written: products of the states of some variables."""
 
     ptr: NDArray[np.int64]  # (K+1,) where the variables of each summand begin
     variable: NDArray[np.int64]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from ....device.context import Device, Memory
 from ....errors import TableTooLarge
 from .buffers import Buffers, Program, Slot
 from .table import Table
 
-if TYPE_CHECKING:
-    from ....device.context import Device
+MOST_FIXED = 32  # sets of fixed variables that have kernels
 
 
 @dataclass
@@ -39,6 +40,71 @@ class Lot:
         """Free the memory."""
         self.buffers.drop()
         self.slots, self.before = (), None
+
+
+class Kernels(NamedTuple):
+    """Kernels of some cases, and their memory."""
+
+    program: Program
+    buffers: Buffers
+    memory: Memory  # of the records
+
+
+class FixedKernels:
+    """Kernels for cases that observe certain variables, those used last. Used inside ``device.active()``."""
+    # make: Makes the kernels of a set of variables
+    # streams: On which chunks run
+
+    def __init__(self, device: Device, make: Callable[[Memory, frozenset[int]], Program]):
+        self._device, self._make = device, make
+        self._made: OrderedDict[frozenset[int], Kernels] = OrderedDict()
+        self.streams: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def lots(self, table: Table[Any], share: int, default: Program, buffers: Buffers) -> list[Lot]:
+        """The parts of a table, of whose cases this GPU answers about `share`; without memory."""
+        lots, first = [], 0
+        for last, fixed in table.parts:
+            kernels = self._of(fixed) if fixed else None
+            own = (kernels.program, kernels.buffers) if kernels else (default, buffers)
+            lots.append(Lot(last, *own, -(-(last - first) * share // table.n)))
+            first = last
+        return lots
+
+    def _of(self, fixed: frozenset[int]) -> Kernels:
+        if fixed not in self._made:
+            while len(self._made) >= MOST_FIXED:
+                _close(self._made.popitem(last=False)[1])
+            memory = Memory(self._device)
+            try:
+                program = self._make(memory, fixed)
+            except BaseException:
+                memory.close()
+                raise
+            at = (1 + len(self._made)) % len(self.streams)  # so that their chunks run side by side
+            self._made[fixed] = Kernels(program, Buffers(self._device, self.streams[at:] + self.streams[:at]), memory)
+        self._made.move_to_end(fixed)
+        return self._made[fixed]
+
+    def drop(self) -> None:
+        """Free the memory of chunks."""
+        for kernels in self._made.values():
+            kernels.buffers.drop()
+
+    def close(self) -> None:
+        """Free all memory."""
+        while self._made:
+            _close(self._made.popitem()[1])
+        self.streams = []
+
+
+def _close(kernels: Kernels) -> None:
+    kernels.buffers.drop()
+    kernels.buffers.streams.clear()
+    kernels.program.close()
+    kernels.memory.close()
 
 
 def divided(lots: Sequence[Lot], rows: tuple[int, int] | None) -> Iterator[tuple[int, int, Lot]]:

@@ -269,13 +269,9 @@ class ColumnTable(Table[ColumnResult]):
     # kind: (B,) int64: The column of `codes` that answers each case. Default: its own.
 
     def __init__(
-        self,
-        variables: Sequence[int],
-        codes: NDArray[Any],
-        targets: Targets,
-        n_variables: int,
+        self, variables: Sequence[int], codes: NDArray[Any], targets: Targets, n_variables: int,
         kind: NDArray[np.int64] | None = None,
-    ):
+    ):  # fmt: skip
         self.codes, self.targets, self.kind, self.n = codes, targets, kind, codes.shape[1]
         self.variables, self.width = np.array(variables, np.uint32), codes.dtype.itemsize
         self.weights = scale_weights(None, 0, np.zeros(n_variables, np.int64))

@@ -11,7 +11,7 @@ same order are answered by the same kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 LEAST = 0.03  # least share of a case's cost that fixing a variable saves
 MOST_VARIABLES = 48  # that may be fixed
+MOST_KNOWN = 1024  # sets that are remembered
 MOST_PARTS = 12  # of a table, besides the cases without fixed variables
-PADDING, LAUNCHES = 32, 3e-4  # cases, and seconds, that a part costs
+PADDING, LEVEL = 32, 1.2e-5  # cases that a part costs, and seconds for each level
 CELL = 2.5e-12  # seconds that a cell of a table costs, on an H100
 STEP, RECORD = 3e-4, 6e-8  # seconds to make records: for each contraction, and for each cell of a case
 
@@ -33,6 +34,18 @@ class Part(NamedTuple):
 
     last: int
     fixed: frozenset[int]
+
+
+class Layout(Protocol):
+    """The fields that are read of a `jtgpu.backends.gpu.batch.records.BatchLayout`."""
+
+    @property
+    def costs(self) -> Costs:
+        """Costs of a case."""
+
+    @property
+    def levels(self) -> Sequence[object]:
+        """Contractions that run one after another."""
 
 
 class _Cases(NamedTuple):
@@ -45,14 +58,17 @@ class _Cases(NamedTuple):
 
 class Variants:
     """The sets of fixed variables of a network, and what they would have saved so far."""
+    # layout: Of all cases
     # cardinality: (V,)
     # n_steps: Contractions of a case
     # price: Scales what records cost; 0: every set that saves more than its launches take is used
 
-    def __init__(self, costs: Costs, cardinality: NDArray[np.int64], n_steps: int, price: float = 1.0):
-        self._costs, self._card, self._n_steps, self.price = costs, cardinality, n_steps, price
+    def __init__(self, layout: Layout, cardinality: NDArray[np.int64], n_steps: int, price: float = 1.0):
+        self._costs, self._card, self._n_steps, self.price = layout.costs, cardinality, n_steps, price
+        self._launches = LEVEL * len(layout.levels)
         self._saved: dict[frozenset[int], float] = {}
-        total, each = costs.of_each(cardinality, frozenset())
+        self._known: dict[frozenset[int], tuple[float, NDArray[np.float64]]] = {}
+        total, each = self._of_each(frozenset())
         worth = np.flatnonzero(each <= (1.0 - LEAST) * total)
         self.variables: list[int] = worth[np.argsort(each[worth], kind="stable")][:MOST_VARIABLES].tolist()
 
@@ -61,7 +77,7 @@ class Variants:
     ) -> tuple[NDArray[np.int64] | None, list[Part]]:
         """An order of a table's n cases, and its parts; no parts where none pays."""
         # observed: Of some variables, whether each case observes them, (variables, n)
-        if not self.variables or not n:
+        if not self.variables or n * CELL * self._of_each(frozenset())[0] <= self._launches:
             return None, []
         made = [_Cases(frozenset(), np.arange(n), observed(self.variables))]
         splits = self._splits(0, made[0])
@@ -88,19 +104,27 @@ class Variants:
         return np.concatenate([x.rows for x in made]), [Part(e, x.fixed) for e, x in zip(ends, made, strict=True)]
 
     def _splits(self, i: int, cases: _Cases) -> list[tuple[float, int, int]]:
-        """What fixing one more variable saves of the cases that observe it: seconds, the cases, the variable."""
-        total, each = self._costs.of_each(self._card, cases.fixed)
+        """Seconds that fixing one more variable saves, of the cases that observe it; the cases; the variable."""
+        total, each = self._of_each(cases.fixed)
         made = []
         for k, n in enumerate(cases.seen.sum(axis=1).tolist()):
             left = float(each[self.variables[k]])
             if n and left < (1.0 - LEAST) * total:
-                seconds = CELL * (n * (total - left) - PADDING * left) - LAUNCHES
+                seconds = CELL * (n * (total - left) - PADDING * left) - self._launches
                 if seconds > 0:
                     made.append((seconds, i, k))
         return made
 
+    def _of_each(self, fixed: frozenset[int]) -> tuple[float, NDArray[np.float64]]:
+        if fixed not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[fixed] = self._costs.of_each(self._card, fixed)
+        return self._known[fixed]
+
     def _pays(self, fixed: frozenset[int], seconds: float) -> bool:
         """Whether a set has saved, or would have saved, what its records cost."""
+        if len(self._saved) >= MOST_KNOWN and fixed not in self._saved:
+            self._saved.clear()
         saved = self._saved[fixed] = self._saved.get(fixed, 0.0) + seconds
-        cost = self._costs.of_each(self._card, fixed)[0]
-        return saved >= self.price * (STEP * self._n_steps + RECORD * cost)
+        return saved >= self.price * (STEP * self._n_steps + RECORD * self._of_each(fixed)[0])

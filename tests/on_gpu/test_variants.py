@@ -1,0 +1,37 @@
+"""Kernels for cases that observe certain variables on a GPU: the tests of the emulated one, and a network's tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.backends.gpu.batch import variants
+from jtgpu.device.context import Device
+from tests.backends.gpu.test_variants import *  # noqa: F403 (tests of both GPUs)
+from tests.on_gpu.conftest import ROOT
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", ["water.net", "pigs.net"])
+def test_tables_of_networks_agree_with_the_default_kernels(
+    gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for constant in ("STEP", "RECORD", "LEVEL", "PADDING"):
+        monkeypatch.setattr(variants, constant, 0.0)
+    net = jtgpu.read(ROOT / "nets" / name)
+    rng = np.random.default_rng(3)
+    states = np.where(rng.random((5000, len(net))) < 0.1, rng.integers(0, net.cardinality, (5000, len(net))), -1)
+    states[:, 3] = 0
+    with net.compile("gpu") as tree, net.compile("gpu", replan=False) as plain:
+        assert tree.is_adaptive
+        engine = tree._backend.tables  # type: ignore[union-attr]
+        found, expected = engine.run_batch(states), plain._backend.tables.run_batch(states)  # type: ignore[union-attr]
+        assert len(engine.fixed) > 2
+        np.testing.assert_allclose(found.posterior, expected.posterior, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(found.impossible, expected.impossible)
+        possible = ~found.impossible
+        assert possible.any()
+        np.testing.assert_allclose(found.log_evidence[possible], expected.log_evidence[possible], rtol=1e-12)
+        np.testing.assert_array_equal(engine.run_batch(states).posterior, found.posterior)
