@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,8 +28,9 @@ def test_tables_of_networks_agree_with_the_default_kernels(
     states[:, 3] = 0
     with net.compile("gpu") as tree, net.compile("gpu", replan=False) as plain:
         assert tree.is_adaptive
-        engine = tree._backend.tables  # type: ignore[union-attr]
-        found, expected = engine.run_batch(states), plain._backend.tables.run_batch(states)  # type: ignore[union-attr]
+        backends: list[Any] = [tree._backend, plain._backend]
+        engine, default = (x.tables for x in backends)
+        found, expected = engine.run_batch(states), default.run_batch(states)
         assert len(engine.fixed) > 2
         np.testing.assert_allclose(found.posterior, expected.posterior, rtol=0, atol=1e-12)
         np.testing.assert_array_equal(found.impossible, expected.impossible)
