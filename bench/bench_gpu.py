@@ -64,7 +64,7 @@ HAND_OVER = 0.9  # microseconds from a level to the next, measured
 BATCH_CELLS = 1 << 32  # cells of all cases of a table
 MOST_CASES = 1 << 20  # of a table
 PEER_BATCH = 1 << 17  # larger ones do not fit what the peers allocate
-SETTLING, QUIET = 30.0, 20  # seconds at most of calls before those that are measured; the last ones that make nothing
+QUIET = 200  # calls that make no kernels, after which no more are expected
 CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
@@ -306,7 +306,7 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def measure_observed(given: Loaded) -> dict[str, Any]:
+def measure_observed(given: Loaded, seconds: float) -> dict[str, Any]:
     """Larger tables by rows, whose cases have kernels without some of the variables that they observe, or not."""
     states = sampled_cases(given, 8)
     row: dict[str, Any] = {"network": given.name, "observed_batch": len(states)}
@@ -318,7 +318,7 @@ def measure_observed(given: Loaded) -> dict[str, Any]:
     backend = resident.prepare(given.plan, given.tables, single=False)
     backend.with_patterns(given.tables, resident.prepare)
     start, n_calls, last = time.perf_counter(), 0, 0
-    while n_calls < last + QUIET and time.perf_counter() - start < SETTLING:
+    while n_calls < last + QUIET and time.perf_counter() - start < seconds:
         before = len(backend.tables.fixed)
         found = backend.run_batch(states)
         n_calls += 1
@@ -371,7 +371,7 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
         if not options.batch and not options.observed:
             yield measure(given, 20 if options.smoke else options.runs, options.indexed, options.tune, made)
         if options.observed:
-            yield measure_observed(given)
+            yield measure_observed(given, options.settling)
         elif not options.single:
             yield measure_batch(given, made)
         given.judge.close()
@@ -385,6 +385,7 @@ def main() -> None:
     parser.add_argument("--single", action="store_true", help="single cases only")
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
     parser.add_argument("--observed", action="store_true", help="tables with kernels for what cases observe only")
+    parser.add_argument("--settling", type=float, default=60.0, help="most seconds of calls before those of --observed")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
     parser.add_argument("--tune", action="store_true", help="find what is quickest for each network first, and keep it")
     parser.add_argument("--indexed", action="store_true", help="also the published engine")
