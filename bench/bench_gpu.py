@@ -64,7 +64,7 @@ HAND_OVER = 0.9  # microseconds from a level to the next, measured
 BATCH_CELLS = 1 << 32  # cells of all cases of a table
 MOST_CASES = 1 << 20  # of a table
 PEER_BATCH = 1 << 17  # larger ones do not fit what the peers allocate
-QUIET = 200  # calls that make no kernels, after which no more are expected
+QUIET, MOST_US = 40, 3e5  # calls that make no kernels, after which no more are expected; of a call with default kernels
 CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
@@ -306,13 +306,17 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def measure_observed(given: Loaded, seconds: float) -> dict[str, Any]:
+def measure_observed(given: Loaded, seconds: float, n_targets: int) -> dict[str, Any]:
     """Larger tables by rows, whose cases have kernels without some of the variables that they observe, or not."""
     states = sampled_cases(given, 8)
-    row: dict[str, Any] = {"network": given.name, "observed_batch": len(states)}
+    targets = None if not n_targets else list(range(0, given.plan.n_variables, -(-given.plan.n_variables // n_targets)))
+    row: dict[str, Any] = {"network": given.name, "targets": n_targets or given.plan.n_variables}
     usual = resident.prepare(given.plan, given.tables, single=False)
-    expected = usual.run_batch(states).posterior
-    calls, device = in_turns(usual, lambda: usual.run_batch(states))
+    usual.run_batch(states, None, targets)
+    states = states[: max(1024, round(len(states) * min(1.0, MOST_US / usual.batch_device_us)))]
+    row["observed_batch"] = len(states)
+    expected = usual.run_batch(states, None, targets).posterior
+    calls, device = in_turns(usual, lambda: usual.run_batch(states, None, targets))
     row |= {"usual_us": spread(device), "usual_call_us": spread(calls)}
     usual.close()
     backend = resident.prepare(given.plan, given.tables, single=False)
@@ -320,17 +324,17 @@ def measure_observed(given: Loaded, seconds: float) -> dict[str, Any]:
     start, n_calls, last = time.perf_counter(), 0, 0
     while n_calls < last + QUIET and time.perf_counter() - start < seconds:
         before = len(backend.tables.fixed)
-        found = backend.run_batch(states)
+        found = backend.run_batch(states, None, targets)
         n_calls += 1
         last = n_calls if len(backend.tables.fixed) > before else last
     row |= {"calls_before": n_calls, "last_made_in": last, "seconds_before": round(time.perf_counter() - start, 1)}
-    calls, device = in_turns(backend, lambda: backend.run_batch(states))
+    calls, device = in_turns(backend, lambda: backend.run_batch(states, None, targets))
     row |= {
         "observed_us": spread(device),
         "observed_call_us": spread(calls),
         "usual_cases_per_s": round(len(states) / row["usual_us"]["median"] * 1e6),
         "observed_cases_per_s": round(len(states) / statistics.median(device) * 1e6),
-        "parts": len(backend.tables.share(states, None, None).parts),
+        "parts": len(backend.tables.share(states, None, targets).parts),
         "error": float(np.abs(found.posterior - expected).max()),
     }
     backend.close()
@@ -371,7 +375,7 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
         if not options.batch and not options.observed:
             yield measure(given, 20 if options.smoke else options.runs, options.indexed, options.tune, made)
         if options.observed:
-            yield measure_observed(given, options.settling)
+            yield measure_observed(given, options.settling, options.targets)
         elif not options.single:
             yield measure_batch(given, made)
         given.judge.close()
@@ -385,7 +389,8 @@ def main() -> None:
     parser.add_argument("--single", action="store_true", help="single cases only")
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
     parser.add_argument("--observed", action="store_true", help="tables with kernels for what cases observe only")
-    parser.add_argument("--settling", type=float, default=60.0, help="most seconds of calls before those of --observed")
+    parser.add_argument("--settling", type=float, default=16.0, help="most seconds of calls before those of --observed")
+    parser.add_argument("--targets", type=int, default=0, help="variables that --observed asks for, if not all")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
     parser.add_argument("--tune", action="store_true", help="find what is quickest for each network first, and keep it")
     parser.add_argument("--indexed", action="store_true", help="also the published engine")

@@ -22,6 +22,7 @@ def test_tables_of_networks_agree_with_the_default_kernels(
 ) -> None:
     for constant in ("STEP", "RECORD", "LEVEL", "PADDING"):
         monkeypatch.setattr(variants, constant, 0.0)
+    monkeypatch.setattr(variants, "COPIED", np.inf)
     net = jtgpu.read(ROOT / "nets" / name)
     rng = np.random.default_rng(3)
     drawn = net.compile("cpu").sample(5000, seed=3).states

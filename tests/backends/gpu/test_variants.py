@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from types import SimpleNamespace
@@ -35,6 +36,7 @@ def eager_engine(gpu: Device, plan: Plan, model: DiscreteModel, real: str = "flo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "GENERATED_FLOPS", -1)
         patch.setattr(variants, "LEVEL", -1.0)
+        patch.setattr(variants, "COPIED", math.inf)
         engine = batch.BatchEngine(plan, tables(model), gpu, real, adapts=True)
         with closing(engine):
             assert engine.variants is not None
@@ -92,6 +94,10 @@ def test_rows_of_one_table_have_several_kernels(gpu: Device) -> None:
         found = engine.run_batch(states)
         hold_rows(model, plan, states, {}, found.posterior, found.log_evidence)
         few = engine.run_batch(states, None, [4, 1])
+        kept = {f: k.buffers._slots for f, k in engine.fixed._made.items()}
+        assert all(kept.values())
+        engine.run_batch(states[:-9], None, [4, 1])
+        assert all(k.buffers._slots is kept[f] for f, k in engine.fixed._made.items())
         ptr = plan.posterior_ptr
         wanted = np.concatenate([np.arange(ptr[v], ptr[v + 1]) for v in (4, 1)])
         np.testing.assert_array_equal(few.posterior, found.posterior[:, wanted])
@@ -144,3 +150,5 @@ def test_kernels_are_made_once_they_have_paid() -> None:
     np.testing.assert_array_equal(order, np.arange(1000))
     assert made.parts(5, lambda _: seen[:, -5:]) == (None, [])
     assert made.parts(0, lambda _: seen[:, :0]) == (None, [])
+    assert made.parts(1000, lambda _: seen, int(variants.COPIED * variants.CELL * 2e6) - 1)[1] == parts
+    assert made.parts(1000, lambda _: seen, int(variants.COPIED * variants.CELL * 2e6) + 1) == (None, [])

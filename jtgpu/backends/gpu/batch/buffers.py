@@ -175,19 +175,20 @@ class Buffers:
     """
     # streams: One a chunk in flight
     # size: Cases of a chunk
+    # n: Cases for which the chunks were divided evenly
 
     def __init__(self, device: Device, streams: Sequence[Any]):
         self.device, self.streams = device, list(streams)
-        self.size = 0
+        self.size = self.n = 0
         self._slots: tuple[Slot, ...] = ()
         self._key = b""  # program, targets, weighted variables and columns of the layout
         self._is_full = False  # more cases would not have fitted
         self._graphs: list[Graph] = []
         self._memory: Memory | None = None
 
-    def fit(self, program: Program, table: Table[Any], n: int, most_chunks: int = 2 * PIPELINE) -> bool:
+    def fit(self, program: Program, table: Table[Any], n: int) -> bool:
         """Whether the last call's slots fit a table of which this GPU answers about n cases."""
-        is_large_enough = self._is_full or n <= most_chunks * self.size
+        is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
@@ -205,7 +206,7 @@ class Buffers:
         except BaseException:
             self.drop()
             raise
-        self._key = _layout(program, table)
+        self._key, self.n = _layout(program, table), n
         return self._slots
 
     def chunk_size(self, program: Program, table: Table[Any], n: int, share: float = 1.0) -> tuple[int, bool]:

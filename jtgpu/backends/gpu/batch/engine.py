@@ -20,7 +20,7 @@ from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
-from .lots import Clock, FixedKernels, Lot, allocate, divided
+from .lots import Clock, FixedKernels, Lot, allocate, divided, fit
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
@@ -143,7 +143,8 @@ class BatchEngine:
         table.recompute = self._recompute if self.real == "float32" else None
         if self.variants is not None:
             with self.lock:
-                table.order, table.parts = self.variants.parts(table.n, table.observed)
+                order, parts = self.variants.parts(table.n, table.observed, 8 * table.targets.n_out)
+                table.order, table.parts = order, parts
         return table
 
     def _recompute(self, table: Table[Any]) -> None:
@@ -237,9 +238,12 @@ class BatchEngine:
                 self._drop_buffers()
             return [Lot(table.n, default, self._buffers, queue.share, self._buffers.slots(default, table, queue.share))]
         lots = self.fixed.lots(table, queue.share, default, self._buffers)
-        if not all(x.buffers.fit(x.program, table, x.n, 2) for x in lots):
+        if fit(lots, table):
+            for x in lots:
+                x.slots = x.buffers.slots(x.program, table, x.n)
+        else:
             self._drop_buffers()
-        allocate(lots, table)
+            allocate(lots, table)
         self._elapsed = Clock(self.device, self._streams[0])
         return lots
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from ....errors import TableTooLarge
 from .buffers import Buffers, Program, Slot
 from .table import Table
 
+MORE = 8  # an eighth
 MOST_FIXED = 32  # sets of fixed variables that have kernels
 
 
@@ -107,22 +108,33 @@ def _close(kernels: Kernels) -> None:
     kernels.memory.close()
 
 
-def divided(lots: Sequence[Lot], rows: tuple[int, int] | None) -> Iterator[tuple[int, int, Lot]]:
-    """Rows of a table by their lots."""
+def divided(lots: Sequence[Lot], rows: tuple[int, int] | None) -> list[tuple[int, int, Lot]]:
+    """Rows of a table by their lots; chunks of small lots between those of the largest, whose kernels run meanwhile."""
     first, end = rows or (0, 0)
+    largest = max(lots, key=lambda x: x.n)
+    pieces: tuple[list[tuple[int, int, Lot]], ...] = ([], [])
     for lot in lots:
         last = min(lot.last, end)
-        if first < last:
-            yield first, last, lot
-            first = last
+        step = lot.buffers.size or max(last - first, 1)
+        pieces[lot is largest].extend((at, min(at + step, last), lot) for at in range(first, last, step))
+        first = max(first, last)
+    if not all(x.slots for x in lots):  # one lot has memory at a time
+        return sorted((*pieces[0], *pieces[1]), key=lambda x: x[0])
+    spread = [((i + 0.5) / len(some), piece) for some in pieces for i, piece in enumerate(some)]
+    return [piece for _, piece in sorted(spread, key=lambda x: x[0])]
+
+
+def fit(lots: Sequence[Lot], table: Table[Any]) -> bool:
+    """Whether all lots have memory, and as few chunks as if it were new: a table like the last one differs a little."""
+    return all(x.n <= x.buffers.n and x.buffers.fit(x.program, table, x.n) for x in lots)
 
 
 def allocate(lots: Sequence[Lot], table: Table[Any]) -> None:
-    """Give every lot memory by what its cases take. Where not all of them fit, none gets any."""
+    """Give every lot memory by what its cases take, and some more. Where not all of them fit, none gets any."""
     needs = [x.n * x.program.case_bytes + 1 for x in lots]
     try:
         for i, lot in enumerate(lots):
-            lot.slots = lot.buffers.slots(lot.program, table, lot.n, needs[i] / sum(needs[i:]))
+            lot.slots = lot.buffers.slots(lot.program, table, lot.n + lot.n // MORE, needs[i] / sum(needs[i:]))
     except TableTooLarge:
         for lot in lots:
             lot.drop()

@@ -25,6 +25,7 @@ MOST_VARIABLES = 48  # that may be fixed
 MOST_KNOWN = 1024  # sets that are remembered
 MOST_PARTS = 12  # of a table, besides the cases without fixed variables
 PADDING, LEVEL = 32, 1.2e-5  # cases that a part costs, and seconds for each level
+COPIED = 1e9  # bytes of answers for each second of kernels, from which on calls wait for copies
 CELL = 2.5e-12  # seconds that a cell of a table costs, on an H100
 STEP, RECORD = 3e-4, 6e-8  # seconds to make records: for each contraction, and for each cell of a case
 
@@ -53,7 +54,7 @@ class _Cases(NamedTuple):
 
     fixed: frozenset[int]
     rows: NDArray[np.int64]
-    seen: NDArray[np.bool_]  # (variables, rows)
+    counts: NDArray[np.int64]  # (variables,) of cases that observe each
 
 
 class Variants:
@@ -73,13 +74,16 @@ class Variants:
         self.variables: list[int] = worth[np.argsort(each[worth], kind="stable")][:MOST_VARIABLES].tolist()
 
     def parts(
-        self, n: int, observed: Callable[[Sequence[int]], NDArray[np.bool_]]
+        self, n: int, observed: Callable[[Sequence[int]], NDArray[np.bool_]], answer_bytes: int = 0
     ) -> tuple[NDArray[np.int64] | None, list[Part]]:
         """An order of a table's n cases, and its parts; no parts where none pays."""
         # observed: Of some variables, whether each case observes them, (variables, n)
-        if not self.variables or n * CELL * self._of_each(frozenset())[0] <= self._launches:
+        # answer_bytes: Of a case: if copying them takes as long as the kernels, quicker kernels gain nothing
+        seconds = CELL * self._of_each(frozenset())[0]
+        if not self.variables or n * seconds <= self._launches or answer_bytes > COPIED * seconds:
             return None, []
-        made = [_Cases(frozenset(), np.arange(n), observed(self.variables))]
+        seen = observed(self.variables)
+        made = [_Cases(frozenset(), np.arange(n), np.count_nonzero(seen, axis=1))]
         splits = self._splits(0, made[0])
         while splits and len(made) <= MOST_PARTS:
             best = max(splits)
@@ -89,13 +93,15 @@ class Variants:
             fixed = cases.fixed | {self.variables[k]}
             if not self._pays(fixed, seconds):
                 continue
-            mine = cases.seen[k]
             splits = [s for s in splits if s[1] != i]
-            if mine.all():
+            if cases.counts[k] == len(cases.rows):
                 made[i] = cases._replace(fixed=fixed)
             else:
-                made[i] = _Cases(cases.fixed, cases.rows[~mine], cases.seen[:, ~mine])
-                made.append(_Cases(fixed, cases.rows[mine], cases.seen[:, mine]))
+                mine = seen[k, cases.rows]
+                rows = cases.rows[mine]
+                counts = np.count_nonzero(seen[:, rows], axis=1)
+                made[i] = _Cases(cases.fixed, cases.rows[~mine], cases.counts - counts)
+                made.append(_Cases(fixed, rows, counts))
                 splits += self._splits(len(made) - 1, made[-1])
             splits += self._splits(i, made[i])
         if len(made) == 1 and not made[0].fixed:
@@ -107,7 +113,7 @@ class Variants:
         """Seconds that fixing one more variable saves, of the cases that observe it; the cases; the variable."""
         total, each = self._of_each(cases.fixed)
         made = []
-        for k, n in enumerate(cases.seen.sum(axis=1).tolist()):
+        for k, n in enumerate(cases.counts.tolist()):
             left = float(each[self.variables[k]])
             if n and left < (1.0 - LEAST) * total:
                 seconds = CELL * (n * (total - left) - PADDING * left) - self._launches
