@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # known the slices are independent cases, and all of their other variables are chosen at once.
 
 BLOCK = 1 << 23  # random numbers that are drawn at a time
-PART = 1 << 15  # slices whose states fit the cache
+PART = 1 << 14  # slices whose states fit the cache
 MOST_KEYS = 1 << 62  # configurations of a slice that have a number
 
 
@@ -148,8 +148,7 @@ def _with_copies(step: Step, states: NDArray[np.int32], rows: Ints, t: Ints) -> 
 
 
 def _with_functions(net: DynamicNetwork, states: NDArray[np.int32]) -> NDArray[np.int32]:
-    """States of functions of other variables in their slice whose states are known, such as joined parents."""
-    states = states.copy()
+    """Choose, in place, functions of other variables in their slice whose states are known, such as joined parents."""
     for v in _in_order(net):
         above, table = net.parents(v), np.asarray(net.cpt(v))
         if above and not any(lag for _, lag in above) and (table.max(axis=-1) == 1.0).all():
@@ -246,17 +245,17 @@ def _log_slices(
     total = np.zeros(n)
     lags = {number: (v, lag) for (v, lag), number in step.number.items()}
     for v, table in enumerate(tables):
-        cell = np.zeros(n, np.int64 if table.size >> 31 else np.int32)
-        for u, card in zip([*(step.number[p] for p in step.parents[v]), v], table.shape, strict=True):
-            own, lag = lags[u]
-            cell *= card
+        cell, size = columns[v, rows].astype(np.int64), table.shape[-1]
+        for p, card in zip(reversed(step.parents[v]), table.shape[-2::-1], strict=True):
+            own, lag = lags[step.number[p]]
+            stride, size = np.int64(size), size * card
             if lag > kind:  # no such slice: state 0
                 continue
             if isinstance(rows, slice):
                 missing = max(lag - rows.start, 0)
-                cell[missing:] += columns[own, max(rows.start - lag, 0) : max(rows.stop - lag, 0)]
+                cell[missing:] += columns[own, max(rows.start - lag, 0) : max(rows.stop - lag, 0)] * stride
             else:
-                cell += columns[own, rows - lag]
+                cell += columns[own, rows - lag] * stride
         total += table.ravel().take(cell)
     return total
 

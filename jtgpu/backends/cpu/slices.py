@@ -263,9 +263,11 @@ class SliceGroup:
         # chosen: (R,) gets the entry after each row's slice; the last of a sequence only where the best ones are chosen
         # uniforms: (R,) numbers in [0, 1) that choose the entry before each slice; empty: the best entries
         table, runner, known = self.table, passes.without_evidence, self.table.known
+        shortest = int(self.lengths[: self.n].min())
+        begin = max(begin, 1) if shortest > 1 else begin  # before slice 0 nothing is chosen
         middle = begin
         if known is not None:
-            middle = min(max(int(self.lengths[: self.n].min()) - 1, begin), end) if len(uniforms) else end
+            middle = min(max(shortest - 1, begin), end) if len(uniforms) else end
         parts: list[tuple[int, int, _Direction, NDArray[np.int64], NDArray[np.int32]]] = [
             (middle, end, table.choosing, _NONE, np.zeros((0, 0), np.int32))
         ]
