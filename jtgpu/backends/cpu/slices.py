@@ -262,23 +262,17 @@ class SliceGroup:
         """`message` passes some slices backward and becomes certain of the entry that is chosen before each."""
         # chosen: (R,) gets the entry after each row's slice; the last of a sequence only where the best ones are chosen
         # uniforms: (R,) numbers in [0, 1) that choose the entry before each slice; empty: the best entries
-        table, runner, known = self.table, passes.without_evidence, self.table.known
-        shortest = int(self.lengths[: self.n].min())
-        begin = max(begin, 1) if shortest > 1 else begin  # before slice 0 nothing is chosen
-        middle = begin
-        if known is not None:
-            middle = min(max(shortest - 1, begin), end) if len(uniforms) else end
-        parts: list[tuple[int, int, _Direction, NDArray[np.int64], NDArray[np.int32]]] = [
-            (middle, end, table.choosing, _NONE, np.zeros((0, 0), np.int32))
-        ]
-        if known is not None:
-            parts.append((begin, middle, *known))
-        for first, last, way, ranks, states in parts:
-            if first < last:
-                p = self._passing(way, kept, base, 1)._replace(before=way.target.place, before_column=way.other)
-                c = Choices(chosen, uniforms, np.zeros(len(self.lengths), np.int64), ranks, states)
-                given = p, c, runner.limit, first, last
-                self._run(runner, way, lambda m, code, s, given=given: _choices.choose(m, code, s, *given))
+        if int(self.lengths[: self.n].min()) > 1:
+            begin = max(begin, 1)  # before slice 0 nothing is chosen
+        if begin >= end:
+            return
+        table, runner = self.table, passes.without_evidence
+        way, ranks, states = table.choosing, _NONE, np.zeros((0, 0), np.int32)
+        if table.known is not None and not len(uniforms):  # at random, slices at an end have to be weighed
+            way, ranks, states = table.known
+        p = self._passing(way, kept, base, 1)._replace(before=way.target.place, before_column=way.other)
+        c = Choices(chosen, uniforms, np.zeros(len(self.lengths), np.int64), ranks, states)
+        self._run(runner, way, lambda m, code, s: _choices.choose(m, code, s, p, c, runner.limit, begin, end))
 
     def count(
         self, passes: _Runners, begin: int, end: int, messages: Sequence[NDArray[np.float64]], base: int,
