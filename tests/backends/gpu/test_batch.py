@@ -25,7 +25,7 @@ from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
-from jtgpu.backends.gpu.batch.sparsity import find_sparsity
+from jtgpu.backends.gpu.batch.sparsity import _product, find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
 from jtgpu.backends.gpu.program import records as shapes
 from jtgpu.backends.gpu.program.records import NONE, binary_program
@@ -571,3 +571,15 @@ def test_kernels_have_room_for_their_constants() -> None:
     found, _ = generate_kernels(plan, find_sparsity(plan, tables(model)), weights=False, blocks=2)
     assert max(len(x.constants) for x in found) <= generated.MOST_CONSTANTS
     assert max(x.source.count("\n") for x in found) < 4 * batch_parts.MOST_PART_LINES
+
+
+SHAPES = [(2, 42, 500, 40), (1, 20, 18, 4000), (2, 700, 400, 9), (1, 3, 5, 7), (4, 64, 64, 163)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_counts_in_blocks_are_exact(shape: tuple[int, ...]) -> None:
+    s, m, k, n = shape
+    rng = np.random.default_rng(1)
+    x, y = (rng.integers(0, 3, size).astype(np.float32) for size in ((s, k, m), (s, k, n)))
+    x = x.swapaxes(1, 2)
+    np.testing.assert_array_equal(_product(x, y), np.einsum("smk,skn->smn", x.astype(int), y.astype(int)))

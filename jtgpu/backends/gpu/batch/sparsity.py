@@ -95,7 +95,7 @@ def find_sparsity(
     for i, s in enumerate(program.steps):
         a, b = _inputs(nonzero, s.ins, loops[i])
         made = _view(nonzero[s.out], loops[i], OUT, ("s", "m", "n"))
-        made[...] = (a.sum(axis=3) @ b.sum(axis=3) > 0).reshape(made.shape)
+        made[...] = (_product(a.sum(axis=3), b.sum(axis=3)) > 0).reshape(made.shape)
     needed = [np.zeros(n, np.bool_) for n in sizes]
     if wanted is None:
         wanted = [*plan.posterior_table.tolist(), *plan.root_table.tolist()]
@@ -106,15 +106,33 @@ def find_sparsity(
         s = program.steps[i]
         a, b = _inputs(nonzero, s.ins, loops[i])
         out = _numbers(_view(needed[s.out], loops[i], OUT, ("s", "m", "n")), loops[i], ("s", "m", "n"))
-        by_a = a * (out @ b.sum(axis=3).swapaxes(1, 2))[..., None]
+        by_a = a * _product(out, b.sum(axis=3).swapaxes(1, 2))[..., None]
         count[i] = int(by_a.sum(dtype=np.float64))
         there = _view(needed[s.ins[0]], loops[i], A, A_AXES)
         there |= (by_a > 0).reshape(there.shape)
         if len(s.ins) == 2:
-            by_b = b * (a.sum(axis=3).swapaxes(1, 2) @ out)[..., None]
+            by_b = b * _product(a.sum(axis=3).swapaxes(1, 2), out)[..., None]
             there = _view(needed[s.ins[1]], loops[i], B, B_AXES)
             there |= (by_b > 0).reshape(there.shape)
     return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
+
+
+ONE_CORE, NARROW = 1 << 18, 4  # multiply-adds up to which OpenBLAS uses one core; least columns of a block
+
+
+def _product(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Products of matrices of counts, in blocks of columns that OpenBLAS computes on one core.
+
+    Its threads wait for each other in every small product: while others use the cores, that takes 100 times as long.
+    """
+    (s, m, k), n = x.shape, y.shape[2]
+    width = ONE_CORE // max(m * k, 1)
+    if width >= n or width < NARROW:
+        return x @ y
+    whole = n // width * width
+    blocks = y[:, :, :whole].reshape(s, k, -1, width).transpose(0, 2, 1, 3)
+    made = (x[:, None] @ blocks).transpose(0, 2, 1, 3).reshape(s, m, whole)
+    return np.concatenate([made, x @ y[:, :, whole:]], axis=2)
 
 
 # Axes by the tables that have them: s both inputs and the output, m and n one input and the output, k both inputs,
