@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 # 0: the loops are compiled on first use; 1: an error if they cannot be built; default: built if possible
 BUILD_LOOPS = os.environ.get("JTGPU_BUILD_LOOPS", "")
-PACK_ABOVE = 50_000  # bytes of a network's text in a wheel
+PACK_ABOVE = 30_000  # bytes of a network's text in a wheel
 # Addresses: "Source", "Documentation", "Changes". There are none before the project has a public home, and
 # `tools/release.py` refuses to release without them.
 PROJECT_URLS: dict[str, str] = {}
@@ -138,7 +138,7 @@ setup(
     package_data={
         "jtgpu": ["py.typed", "util/*.c"],
         "jtgpu.serve": ["page/*.html", "page/*.css", "page/*.js"],
-        "jtgpu.cuda": ["**/*.cu", "**/*.cuh", "*.rst"],
+        "jtgpu.cuda": ["**/*.cu", "**/*.cuh"],
         "jtgpu.nets": ["*.net", "*.net.xz", "*.num", "*.rst"],
     },
     # the wheel gets the tag of this Python and platform

@@ -38,7 +38,7 @@ def wanted() -> set[str]:
     for pattern in ("cuda/**/*.cu", "cuda/**/*.cuh", "nets/*.net.xz", "nets/*.num", "nets/README.rst"):
         names |= {f"jtgpu/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob(pattern)}
     # setup.py packs those with much text
-    return names | {f"jtgpu/nets/{p.name}{'.xz' * (p.stat().st_size > 50_000)}" for p in (ROOT / "nets").glob("*.net")}
+    return names | {f"jtgpu/nets/{p.name}{'.xz' * (p.stat().st_size > 30_000)}" for p in (ROOT / "nets").glob("*.net")}
 
 
 def differences(wheel: Path, *, with_loops: bool = True) -> list[str]:
