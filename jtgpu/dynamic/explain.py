@@ -233,7 +233,11 @@ def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats
 
 def _log_tables(step: Step, kind: int, cut: frozenset[int]) -> list[Floats]:
     """The logarithms of every variable's factor; see `Step.table`."""
-    return [logs(step.table(v, kind, v in cut)) for v in range(step.n)]
+
+    def make() -> list[Floats]:
+        return [logs(step.table(v, kind, v in cut)) for v in range(step.n)]
+
+    return step.tree(kind, cut).cached("log tables", 0, make)
 
 
 def _log_slices(

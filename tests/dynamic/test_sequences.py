@@ -146,11 +146,13 @@ def test_ln_p_of_a_long_chain() -> None:
 def test_reload_replaces_the_cpts() -> None:
     tree, days = umbrella().compile("cpu"), {"umbrella": [["yes", "no"]]}
     tree.smooth(days)
+    tree.mpe(days)
     other = umbrella().replace(cpt={"rain": [[0.9, 0.1], [0.2, 0.8]]})
     with pytest.raises(jtgpu.PlanError, match="not only in numbers"):
         tree.reload(jtgpu.DynamicNetwork({"x": ["a"]}, {"x": [("x", 1)]}, {"x": [[1.0]]}, start={"x": [1.0]}))
     tree.reload(other)
     assert np.array_equal(tree.smooth(days)["rain"], other.compile("cpu").smooth(days)["rain"])
+    assert tree.mpe(days).log_joint == other.compile("cpu").mpe(days).log_joint
 
 
 @pytest.mark.parametrize(
