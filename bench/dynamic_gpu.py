@@ -2,6 +2,7 @@
 
     python bench/dynamic_gpu.py            rows to bench/results/dynamic.jsonl, or to the file that --out names
     python bench/dynamic_gpu.py --smoke    few sequences, nothing stored
+    python bench/dynamic_gpu.py --counts   expected counts (EM) alone
 
 The networks are those of `bench_dynamic`, sequences have 100 slices, a quarter of the observations is missing where a
 name ends in "holes". Kernels' times come from events on the devices, of one group of sequences at a time; calls are
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +29,9 @@ from rows import TOLERANCE, append, row
 from jtgpu import timing
 from jtgpu.backends.gpu.slices import engine
 from jtgpu.device.context import device_numbers, open_device
+from jtgpu.dynamic.counts import expected_counts
+from jtgpu.dynamic.sequences import read_sequences
+from jtgpu.dynamic.step import Step
 
 RUNS, LENGTH, COMPARED = 7, 100, 64
 PEER_CELLS = 1 << 22  # of the messages of a slice: JAX keeps several tables of all slices
@@ -107,6 +112,26 @@ def smoothing(made: Template, n: int, holes: bool = False) -> Iterator[dict[str,
             yield made_row(name, engine_name, [seconds_of(work) for _ in range(RUNS)], len(codes), [0])
 
 
+def counting(made: Template, n: int) -> Iterator[dict[str, Any]]:
+    """Rows of the expected counts of a pass of EM: all cores of the CPU, and one GPU."""
+    read, weights, first = read_sequences(made.net, arrays(made, made.codes(n, LENGTH))), np.ones(n), None
+    for backend in ("cpu", "gpu"):
+        step = Step.of_families(made.net, backend, {})
+        counts = expected_counts(step, read, weights)
+        first = first or counts
+        gap = max(float(np.abs(x - y).max() / y.max()) for x, y in zip(counts.cpts, first.cpts, strict=True))
+        if not gap <= TOLERANCE:
+            raise SystemExit(f"{made.net.name}: counts differ by {gap:g}; nothing is timed")
+        seconds = []
+        for _ in range(RUNS):
+            step.reload(made.net)  # as every pass does
+            begin = time.perf_counter()
+            expected_counts(step, read, weights)
+            seconds.append(time.perf_counter() - begin)
+        step.close()
+        yield made_row(f"{made.net.name} T={LENGTH}", f"jtgpu {backend} counts", seconds, n, [0])
+
+
 def seconds_of(work: Callable[[], Any]) -> float:
     """Of a call."""
     begin = time.perf_counter()
@@ -126,13 +151,16 @@ def made_row(name: str, engine_name: str, seconds: list[float], n: int, devices:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--counts", action="store_true", help="expected counts alone")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     many, chain, half = (96, 96, 96) if arguments.smoke else (1 << 15, 1 << 18, 1 << 17)
-    for made, n, holes in ((ring(), many, False), (hmm(), chain, False), (hmm(), half, True)):
-        for one in smoothing(made, n, holes):
-            if not arguments.smoke:
-                append(arguments.out, [one])
+    cases = ((ring(), many, False), (hmm(), chain, False), (hmm(), half, True))
+    smoothed = (one for made, n, holes in cases if not arguments.counts for one in smoothing(made, n, holes))
+    counted = (one for made, n in ((ring(), many // 2), (hmm(), half // 2)) for one in counting(made, n))
+    for one in itertools.chain(smoothed, counted):
+        if not arguments.smoke:
+            append(arguments.out, [one])
 
 
 if __name__ == "__main__":
