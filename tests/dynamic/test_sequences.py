@@ -88,12 +88,13 @@ def test_dates_are_times_whose_gaps_do_not_count() -> None:
     assert answer.to_frame()["day"].tolist() == days.tolist()
 
 
-def test_answers_too_large_are_refused_before_memory_is_taken() -> None:
+def test_answers_too_large_are_refused_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = umbrella().compile("cpu")
     with pytest.raises(jtgpu.TableTooLarge, match="fewer steps"):
         tree.predict({"umbrella": [["yes"]]}, steps=10**9)
-    with pytest.raises(jtgpu.TableTooLarge, match=r'2\.2 GiB, more than 2\.0 GiB; use at="last" \(32 B\)'):
-        tree.smooth(np.full((1, 75_000_000, 2), -1, np.int8))
+    monkeypatch.setattr("jtgpu.dynamic.posteriors.MOST_ANSWERS", 1 << 21)
+    with pytest.raises(jtgpu.TableTooLarge, match=r'2\.3 MiB, more than 2\.0 MiB; use at="last" \(32 B\)'):
+        tree.smooth(np.full((1, 75_000, 2), -1, np.int8))
 
 
 def test_an_impossible_slice_is_named_or_flagged() -> None:
