@@ -322,11 +322,13 @@ def measure_observed(given: Loaded, seconds: float, n_targets: int) -> dict[str,
     backend = resident.prepare(given.plan, given.tables, single=False)
     backend.with_patterns(given.tables, resident.prepare)
     start, n_calls, last = time.perf_counter(), 0, 0
-    while n_calls < last + QUIET and time.perf_counter() - start < seconds:
+    while True:
         before = len(backend.tables.fixed)
         found = backend.run_batch(states, None, targets)
         n_calls += 1
         last = n_calls if len(backend.tables.fixed) > before else last
+        if n_calls >= last + QUIET or time.perf_counter() - start >= seconds:
+            break
     row |= {"calls_before": n_calls, "last_made_in": last, "seconds_before": round(time.perf_counter() - start, 1)}
     calls, device = in_turns(backend, lambda: backend.run_batch(states, None, targets))
     row |= {

@@ -60,7 +60,7 @@ def test_bge_of_one_variable_is_an_integral() -> None:
         shape, rate = (n + 2 - n + 1) / 2, 0.25
         prior = rate**shape / math.gamma(shape) * precision ** (shape - 1) * math.exp(-rate * precision)
         squares = mean**2 + sum((v - mean) ** 2 for v in z)
-        return prior * (precision / (2 * math.pi)) ** ((1 + len(z)) / 2) * math.exp(-precision * squares / 2)
+        return float(prior * (precision / (2 * math.pi)) ** ((1 + len(z)) / 2) * math.exp(-precision * squares / 2))
 
     value, _ = integrate.dblquad(density, 0, 40, lambda _: -6, lambda _: 6, epsrel=1e-9)
     assert table.score("x") == pytest.approx(math.log(value), abs=1e-6)
