@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def _copies(dyn: jtgpu.DynamicNetwork, length: int) -> list[tuple[str, int]]:
 def templates(n: int, most: int = 3) -> list[jtgpu.DynamicNetwork]:
     rng = np.random.default_rng(11)
     made = (random_template(rng) for _ in range(10_000))
-    return [dyn for dyn in made if dyn.order <= most][:n]
+    return [*islice((dyn for dyn in made if dyn.order <= most), n)]
 
 
 @pytest.mark.parametrize("part", some(5, 1))
