@@ -58,7 +58,7 @@ _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)
 # Compiled kernels are named by a hash of their source, shared by processes and kept from run to run.
 FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or ROOT / ".pytest_cache" / "emulated-kernels")
 _building: dict[str, threading.Lock] = {}
-order = int(os.environ.get("JTGPU_EMULATED_ORDER", "0"))  # of threads between two barriers, see host_cuda.hpp
+order = int(os.environ.get("JTGPU_EMULATED_THREADS", "0"))  # order of threads between two barriers, see host_cuda.hpp
 
 
 def library(text: str, names: tuple[str, ...]) -> Path:

@@ -18,7 +18,8 @@ other (dataflow.cu).
 
 Environment: JTGPU_EMULATED_CARDS (2), JTGPU_EMULATED_BYTES of each (4 GiB), JTGPU_EMULATED_CAPABILITY (9.0),
 JTGPU_EMULATED_MULTIPROCESSORS (2), JTGPU_EMULATED_ORDER: "late"; "early", when work is queued; or "mixed", which also
-advances other streams. JTGPU_EMULATED_KERNELS: the folder of compiled kernels (.pytest_cache/emulated-kernels).
+advances other streams. JTGPU_EMULATED_THREADS: how threads run between two barriers (0: in order; host_cuda.hpp).
+JTGPU_EMULATED_KERNELS: the folder of compiled kernels (.pytest_cache/emulated-kernels).
 """
 
 from __future__ import annotations
