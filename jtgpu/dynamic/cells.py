@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import EvidenceError
+from ..errors import EvidenceError, UnknownState
 from ..inference.tables import cells_of, is_frame
 
 if TYPE_CHECKING:
@@ -69,7 +69,15 @@ def without_sets(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[dict[
             v = net.index(name)
             sets[v] = np.ones((len(cells), len(net.states(v))))
             for i in at:
-                allowed = [net.state_index(v, s) for s in cells[i]]
+                if not cells[i]:
+                    raise EvidenceError(
+                        f"row {i}, column {name!r}: the list is empty, so no state is possible; a cell that was not "
+                        "observed is None"
+                    )
+                try:
+                    allowed = [net.state_index(v, s) for s in cells[i]]
+                except UnknownState as error:
+                    raise UnknownState(f"row {i}, column {name!r}: {error}") from None
                 sets[v][i] = np.bincount(allowed, minlength=sets[v].shape[1]) > 0
             plain[name] = [None if isinstance(cell, SEVERAL) else cell for cell in cells]
     return plain, sets

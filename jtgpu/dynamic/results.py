@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..inference.results.marginals import distinct_names
-from ..inference.results.printed import Printed, make_frame, to_frame_method, unused_name
+from ..inference.results.printed import ByTarget, Printed, make_frame, to_frame_method, unused_name
 from ..util.text_table import counted
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _OfSlices(Printed):
         return {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in self._keys().items()}
 
 
-class SequencePosteriors(_OfSlices, Mapping[str, Any]):
+class SequencePosteriors(_OfSlices, ByTarget):
     """Posteriors of variables in slices of B sequences.
 
     ``result["rain"]`` is an array of float64, (B, S, states), S the number of slices that were requested: all T, or
@@ -87,23 +87,12 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
         super().__init__(model, sequences, slices)
         self.log_evidence = log_evidence
         self.impossible: Bools = np.isneginf(log_evidence)
-        self._arrays, self.joint = dict(arrays), dict(joint)
-
-    def __getitem__(self, variable: str) -> Floats:
-        if variable not in self._arrays:
-            raise KeyError(f"{variable!r} is not among the targets of this query; add it to targets=")
-        return self._arrays[variable]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
+        self._posteriors, self.joint = dict(arrays), dict(joint)
 
     def modes(self) -> dict[str, NDArray[Any]]:
         """Return the most probable state of each variable by name, (B, S) or (B,)."""
         return {
-            v: np.array(self._model.states(v), object)[table.argmax(axis=-1)] for v, table in self._arrays.items()
+            v: np.array(self._model.states(v), object)[table.argmax(axis=-1)] for v, table in self._posteriors.items()
         }
 
     @to_frame_method
@@ -119,7 +108,7 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
     def _values(self) -> dict[str, Floats]:
         """The columns of the answers."""
         columns = {}
-        for v, table in self._arrays.items():
+        for v, table in self._posteriors.items():
             picked = self._picked(table)
             for s, name in enumerate(distinct_names(self._model.states(v))):
                 columns[f"{v}={name}"] = picked[:, s]
@@ -138,7 +127,7 @@ class SequencePosteriors(_OfSlices, Mapping[str, Any]):
         n = 0 if self._slices is None else int((self._slices < self.lengths[0]).sum())
         slices = [] if self._slices is None else (self._slices[:n] + self._sequences.before[0]).tolist()
         made = [Course(v, {s: x[0, :n, i] for i, s in enumerate(self._model.states(v))}, None)
-                for v, x in self._arrays.items() if n]  # fmt: skip
+                for v, x in self._posteriors.items() if n]  # fmt: skip
         name = "" if self._sequences.ids is None else f" ({self._sequences.ids[0]})"
         return f"{self._title()}: sequence 0{name}", slices, made
 

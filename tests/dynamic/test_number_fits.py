@@ -70,6 +70,8 @@ def test_several_starts_find_what_one_misses() -> None:
     found: Any = jtgpu.learn.fit(parents, data, **given)
     assert found.network.numbers == ("y", "u")
     assert found.objective == pytest.approx(made.objective, rel=1e-3)
+    with pytest.raises(jtgpu.DataError, match="there are no rows to fit"):
+        jtgpu.learn.fit(parents, {name: [] for name in data}, **given)
 
 
 def test_structures_with_numbers() -> None:

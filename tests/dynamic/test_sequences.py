@@ -274,8 +274,10 @@ def test_cells_may_allow_several_states() -> None:
     assert np.array_equal(matrix["ill"][0], expected["ill"][0])
     late = tree.smooth({"sex": [[None, ["f"]]], "test": [["low", "mid"]]})
     assert np.array_equal(late["ill"], tree.smooth({"sex": [["f", None]], "test": [["low", "mid"]]})["ill"])
-    with pytest.raises(jtgpu.UnknownState, match="lo"):
+    with pytest.raises(jtgpu.UnknownState, match=r"row 0, column 'test': .*'lo'"):
         tree.smooth({**long, "test": [["lo"], *cells[1:]]}, **keys)
+    with pytest.raises(jtgpu.EvidenceError, match="row 1, column 'test': the list is empty"):
+        tree.smooth({**long, "test": [cells[0], [], *cells[2:]]}, **keys)
     with pytest.raises(jtgpu.EvidenceError, match="different lengths"):
         tree.smooth({"sex": [["f", "f"], ["m", None]], "test": [["low"], ["low", "mid"]]})
 

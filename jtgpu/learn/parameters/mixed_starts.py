@@ -37,7 +37,10 @@ def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden
     parents = parents_of(structure)
     given = of_discretiser(states, [*parents])[0]
     known = states_given(given, None, [*parents]) | hidden_states(hidden, None, [*parents])
-    kinds = column_kinds(open_table(None, cases), [v for v in parents if v not in known], numbers, {})
+    table = open_table(None, cases)
+    if not table.n:
+        raise DataError("there are no rows to fit")
+    kinds = column_kinds(table, [v for v in parents if v not in known], numbers, {})
     if cut := [v for v, kind in kinds.items() if kind == "intervals"]:
         raise ArgumentError(f"numbers: {cut[0]!r} cannot be made intervals in sequences; use bins=, without numbers=")
     own = {v: float for v, kind in kinds.items() if kind == "gaussian"}
