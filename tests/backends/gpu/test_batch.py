@@ -25,7 +25,7 @@ from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
-from jtgpu.backends.gpu.batch.sparsity import _product, find_sparsity
+from jtgpu.backends.gpu.batch.sparsity import count_products, find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
 from jtgpu.backends.gpu.program import records as shapes
 from jtgpu.backends.gpu.program.records import NONE, binary_program
@@ -514,6 +514,12 @@ def test_products_cover_a_contraction(m: int, n: int, k: int, s: int) -> None:
     for which in (None, live):
         for shape in batch_tiles.PRODUCTS:
             assert check_tiles(loops, False, which, (shape,)) in {*range(9), shape}
+    axes = batch_tiles._Axes(tuple(loops), live)
+    for shape in {*range(7), *batch_tiles.PRODUCTS}:
+        tiles = axes.tiles(shape, False)
+        read = [(x != batch_tiles.NONE).sum(axis=1) for x in (tiles.a, tiles.b)]
+        cost = len(tiles.count), int(tiles.count.sum()), int((sum(read) * tiles.count).sum())
+        assert axes.work(shape) == batch_tiles._work(shape, *cost), shape
 
 
 def check_tiles(loops: list[shapes.Loop], alone: bool, live: Any, more: tuple[int, ...]) -> int:
@@ -582,4 +588,4 @@ def test_products_of_counts_in_blocks_are_exact(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     x, y = (rng.integers(0, 3, size).astype(np.float32) for size in ((s, k, m), (s, k, n)))
     x = x.swapaxes(1, 2)
-    np.testing.assert_array_equal(_product(x, y), np.einsum("smk,skn->smn", x.astype(int), y.astype(int)))
+    np.testing.assert_array_equal(count_products(x, y), np.einsum("smk,skn->smn", x.astype(int), y.astype(int)))

@@ -95,7 +95,7 @@ def find_sparsity(
     for i, s in enumerate(program.steps):
         a, b = _inputs(nonzero, s.ins, loops[i])
         made = _view(nonzero[s.out], loops[i], OUT, ("s", "m", "n"))
-        made[...] = (_product(a.sum(axis=3), b.sum(axis=3)) > 0).reshape(made.shape)
+        made[...] = (count_products(a.sum(axis=3), b.sum(axis=3)) > 0).reshape(made.shape)
     needed = [np.zeros(n, np.bool_) for n in sizes]
     if wanted is None:
         wanted = [*plan.posterior_table.tolist(), *plan.root_table.tolist()]
@@ -106,12 +106,12 @@ def find_sparsity(
         s = program.steps[i]
         a, b = _inputs(nonzero, s.ins, loops[i])
         out = _numbers(_view(needed[s.out], loops[i], OUT, ("s", "m", "n")), loops[i], ("s", "m", "n"))
-        by_a = a * _product(out, b.sum(axis=3).swapaxes(1, 2))[..., None]
+        by_a = a * count_products(out, b.sum(axis=3).swapaxes(1, 2))[..., None]
         count[i] = int(by_a.sum(dtype=np.float64))
         there = _view(needed[s.ins[0]], loops[i], A, A_AXES)
         there |= (by_a > 0).reshape(there.shape)
         if len(s.ins) == 2:
-            by_b = b * _product(a.sum(axis=3).swapaxes(1, 2), out)[..., None]
+            by_b = b * count_products(a.sum(axis=3).swapaxes(1, 2), out)[..., None]
             there = _view(needed[s.ins[1]], loops[i], B, B_AXES)
             there |= (by_b > 0).reshape(there.shape)
     return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
@@ -120,7 +120,7 @@ def find_sparsity(
 ONE_CORE, NARROW = 1 << 18, 4  # multiply-adds up to which OpenBLAS uses one core; least columns of a block
 
 
-def _product(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
+def count_products(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
     """Products of matrices of counts, in blocks of columns that OpenBLAS computes on one core.
 
     Its threads wait for each other in every small product: while others use the cores, that takes 100 times as long.

@@ -9,15 +9,16 @@ wherever the next cell is (cuda/batch/batch.cu).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..program.records import OUT, A, B, Loop, offsets
+from ..program.records import OUT, A, B, Loop
+from .sparsity import count_products
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,15 +52,6 @@ class Tiles:
     first: NDArray[np.int64]  # (n,) where its steps begin
     count: NDArray[np.int64]  # (n,)
     steps: NDArray[np.uint32]  # (K, 2) what is added to the places in A and B
-
-    @property
-    def work(self) -> float:
-        """Estimated cost of a case, in numbers read."""
-        read = 0
-        if self.shape in PRODUCTS:
-            rows = (self.a != NONE).sum(axis=1) + (self.b != NONE).sum(axis=1)
-            read = int((rows * self.count).sum())
-        return _work(self.shape, len(self.count), int(self.count.sum()), read)
 
 
 def _work(shape: int, n_tiles: int, n_steps: int, read: int) -> float:
@@ -112,55 +104,67 @@ def _cheapest(
     m, n = max(only_a, only_b), min(only_a, only_b)
     axes = _Axes(loops, used)
     if m == 1 and DIAGONAL in more and not alone:
-        return min((axes.diagonal_tiles(), axes.tiles(6, swapped)), key=lambda t: t.work)
+        diagonal = axes.diagonal_tiles()
+        cost = _work(DIAGONAL, len(diagonal.count), int(diagonal.count.sum()), 0)
+        return diagonal if cost <= axes.work(6) else axes.tiles(6, swapped)
     if alone:
         fits = [7, 8] if m > 1 else [8]
     else:
         fits = [i for i, (tm, tn) in enumerate(SHAPES[:7]) if tm <= m + (m > 1) and tn <= n + (n > 1)]
         fits += [i for i in PRODUCTS if i in more and m > SHAPES[i][0] // 2 - (i != FOUR) and n > SHAPES[i][1] // 2]
-    if used is None:  # tiles are alike: their cost is known without them
-        fits = [min(fits, key=axes.dense_work)]
-    elif len(fits) > 1 and len(axes.out) >= 2 * SAMPLE:
-        some = axes.sampled()
-        fits = [min(fits, key=lambda i: some.tiles(i, swapped).work)]
-    return min((axes.tiles(i, swapped) for i in fits), key=lambda t: t.work)
+    some = axes if len(axes.out) < 2 * SAMPLE else axes.sampled()
+    work = axes.dense_work if used is None else some.work  # without zeros, tiles are alike: their cost is known
+    return axes.tiles(min(fits, key=work) if len(fits) > 1 else fits[0], swapped)
 
 
 class _Axes:
-    """The axes of one contraction, sorted by the tables that have them."""
+    """The axes of one contraction, sorted by the tables that have them; places with the same zeros side by side."""
 
     def __init__(self, loops: tuple[Loop, ...], used: Sequence[NDArray[np.bool_]] | None):
-        def kind(strides: tuple[int, int, int]) -> str:
-            if not strides[OUT]:
-                return "k"
-            return "s" if strides[A] and strides[B] else "m" if strides[A] else "n"
-
-        def walk(which: str, table: int) -> NDArray[np.int64]:
-            return np.array(offsets([x for x in loops if kind(x[1]) == which], table), np.int64)
-
-        self.at = {(w, t): walk(w, t) for w, t in product("smnk", (OUT, A, B))}
+        of: dict[str, list[Loop]] = {w: [] for w in "smnk"}
+        for x in loops:
+            of["k" if not x[1][OUT] else "n" if not x[1][A] else "s" if x[1][B] else "m"].append(x)
+        self.at = {(w, t): _offsets(of[w], t) for w, t in product("smnk", (OUT, A, B))}
         s, m, n, k = (len(self.at[w, OUT]) for w in "smnk")
-        self.a, self.b, self.out = np.ones((s, m, k), bool), np.ones((s, n, k), bool), np.ones((s, m, n), bool)
-        self.dense = used is None
-        if used is not None:
-            self.a = used[A][self._cells("smk", A)]
-            self.b = used[B][self._cells("snk", B)] if len(used[B]) else self.b
-            self.out = used[OUT][self._cells("smn", OUT)]
-        self.steps = np.stack([self.at["k", A], self.at["k", B]], axis=1).astype(np.uint32)
 
-    def _cells(self, which: str, table: int) -> NDArray[np.int64]:
-        summed = np.zeros(1, np.int64)
-        for w in which:
-            summed = summed[..., None] + self.at[w, table]
-        cells: NDArray[np.int64] = summed[0]
-        return cells
+        def cells(which: str, table: int, *shape: int) -> NDArray[np.bool_]:
+            if used is None or not len(used[table]):
+                return np.ones(shape, bool)
+            axes = [x for w in which for x in of[w]]
+            strides = [x[table] for _, x in axes]
+            return np.ndarray([n for n, _ in axes], bool, used[table], 0, strides).reshape(shape)
+
+        self.dense = used is None
+        a, b, out = cells("smk", A, s, m, k), cells("snk", B, s, n, k), cells("smn", OUT, s, m, n)
+        (self.order_m, self.a), (self.order_n, self.b) = _sorted(a), _sorted(b)  # place m of the axes is order_m's
+        each = np.arange(s)[:, None]
+        out = out if self.a is a else out[each, self.order_m]
+        self.out = out if self.b is b else np.take_along_axis(out, self.order_n[:, None], axis=2)
+        self.steps = np.stack([self.at["k", A], self.at["k", B]], axis=1).astype(np.uint32)
+        self._any: dict[tuple[int, int, int], NDArray[np.bool_]] = {}
 
     def sampled(self) -> _Axes:
         """The same of some places of the axes that both inputs and the output have: enough to choose a shape."""
         some, which = copy(self), np.arange(SAMPLE) * len(self.out) // SAMPLE
-        some.a, some.b, some.out = self.a[which], self.b[which], self.out[which]
-        some.at = self.at | {("s", t): self.at["s", t][which] for t in (OUT, A, B)}
+        some.a, some.b, some.out, some._any = self.a[which], self.b[which], self.out[which], {}
         return some
+
+    def any_of(self, table: int, high: int, wide: int = 1) -> NDArray[np.bool_]:
+        """Whether any of `high` places on axis 1 and `wide` on axis 2 is true."""
+        key = table, high, wide
+        if key not in self._any:
+            if high == wide == 1:
+                return (self.out, self.a, self.b)[table]
+            axis, size = (2, wide) if wide > 1 else (1, high)
+            of = 3 if size == 3 else 2
+            fewer = self.any_of(table, *((high, wide // of) if wide > 1 else (high // of, wide)))
+            before = (slice(None),) * axis
+            made = fewer[(*before, slice(0, None, of))].copy()
+            for i in range(1, of):
+                part = fewer[(*before, slice(i, None, of))]
+                made[(*before, slice(part.shape[axis]))] |= part
+            self._any[key] = made
+        return self._any[key]
 
     def dense_work(self, shape: int) -> float:
         """Estimated cost of a case if no cell is structurally zero."""
@@ -170,23 +174,36 @@ class _Axes:
         n_blocks = -(-n_tiles // 4) if shape == FOUR else n_tiles
         return _work(shape, n_blocks, n_blocks * k, s * k * (m * wide + n * high))
 
+    def work(self, shape: int) -> float:
+        """Estimated cost of a case with tiles of a shape, which need not be made."""
+        high, wide = SHAPES[shape][0], max(SHAPES[shape][1], 1)
+        wanted, a, b = self.any_of(OUT, high, wide), self.any_of(A, high), self.any_of(B, wide)
+        read: NDArray[Any] = np.zeros(1)
+        if shape in PRODUCTS:
+            m, n = self.any_of(OUT, 1, wide), self.any_of(OUT, high)
+            read = np.add.reduceat(m, np.arange(0, m.shape[1], high), axis=1, dtype=np.int64)
+            read += np.add.reduceat(n, np.arange(0, n.shape[2], wide), axis=2, dtype=np.int64)
+        if shape == FOUR:
+            at_s, at_m, at_n = np.nonzero(wanted)
+            join, needed = _fours(a[at_s, at_m] & b[at_s, at_n])
+            count = needed.sum(axis=1)
+            rows = join(read[wanted][:, None], 0).sum(axis=1)
+            return _work(shape, len(count), int(count.sum()), int((rows * count).sum()))
+        counts = count_products(a.astype(np.float32), b.astype(np.float32).swapaxes(1, 2))
+        n_steps = int(counts.sum(where=wanted, dtype=np.float64))
+        return _work(shape, int(np.count_nonzero(wanted)), n_steps, int((read * counts).sum(where=wanted)))
+
     def tiles(self, shape: int, swapped: bool) -> Tiles:
-        """The tiles of one shape, places with the same zeros together."""
+        """The tiles of one shape."""
         tm, tn = SHAPES[shape]
-        wide = max(tn, 1)
-        order_m, there_m = _grouped(self.a, tm)  # (S, MT, TM)
-        order_n, there_n = _grouped(self.b, wide)
-        s = np.arange(len(self.out))[:, None, None]
-        any_a = np.asarray(self.a[s, order_m].any(axis=2))  # (S, MT, K)
-        any_b = np.asarray(self.b[s, order_n].any(axis=2))
-        places = (s[..., None, None], order_m[:, :, None, :, None], order_n[:, None, :, None, :])
-        there = there_m[:, :, None, :, None] & there_n[:, None, :, None, :]
-        wanted = np.logical_and(self.out[places], there)  # (S, MT, NT, TM, TN)
-        at_s, at_m, at_n = np.nonzero(wanted.any(axis=(3, 4)))
-        needed = any_a[at_s, at_m] & any_b[at_s, at_n]  # (n, K)
-        bits = np.uint32(1) << np.arange(min(tm * wide, 32), dtype=np.uint32)
-        stored = wanted[at_s, at_m, at_n]
-        m, n = order_m[at_s, at_m], order_n[at_s, at_n]
+        wide, (_, n_m, n_n) = max(tn, 1), self.out.shape
+        at_s, at_m, at_n = np.nonzero(self.any_of(OUT, tm, wide))
+        needed = self.any_of(A, tm)[at_s, at_m] & self.any_of(B, wide)[at_s, at_n]  # (n, K)
+        m, n = at_m[:, None] * tm + np.arange(tm), at_n[:, None] * wide + np.arange(wide)
+        there = (m < n_m)[:, :, None] & (n < n_n)[:, None]
+        m, n, s = np.minimum(m, n_m - 1), np.minimum(n, n_n - 1), at_s[:, None]
+        stored = self.out.ravel()[((s * n_m + m) * n_n)[:, :, None] + n[:, None]] & there
+        m, n = self.order_m[s, m], self.order_n[s, n]
 
         def cells(table: int, what: str, places: NDArray[np.int64], base: bool) -> NDArray[np.uint32]:
             numbers = self.at[what, table][places]
@@ -200,12 +217,13 @@ class _Axes:
             side = min(tn, 8)
             high = 32 // side  # of a word of the mask: half of a warp's outputs
             stored = stored.reshape(len(stored), tm // (2 * high), 2, high, tn // side, side)
-            stored = stored.transpose(0, 1, 4, 2, 3, 5).reshape(len(stored), tm * tn // 32, 32)
-            mask = (stored * bits).sum(axis=2, dtype=np.uint32)
+            mask = _packed(stored.transpose(0, 1, 4, 2, 3, 5).reshape(len(stored), tm * tn // 32, 32), 4)
             if shape == FOUR:
-                places_of, mask, needed = _four(places_of, mask, needed)
+                join, needed = _fours(needed)
+                places_of = [join(x, f) for x, f in zip(places_of, (NONE, NONE, 0, 0), strict=True)]
+                mask = join(mask, 0)
         else:
-            mask = (stored.reshape(len(stored), tm * wide) * bits).sum(axis=1, dtype=np.uint32)
+            mask = _packed(stored.reshape(len(stored), tm * wide), 4)
         first, count, which = _shared_lists(needed, self.dense)
         a, b, out_m, out_n = places_of
         return Tiles(shape, swapped, a, b, out_m, out_n, mask, first, count, self.steps[which])
@@ -215,45 +233,65 @@ class _Axes:
         tm, _ = SHAPES[DIAGONAL]
         stored = np.flatnonzero(self.out[:, 0, 0])
         both = (self.a & self.b)[stored, 0]
-        order, there = (x[0] for x in _grouped(both[None], tm))
-        rows = np.argsort(order[:, 0], kind="stable")
-        first, count, which = _shared_lists(both[order[rows]].any(axis=1), self.dense)
-        mask = (there[rows] * (1 << np.arange(tm))).sum(axis=1, dtype=np.uint32)
-        out, a, b = (self.at["s", t][stored[order[rows]]].astype(np.uint32) for t in (OUT, A, B))
-        return Tiles(
-            DIAGONAL, False, a, b, out, np.zeros((len(a), 1), np.uint32), mask, first, count, self.steps[which]
-        )
+        order, both = (x[0] for x in _sorted(both[None]))
+        slots = np.arange(-(-len(order) // tm) * tm).reshape(-1, tm)
+        there, slots = slots < len(order), np.minimum(slots, len(order) - 1)
+        rows = np.argsort(order[slots[:, 0]], kind="stable")
+        slots, there = slots[rows], there[rows]
+        first, count, which = _shared_lists(both[slots].any(axis=1), self.dense)
+        out, a, b = (self.at["s", t][stored[order[slots]]].astype(np.uint32) for t in (OUT, A, B))
+        none = np.zeros((len(a), 1), np.uint32)
+        return Tiles(DIAGONAL, False, a, b, out, none, _packed(there, 4), first, count, self.steps[which])
 
 
-def _grouped(used: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Places of axis 1 in groups of a size, those with the same zeros together, and which of them are not padding."""
-    s, n, _ = used.shape
-    if used.all():
-        order = np.broadcast_to(np.arange(n), (s, n))
+def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int64]:
+    """Offsets in one table of every configuration of some axes, the last axis fastest."""
+    at = np.zeros(1, np.int64)
+    for n, strides in loops:
+        at = np.add.outer(at, np.arange(n) * strides[table]).ravel()
+    return at
+
+
+def _sorted(used: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Places of axis 1 in an order in which those with the same zeros are together, and the same in this order."""
+    s, n, k = used.shape
+    if n == 1 or used.all():
+        return np.broadcast_to(np.arange(n), (s, n)), used
+    keys = np.random.default_rng(7).integers(1, 2**40, k)
+    order = np.argsort(np.where(used, keys, 0).sum(axis=2), axis=1, kind="stable")
+    return order, used[np.arange(s)[:, None], order]
+
+
+def _packed(bits: NDArray[np.bool_], size: int, order: Literal["little", "big"] = "little") -> NDArray[Any]:
+    """Rows of bits as integers of some bytes."""
+    short = np.packbits(bits, axis=-1, bitorder=order)
+    whole = np.zeros((*short.shape[:-1], size), np.uint8)
+    whole[..., : short.shape[-1]] = short
+    made: NDArray[Any] = whole.view(f"{'<' if order == 'little' else '>'}u{size}")[..., 0]
+    return made
+
+
+def _patterns(needed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A row of each of the distinct ones, in the order of their bits, and which of these every row is."""
+    if needed.shape[1] <= 64:
+        rows = _packed(needed, 8, "big").astype(np.uint64)
     else:
-        keys = np.random.default_rng(7).integers(1, 2**40, used.shape[2])
-        order = np.argsort(np.where(used, keys, 0).sum(axis=2), axis=1, kind="stable")
-    groups = -(-n // size)
-    slots = np.minimum(np.arange(groups * size), n - 1)
-    there = np.broadcast_to((np.arange(groups * size) < n).reshape(groups, size), (s, groups, size))
-    return order[:, slots].reshape(s, groups, size), there
+        packed = np.packbits(needed, axis=1)
+        rows = packed.view(f"V{packed.shape[1]}").ravel()
+    _, some, which = np.unique(rows, return_index=True, return_inverse=True)
+    return some, which.reshape(-1)
 
 
-def _four(
-    places: Sequence[NDArray[np.uint32]], mask: NDArray[np.uint32], needed: NDArray[np.bool_]
-) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint32], NDArray[np.bool_]]:
-    """Four tiles in one, those that sum the same configurations together: their places, masks and configurations."""
-    packed = np.ascontiguousarray(np.packbits(needed, axis=1))
-    _, pattern = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_inverse=True)
-    order = np.argsort(pattern.reshape(-1), kind="stable")
+def _fours(needed: NDArray[np.bool_]) -> tuple[Callable[[NDArray[Any], int], NDArray[Any]], NDArray[np.bool_]]:
+    """Four tiles in one, those that sum the same configurations together: joins their arrays; its configurations."""
+    order = np.argsort(_patterns(needed)[1], kind="stable")
     n = -(-len(order) // 4)
 
-    def joined(x: NDArray[Any], fill: int) -> NDArray[Any]:
+    def join(x: NDArray[Any], fill: int) -> NDArray[Any]:
         more = np.full((4 * n - len(x), *x.shape[1:]), fill, x.dtype)
         return np.concatenate([x[order], more]).reshape(n, 4 * x.shape[1])
 
-    blocks = np.asarray(joined(needed, False).reshape(n, 4, needed.shape[1]).any(axis=1))
-    return [joined(x, f) for x, f in zip(places, (NONE, NONE, 0, 0), strict=True)], joined(mask, 0), blocks
+    return join, np.asarray(join(needed, False).reshape(n, 4, needed.shape[1]).any(axis=1))
 
 
 def _shared_lists(
@@ -263,10 +301,7 @@ def _shared_lists(
     n, k = needed.shape
     if dense:
         return np.zeros(n, np.int64), np.full(n, k), np.arange(k)
-    packed = np.ascontiguousarray(np.packbits(needed, axis=1))
-    _, distinct, row = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    distinct, row = _patterns(needed)
     lists = needed[distinct]
-    ends = np.cumsum(lists.sum(axis=1))
-    row = row.reshape(-1)
     count = lists.sum(axis=1)
-    return (ends - count)[row], count[row].astype(np.int64), np.nonzero(lists)[1]
+    return (np.cumsum(count) - count)[row], count[row].astype(np.int64), np.nonzero(lists)[1]
