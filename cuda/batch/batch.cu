@@ -63,11 +63,11 @@ extern "C" __global__ void __launch_bounds__(256) batch_enter(Batch b) {
     u32 cell = f.cell;
     for (u32 v = 0; v < f.n_cut; v++) {
         const Axis axis = b.axes[f.axes + v];
-        const u32 row = b.weight_row[axis.variable], state = b.state[(u64)axis.variable * b.n_cases + at];
+        const u32 row = b.weight_row[axis.variable], state = b.state[(u64)axis.variable * b.stride + at];
         if (state >= axis.card) scale = 0.0;
         else {
             cell += state * axis.inner;
-            if (axis.weight && row != NONE) scale *= b.weight[(u64)(row + state) * b.n_cases + at];
+            if (axis.weight && row != NONE) scale *= b.weight[(u64)(row + state) * b.stride + at];
         }
     }
     for (u32 first = 0; first < 32; first += 8) {
@@ -79,12 +79,12 @@ extern "C" __global__ void __launch_bounds__(256) batch_enter(Batch b) {
         for (u32 v = f.n_cut; v < f.n_axes; v++) {
             const Axis axis = b.axes[f.axes + v];
             const u32 row = b.weight_row[axis.variable], e = f.from + first;
-            const int state = b.state[(u64)axis.variable * b.n_cases + at];
+            const int state = b.state[(u64)axis.variable * b.stride + at];
             u32 rest = e % axis.inner, digit = e / axis.inner % axis.card;
 #pragma unroll
             for (u32 i = 0; i < 8; i++) {
                 if (state != -1 && state != (int)digit) value[i] = 0.0;
-                if (row != NONE && used >> i & 1) value[i] *= b.weight[(u64)(row + digit) * b.n_cases + at];
+                if (row != NONE && used >> i & 1) value[i] *= b.weight[(u64)(row + digit) * b.stride + at];
                 if (++rest == axis.inner) rest = 0, digit = digit + 1 == axis.card ? 0 : digit + 1;
             }
         }
@@ -194,14 +194,14 @@ extern "C" __global__ void __launch_bounds__(256) batch_finish(Batch b) {
     if (what < b.n_answers) {
         const Answer a = b.answers[what];
         if (a.cut != NONE) {  // observed
-            const u32 state = g.cells[(u64)a.cell * 32] > 0 ? b.state[(u64)a.cut * b.n_cases + at] : NONE;
-            for (u32 i = 0; i < a.card; i++) b.posterior[(u64)(a.at + i) * b.n_cases + at] = i == state;
+            const u32 state = g.cells[(u64)a.cell * 32] > 0 ? b.state[(u64)a.cut * b.stride + at] : NONE;
+            for (u32 i = 0; i < a.card; i++) b.posterior[(u64)(a.at + i) * b.stride + at] = i == state;
             return;
         }
         double total = 0.0;
         for (u32 i = 0; i < a.card; i++) total += g.cells[(u64)(a.cell + i) * 32];
         for (u32 i = 0; i < a.card; i++)
-            b.posterior[(u64)(a.at + i) * b.n_cases + at] = total > 0.0 ? g.cells[(u64)(a.cell + i) * 32] / total : 0.0;
+            b.posterior[(u64)(a.at + i) * b.stride + at] = total > 0.0 ? g.cells[(u64)(a.cell + i) * 32] / total : 0.0;
     } else if (what == b.n_answers) {
         double log_evidence = 0.0;
         for (u32 i = 0; i < b.n_roots; i++) {

@@ -57,14 +57,15 @@ struct Batch {
     const uint2* steps;       // offsets that are added to a tile's cells in A and B
     const Factor* factors;
     const Axis* axes;
-    const int* state;         // (V, n_cases), -1: not observed
-    const double* weight;     // (rows, n_cases)
+    const int* state;         // (V, stride), -1: not observed
+    const double* weight;     // (rows, stride)
     const u32* weight_row;    // (V,) the first row of a variable's weights; NONE: it has none
     const Answer* answers;
     const u32* roots;         // cell, table, whether shared
-    double* posterior;        // (n_out, n_cases)
-    double* log_evidence;     // (n_cases,), -inf: impossible
+    double* posterior;        // (n_out, stride)
+    double* log_evidence;     // (stride,), -inf: impossible
     u32 n_cases, n_factors, n_answers, n_roots, n_cells, n_tables;
+    u32 stride, pad;          // stride: cases that the chunk has memory for
 };
 
 // Cells and slots of one group, from its lane on: cell c is at c * 32.

@@ -308,14 +308,14 @@ def test_columns_are_scattered(dtype: Any) -> None:
         size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
     )
     scatter = enter_evidence(chunk, 9)
-    kernel(nvcc.read_source("batch/batch"), "batch_scatter")(scatter.n_blocks, 256, scatter.struct)
+    kernel(nvcc.read_source("batch/batch"), "batch_scatter")(scatter.whole, 256, scatter.struct)
     np.testing.assert_array_equal(state[variables], codes)
     assert (state[[1, 2, 5, 6]] == -1).all()
     assert scatter.name == "batch_scatter"
     assert answers_to_rows(chunk, 12) is None
     rows = answers_to_rows(replace(chunk, rows=4096), 33)
     assert rows is not None
-    assert (rows.name, rows.n_blocks) == ("batch_rows", 3 * 2)
+    assert (rows.name, rows.n_blocks) == ("batch_rows", 2)  # of 32 columns, for each group of cases
 
 
 def test_columns_are_copied_in_and_out() -> None:

@@ -100,8 +100,9 @@ class Timed(Engine):
         for _ in range(min(-(-n // size), SLOTS)):
             host = table.host_chunk(size, lambda cells, dtype: np.zeros(cells, dtype))
             chunk: Any = SimpleNamespace(size=size, n_weights=0, states=0, posterior=0, log_evidence=0, rows=0)
-            graph: Any = SimpleNamespace(launch=lambda stream, host=host: self._launch(stream, host, False))
-            made.append(Slot(Stream(self._clock), Event(), Event(), host, chunk, graph))
+            stream = Stream(self._clock)
+            kernels: Any = SimpleNamespace(launch=lambda _, s=stream, host=host: self._launch(s, host, False))
+            made.append(Slot(stream, Event(), Event(), host, chunk, kernels))
         return tuple(made)
 
     def _launch(self, stream: Any, host: Any, by_columns: bool) -> None:

@@ -86,8 +86,11 @@ class Engine(BatchEngine):
             chunk: Any = SimpleNamespace(
                 size=SIZE, n_weights=host.weights.shape[1], states=0, weights=0, posterior=0, log_evidence=0, rows=0
             )
-            graph: Any = SimpleNamespace(launch=lambda s, host=host: self._launch(s, host, bool(table.width)))
-            made.append(Slot(Stream(), Event(), Event(), host, chunk, graph))
+            stream = Stream()
+            kernels: Any = SimpleNamespace(
+                launch=lambda _, s=stream, host=host: self._launch(s, host, bool(table.width))
+            )
+            made.append(Slot(stream, Event(), Event(), host, chunk, kernels))
         return tuple(made)
 
     def _launch(self, stream: Stream, host: Any, by_columns: bool) -> None:

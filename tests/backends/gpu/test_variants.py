@@ -18,6 +18,7 @@ from jtgpu.backends.gpu.batch import engine as batch
 from jtgpu.backends.gpu.batch import lots, variants
 from jtgpu.backends.gpu.batch.buffers import Buffers
 from jtgpu.backends.gpu.batch.fixed import Costs
+from jtgpu.backends.gpu.batch.records import RecordProgram
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device
 from jtgpu.errors import TableTooLarge
@@ -108,14 +109,45 @@ def test_rows_of_one_table_have_several_kernels(gpu: Device) -> None:
         with pytest.MonkeyPatch.context() as patch:
             allocate = Buffers.slots
 
-            def slots(self: Buffers, program: Any, table: Any, n: int, share: float = 1.0) -> Any:
+            def slots(self: Buffers, program: Any, table: Any, n: int, share: float = 1.0, room: int = 0) -> Any:
                 if share < 1.0:
                     raise TableTooLarge("no room", 1, 0)
-                return allocate(self, program, table, n)
+                return allocate(self, program, table, n, share, room)
 
             patch.setattr(Buffers, "fit", lambda *_: False)
             patch.setattr(Buffers, "slots", slots)
             np.testing.assert_array_equal(engine.run_batch(states).posterior, found.posterior)
+
+
+def test_a_smaller_table_runs_fewer_blocks(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory of a larger table: the graph for all of its cases, or kernels for fewer where that takes less time."""
+    rng = np.random.default_rng(7)
+    model, plan = a_network(rng)
+    states, soft = cases(model, rng, 600)
+    few = {v: w[:330] for v, w in soft.items()}
+    queue, queued = RecordProgram.queue, []
+
+    def recorded(self: RecordProgram, bound: Any, stream: Any, n: int) -> None:
+        queued.append(n)
+        queue(self, bound, stream, n)
+
+    monkeypatch.setattr(RecordProgram, "queue", recorded)
+    with eager_engine(gpu, plan, model) as engine:
+        engine.variants = None
+        whole, expected = engine.run_batch(states, soft), engine.run_batch(states[:330], few)
+        (slot,) = engine._buffers._slots
+        for case_us, n in ((math.inf, [352]), (0.0, [])):
+            slot.kernels.case_us = case_us
+            queued.clear()
+            found = engine.run_batch(states[:330], few)
+            assert queued == n
+            np.testing.assert_array_equal(found.posterior, expected.posterior)
+            np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+        np.testing.assert_array_equal(found.posterior, whole.posterior[:330])
+        with gpu.active():
+            slot.kernels._capture(64)
+        np.testing.assert_array_equal(engine.run_batch(states[:330], few).posterior, found.posterior)
+        assert queued == [64, 352]
 
 
 def test_few_kernels_are_kept(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,12 +52,14 @@ class Launch:
 
     name: str
     struct: NDArray[np.uint64]
-    n_blocks: int
+    n_blocks: int  # of a group of cases
+    whole: int = 0  # blocks of a chunk, if they cannot be divided by groups
 
-    def queue(self, kernels: Kernels, stream: Any) -> None:
-        """Queue it on a stream."""
-        if self.n_blocks:
-            kernels.launch(self.name, self.n_blocks, THREADS, stream, Arguments(self.struct))
+    def queue(self, kernels: Kernels, groups: int, stream: Any) -> None:
+        """Queue it on a stream, for some groups of cases."""
+        n_blocks = self.whole or self.n_blocks * groups
+        if n_blocks:
+            kernels.launch(self.name, n_blocks, THREADS, stream, Arguments(self.struct))
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,6 @@ class Bound:
 
     evidence: Launch
     struct: NDArray[np.uint64]
-    size: int
     n_answers: int
     rows: Launch | None
 
@@ -98,8 +100,8 @@ class Program(Protocol):
     ) -> Bound:
         """The kernels' parameters for a chunk; no target may be repeated."""
 
-    def queue(self, bound: Bound, stream: Any) -> None:
-        """Queue a chunk's kernels."""
+    def queue(self, bound: Bound, stream: Any, n: int) -> None:
+        """Queue the kernels of a chunk's first n cases, or of a few more."""
 
     def close(self) -> None:
         """Unload the kernels."""
@@ -111,12 +113,12 @@ def enter_evidence(chunk: Chunk, n_variables: int) -> Launch:
         counts = np.array([chunk.size, chunk.n_columns, chunk.width, 0], np.uint32)
         words = np.array([chunk.states, chunk.columns, chunk.state], np.uint64)
         struct = np.concatenate([words, counts.view(np.uint64)])
-        return Launch("batch_scatter", struct, -(-chunk.n_columns * chunk.size // (4 * THREADS)))
+        return Launch("batch_scatter", struct, 0, -(-chunk.n_columns * chunk.size // (4 * THREADS)))
     counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
     words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
     struct = np.concatenate([words, counts.view(np.uint64)])
     tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
-    return Launch("batch_transpose", struct, chunk.size // GROUP * tiles)
+    return Launch("batch_transpose", struct, tiles)
 
 
 def answers_to_rows(chunk: Chunk, n_out: int) -> Launch | None:
@@ -125,7 +127,7 @@ def answers_to_rows(chunk: Chunk, n_out: int) -> Launch | None:
         return None
     counts = np.array([chunk.size, n_out], np.uint32)
     struct = np.concatenate([np.array([chunk.posterior, chunk.rows], np.uint64), counts.view(np.uint64)])
-    return Launch("batch_rows", struct, chunk.size // GROUP * -(-n_out // TILE))
+    return Launch("batch_rows", struct, -(-n_out // TILE))
 
 
 MEMORY_SHARE = 0.7  # of the GPU's free memory
@@ -133,6 +135,43 @@ SLOTS = 3  # chunks in flight: one is copied out by the host's threads, one is d
 PINNED = 144 << 20  # most bytes of one chunk's answers, which are page-locked
 PIPELINE = 4  # least chunks of a call, if each is still large
 LARGE = 1 << 14  # cases of such a chunk
+
+
+class ChunkKernels:
+    """A chunk's kernels: a graph for the most cases that it has had, or queued one by one for fewer."""
+    # queue: Queues the kernels of the first cases on the stream
+    # n: Cases of the first chunk
+    # case_us: Microseconds of a case of the last chunk
+
+    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any, n: int):
+        self._device, self._queue, self._stream = device, queue, stream
+        self.case_us = 0.0
+        self._graph: Graph | None = None
+        self._capture(n)
+
+    def _capture(self, n: int) -> Graph:
+        self.close()
+        start = time.perf_counter()
+        self._graph = graph = self._device.capture(self._stream, partial(self._queue, n))
+        self._n, self._us = n, 1e6 * (time.perf_counter() - start)
+        return graph
+
+    def launch(self, n: int) -> None:
+        """Queue the kernels of the first n cases."""
+        n = -(-n // GROUP) * GROUP
+        graph = self._graph
+        if graph is None or n > self._n:
+            graph = self._capture(n)
+        if (self._n - n) * self.case_us > self._us:  # queueing them takes less than cases in vain
+            self._queue(n)
+        else:
+            graph.launch(self._stream)
+
+    def close(self) -> None:
+        """Destroy the graph."""
+        if self._graph is not None:
+            self._graph.close()
+        self._graph = None
 
 
 @dataclass(frozen=True)
@@ -144,13 +183,13 @@ class Slot:
     stop: Any
     host: HostChunk
     chunk: Chunk
-    graph: Graph  # of the kernels
+    kernels: ChunkKernels
 
 
 def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     """Cases of each chunk of a GPU's n cases, and whether memory limits it.
 
-    Kernels run over a whole chunk, however few cases are in it: so all chunks are of about the same size.
+    Graphs of kernels run over a whole chunk, however few cases are in it: so all chunks are of about the same size.
     """
     # fits: Cases of the largest chunk that there is memory for, a multiple of 32
     # wave: Cases that the GPU runs at the same time; larger chunks are multiples of it
@@ -174,8 +213,8 @@ class Buffers:
     Used inside ``device.active()``.
     """
     # streams: One a chunk in flight
-    # size: Cases of a chunk
-    # n: Cases for which the chunks were divided evenly
+    # size: Most cases of a chunk
+    # n: Cases that a table like the last one may have
 
     def __init__(self, device: Device, streams: Sequence[Any]):
         self.device, self.streams = device, list(streams)
@@ -183,7 +222,7 @@ class Buffers:
         self._slots: tuple[Slot, ...] = ()
         self._key = b""  # program, targets, weighted variables and columns of the layout
         self._is_full = False  # more cases would not have fitted
-        self._graphs: list[Graph] = []
+        self._kernels: list[ChunkKernels] = []
         self._memory: Memory | None = None
 
     def fit(self, program: Program, table: Table[Any], n: int) -> bool:
@@ -192,21 +231,24 @@ class Buffers:
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
-    def slots(self, program: Program, table: Table[Any], n: int, share: float = 1.0) -> tuple[Slot, ...]:
+    def slots(
+        self, program: Program, table: Table[Any], n: int, share: float = 1.0, room: int = 0
+    ) -> tuple[Slot, ...]:
         """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
         # share: Of the memory that may be allocated
+        # room: Cases that the next table may have more
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
             return self._slots
         self.drop()
         self._memory = Memory(self.device)
         try:
-            self.size, self._is_full = self.chunk_size(program, table, n, share)
+            self.size, self._is_full = self.chunk_size(program, table, n + room, share)
             self._slots = self._allocated(self._memory, program, table, n)
         except BaseException:
             self.drop()
             raise
-        self._key, self.n = _layout(program, table), n
+        self._key, self.n = _layout(program, table), n + room
         return self._slots
 
     def chunk_size(self, program: Program, table: Table[Any], n: int, share: float = 1.0) -> tuple[int, bool]:
@@ -245,17 +287,18 @@ class Buffers:
                 len(table.variables), table.width,
             )  # fmt: skip
             bound = program.bind(chunk, scratch, table.targets.variables, memory, stream)
-            graph = self.device.capture(lane, partial(program.queue, bound, lane))
-            self._graphs.append(graph)
+            queue = partial(program.queue, bound, lane)
+            kernels = ChunkKernels(self.device, queue, lane, min(size, -(-n // GROUP) * GROUP))
+            self._kernels.append(kernels)
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
-            slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, graph))
+            slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
         return tuple(slots)
 
     def drop(self) -> None:
         """Free the memory."""
         self._slots, self._key = (), b""
-        while self._graphs:
-            self._graphs.pop().close()
+        while self._kernels:
+            self._kernels.pop().close()
         if self._memory is not None:
             self._memory.close()
         self._memory = None

@@ -15,7 +15,7 @@ from ....device.driver import Arguments, Kernels
 from ....errors import BackendUnavailable
 from ....plans.plan import Plan
 from ..program.records import NONE
-from .buffers import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
+from .buffers import GROUP, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .parts import code_lines
 from .sparsity import Sparsity
@@ -91,16 +91,16 @@ class GeneratedProgram:
         words = [scratch[0], 0, chunk.state, chunk.weight, chunk.weight_row, memory.put(column, stream)]
         struct = np.array([*words, chunk.posterior, chunk.log_evidence, chunk.size | at << 32], np.uint64)
         evidence = enter_evidence(chunk, self.plan.n_variables)
-        return Bound(evidence, struct, chunk.size, len(targets), answers_to_rows(chunk, at))
+        return Bound(evidence, struct, len(targets), answers_to_rows(chunk, at))
 
-    def queue(self, bound: Bound, stream: Any) -> None:
-        bound.evidence.queue(self._transposing, stream)
-        blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
+    def queue(self, bound: Bound, stream: Any, n: int) -> None:
+        groups, blocks, struct = -(-n // GROUP), -(-n // LANE_THREADS), Arguments(bound.struct)
+        bound.evidence.queue(self._transposing, groups, stream)
         for kernel, made in zip(self.kernels, self._loaded, strict=True):
             if bound.n_answers or not kernel.answers_only:
                 made.launch("batch_lane", blocks, LANE_THREADS, stream, struct)
         if bound.rows is not None:
-            bound.rows.queue(self._transposing, stream)
+            bound.rows.queue(self._transposing, groups, stream)
 
     def close(self) -> None:
         for made in (self._transposing, *self._loaded):

@@ -134,7 +134,7 @@ def allocate(lots: Sequence[Lot], table: Table[Any]) -> None:
     needs = [x.n * x.program.case_bytes + 1 for x in lots]
     try:
         for i, lot in enumerate(lots):
-            lot.slots = lot.buffers.slots(lot.program, table, lot.n + lot.n // MORE, needs[i] / sum(needs[i:]))
+            lot.slots = lot.buffers.slots(lot.program, table, lot.n, needs[i] / sum(needs[i:]), lot.n // MORE)
     except TableTooLarge:
         for lot in lots:
             lot.drop()

@@ -271,10 +271,10 @@ class OnDevice:
             self._bad,
         )  # fmt: skip
         enter_codes(self._kernels, given, self.plan.n_variables, stream)
-        program.queue(scratch.bound, stream)
+        program.queue(scratch.bound, stream, n)
         rows = answers_to_rows(replace(chunk, rows=out[0]), out[2])
         if rows is not None:
-            rows.queue(self._transposing, stream)
+            rows.queue(self._transposing, -(-n // GROUP), stream)
         self.device.copy(out[1], chunk.log_evidence, 8 * chunk.size, stream)
 
     def _raise_if_bad(self) -> None:

@@ -20,6 +20,7 @@ from ..program.records import CASE_ANSWER, NONE, SLOT, Binary, Step, binary_prog
 from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .fixed import Costs, case_factors, costs_of, cut_factors, with_any_state, with_fixed
 from .levels import Level, LevelKernels, level_tiles, most_cases
+from .side_by_side import COUNTS
 from .sparsity import find_sparsity
 from .tiling import Tiles
 
@@ -192,28 +193,30 @@ class RecordProgram:
         words += [chunk.state, chunk.weight, chunk.weight_row, memory.put(answers, stream), roots]
         words += [chunk.posterior, chunk.log_evidence]
         counts = [chunk.size, len(layout.factors), len(answers), len(layout.roots), layout.n_cells]
-        numbers = np.array([*counts, layout.places.n_tables], np.uint32).view(np.uint64)
+        numbers = np.array([*counts, layout.places.n_tables, chunk.size, 0], np.uint32).view(np.uint64)
         struct = np.concatenate([np.array(words, np.uint64), numbers])
         evidence = enter_evidence(chunk, self.plan.n_variables)
-        return Bound(evidence, struct, chunk.size, len(answers), answers_to_rows(chunk, n_out))
+        return Bound(evidence, struct, len(answers), answers_to_rows(chunk, n_out))
 
-    def queue(self, bound: Bound, stream: Any) -> None:
-        groups, whole = bound.size // GROUP, Arguments(bound.struct)
+    def queue(self, bound: Bound, stream: Any, n: int) -> None:
+        groups, struct = -(-n // GROUP), bound.struct.copy()
+        struct[COUNTS:].view(np.uint32)[0] = groups * GROUP
+        whole = Arguments(struct)
 
         def call(name: str, warps: int) -> None:
             self._kernels.launch(name, -(-warps * groups * GROUP // THREADS), THREADS, stream, whole)
 
-        bound.evidence.queue(self._kernels, stream)
+        bound.evidence.queue(self._kernels, groups, stream)
         if len(self.layout.factors):
             call("batch_enter", len(self.layout.factors))
-        self._levels.queue(bound.struct, groups, stream)
+        self._levels.queue(struct, groups, stream)
         call("batch_finish", bound.n_answers + 1)
         if self._checked:
             n = len(self.layout.checks)
-            arguments = Arguments(bound.struct, np.array([self._records[-2]], np.uint64), n)
+            arguments = Arguments(struct, np.array([self._records[-2]], np.uint64), n)
             self._kernels.launch("batch_check", -(-n * groups * GROUP // THREADS), THREADS, stream, arguments)
         if bound.rows is not None:
-            bound.rows.queue(self._kernels, stream)
+            bound.rows.queue(self._kernels, groups, stream)
 
     def close(self) -> None:
         self._levels.close()

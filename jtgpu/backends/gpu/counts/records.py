@@ -217,7 +217,8 @@ class RecordCounts:
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
         words += [chunk.state, chunk.weight, chunk.weight_row, 0, roots, 0, chunk.log_evidence]
         counts = [chunk.size, len(layout.factors), 0, len(layout.roots), layout.n_cells, layout.places.n_tables]
-        struct = np.concatenate([np.array(words, np.uint64), np.array(counts, np.uint32).view(np.uint64)])
+        numbers = np.array([*counts, chunk.size, 0], np.uint32).view(np.uint64)
+        struct = np.concatenate([np.array(words, np.uint64), numbers])
         counting = chunk.struct(cells, len(layout.cells), 0, self._n_out)
         whole = Arguments(struct)
 
