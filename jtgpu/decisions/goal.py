@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NetworkError
+from ..model.decisions import MAX_UTILITY
 from ..model.described import DescribedModel
 from ..model.discrete import Factor
 from ..model.network import BayesianNetwork
@@ -102,6 +103,8 @@ def _product(net: DecisionNetwork, states: Any, parents: Any, cpts: Any) -> tupl
             raise NetworkError(f"utility {u!r} has a negative number, which combine='product' does not allow")
         top = float(table.max())
         scale *= top
+        if scale > MAX_UTILITY:
+            raise NetworkError(f"the product of the utilities may be {scale:g}, more than {MAX_UTILITY:g}")
         name = f"\0{u}"
         states[name], parents[name] = ("false", "true"), net.parents(u)
         reached = table / top if top > 0 else table

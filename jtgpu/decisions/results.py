@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import ArgumentError
 from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..util.arguments import number
+from ..util.text_table import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +107,8 @@ class Policy(Printed, Mapping[str, "Cpt"]):
         return make_frame({"decision": decisions, "known": known, "option": options}, backend)
 
     def _title(self) -> str:
-        return f"Policy of {len(self)} decisions ({self.method}): expected utility {self.expected_utility:.9g}"
+        decisions = counted(len(self), "decision")
+        return f"Policy of {decisions} ({self.method}): expected utility {self.expected_utility:.9g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         decisions, known, options = [], [], []
@@ -136,6 +140,8 @@ class UtilityDistribution(Printed):
 
     def quantile(self, p: float) -> float:
         """The smallest value that the total does not exceed with probability `p`."""
+        if not number("p", p, least=0) <= 1:
+            raise ArgumentError(f"p must be a probability, not {p!r}")
         at = int(np.searchsorted(np.cumsum(self.probabilities), p - 1e-12))
         return float(self.values[min(at, len(self.values) - 1)])
 

@@ -45,6 +45,10 @@ class Utility:
         else:
             self.mean = self.distribution().mean
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{u} {x:.6g}" for u, x in self.by_node.items())
+        return f"Utility: mean {self.mean:.9g} ({parts})"
+
     def _joint(self, variables: tuple[str, ...]) -> NDArray[np.float64]:
         if not variables:
             return np.ones(())

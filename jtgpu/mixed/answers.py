@@ -258,7 +258,9 @@ class Answerer:
         part.log_evidence[:] += shift
         if part.impossible.any() and logs:
             self._retry(cases, pattern.sets, logs, discrete, part)
-        result.log_evidence[rows], result.impossible[rows] = part.log_evidence + constant, part.impossible
+        part.log_evidence[:] += constant
+        part.impossible[:] |= np.isneginf(part.log_evidence)
+        result.log_evidence[rows], result.impossible[rows] = part.log_evidence, part.impossible
         for v, p in part.posteriors.items():
             result.posteriors[v][rows] = p
         if targets:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..errors import ArgumentError, shown
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import Posterior
 from ..inference.results.printed import ByTarget, make_frame, to_frame_method
@@ -29,6 +30,16 @@ class Parts(NamedTuple):
     weights: Floats  # (K,), sum to 1
     means: Floats  # (K,)
     sds: Floats  # (K,)
+
+
+def _numbers(x: ArrayLike) -> Floats:
+    try:
+        values = np.asarray(x, np.float64)
+    except (TypeError, ValueError):
+        values = np.full(1, np.nan)
+    if np.isnan(values).any():
+        raise ArgumentError(f"x must be a number or an array of numbers, got {shown(x)}")
+    return values
 
 
 class NumberPosterior:
@@ -85,7 +96,7 @@ class NumberPosterior:
 
     def density(self, x: ArrayLike) -> Floats:
         """Probability density at some values, in 1 / units of the number; an array of the same shape."""
-        values = np.asarray(x, np.float64)
+        values = _numbers(x)
         if self.sd == 0.0:
             return np.where(values == self.mean, np.inf, 0.0)
         w, m, s = self.parts
@@ -100,7 +111,7 @@ class NumberPosterior:
 
     def cdf(self, x: ArrayLike) -> Floats:
         """P(number <= x) at some values; an array of the same shape."""
-        values = np.asarray(x, np.float64)
+        values = _numbers(x)
         if self.sd == 0.0:
             return np.where(values >= self.mean, 1.0, 0.0)
         w, m, s = self.parts

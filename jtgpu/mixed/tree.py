@@ -179,25 +179,27 @@ class MixedTree(InformationQueries):
         cov = np.diag(sd**2)
         for i, a in enumerate(names):
             for j, b in enumerate(names[:i]):
-                if sd[i] and sd[j]:
-                    both = self._sum_variance(a, b, max(sd[i], sd[j]), evidence, likelihood, do)
-                    cov[i, j] = cov[j, i] = 0.5 * (both - sd[i] ** 2 - sd[j] ** 2)
+                if a == b:
+                    cov[i, j] = cov[j, i] = sd[i] ** 2
+                elif sd[i] and sd[j]:
+                    both = self._sum_variance({a: 1 / sd[i], b: 1 / sd[j]}, evidence, likelihood, do)
+                    cov[i, j] = cov[j, i] = (0.5 * both - 1.0) * sd[i] * sd[j]
         return mean, cov
 
     def _sum_variance(
-        self, a: str, b: str, sd: float, evidence: Findings | None, likelihood: Any, do: Any
+        self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any
     ) -> float:
-        """Variance of the sum of two numbers given the evidence: that of a child a + b + noise, less the noise."""
+        """Variance of a weighted sum of numbers given the evidence: of a child with noise of sd 1, less the noise."""
         net, child = self._net, "\0sum"
         states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net} | {child: float}
-        parents = {v: net.parents(v) for v in net} | {child: (a, b)}
+        parents = {v: net.parents(v) for v in net} | {child: tuple(weights)}
         cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
-        cpts[child] = Gaussian(0.0, {a: 1.0, b: 1.0}, sd=sd)
+        cpts[child] = Gaussian(0.0, weights, sd=1.0)
         tree = MixedTree(
             MixedNetwork(states, parents, cpts), self._backend, max_configurations=self._max_configurations,
             options=self._compile_options,
         )  # fmt: skip
-        return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - sd**2
+        return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
 
     # Tables of cases ------------------------------------------------------------------------------------------
 
@@ -336,6 +338,9 @@ class MixedTree(InformationQueries):
         row = int(np.argmax(answers.impossible))
         net = self._net.discrete
         named = [f"{net.variables[v]}={net.states(v)[s]}" for v, s in enumerate(cases.states[row].tolist()) if s >= 0]
+        values = zip(self._net.numbers, cases.values[row].tolist(), strict=True)
+        named += [f"{v}={x:g}" for v, x in values if not np.isnan(x)]
+        named += [f"{self._net.numbers[v]} in ({low:g}, {high:g})" for v, (low, high) in cases.bounds.items()]
         reason = f"the evidence has probability 0: {', '.join(named) or 'its likelihoods'}"
         raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
 

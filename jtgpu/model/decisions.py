@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .cpt import CptLike
     from .cpts import RowReport
 
+MAX_UTILITY = 1e150  # squares of totals are finite
+
 
 class DecisionNetwork(DescribedModel):
     """A limited-memory influence diagram: a network with decisions and utilities; immutable, checked on construction.
@@ -120,9 +122,9 @@ class DecisionNetwork(DescribedModel):
             raise NetworkError(
                 f"utility {name!r}: its table has shape {table.shape}, expected {shape} for the axes ({axes})"
             )
-        if not np.isfinite(table).all():
-            bad = table[~np.isfinite(table)][0]
-            raise NetworkError(f"utility {name!r} has the number {bad}, expected a finite one")
+        bad = table[~(np.abs(table) <= MAX_UTILITY)]
+        if bad.size:
+            raise NetworkError(f"utility {name!r} has the number {bad[0]}, expected one within {MAX_UTILITY:g}")
         table.flags.writeable = False
         return table
 
@@ -243,6 +245,8 @@ class DecisionNetwork(DescribedModel):
             Decision to a table over its parents and itself, whose rows sum to 1; decisions that it lacks are uniform.
         """
         cpts: dict[str, Any] = dict(self._cpts)
+        if not isinstance(policy, Mapping):
+            raise ArgumentError(f"policy must be a Policy or a mapping from decisions to tables, not {shown(policy)}")
         for d in self._decisions:
             shape = tuple(len(self.states(v)) for v in (*self.parents(d), d))
             cpts[d] = np.asarray(policy[d]) if d in policy else np.full(shape, 1.0 / shape[-1])

@@ -73,3 +73,23 @@ def test_totals_of_too_many_values() -> None:
     rounded = net.compile().utility().distribution(step=2048.0)
     assert rounded.error > 0
     assert rounded.mean == pytest.approx((2**20 - 1) / 2, abs=rounded.error)
+
+
+def test_numbers_that_overflow_are_errors() -> None:
+    states, parents = {"a": ["x", "y"], "d": ["1", "2"]}, {"u": ["a"], "v": ["d"]}
+
+    def made(u: float, **options: Any) -> DecisionNetwork:
+        utilities = {"u": [u, 1], "v": [u, 2]}
+        return DecisionNetwork(states, parents, {"a": [0.5, 0.5]}, decisions=["d"], utilities=utilities, **options)
+
+    with pytest.raises(jtgpu.NetworkError, match=r"'u' has the number 1e\+308, expected one within 1e\+150"):
+        made(1e308)
+    with pytest.raises(jtgpu.NetworkError, match="product of the utilities"):
+        made(1e150, combine="product").compile()
+    with pytest.raises(jtgpu.ArgumentError, match="policy must be a Policy or a mapping"):
+        made(1).with_policy(5)  # type: ignore[arg-type]
+    total = made(4).compile().utility()
+    assert repr(total) == "Utility: mean 6.5 (u 2.5, v 4)"
+    for p in (-0.1, 1.5, np.nan):
+        with pytest.raises(jtgpu.ArgumentError, match="p must be"):
+            total.distribution().quantile(p)

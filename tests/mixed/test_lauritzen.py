@@ -80,6 +80,7 @@ def test_moments_intervals_and_interventions() -> None:
     mean, cov = tree.moments(["x", "y"])
     assert mean == pytest.approx([0, 0])
     assert cov == pytest.approx(np.array([[1, rho], [rho, 1]]))
+    assert np.array_equal(tree.moments(["x", "x"])[1], np.ones((2, 2)))
     half = tree.posteriors({"x": (0.0, np.inf)}, targets=["x"])
     assert half.log_evidence == pytest.approx(np.log(0.5))
     assert (half["x"].mean, half["x"].sd) == pytest.approx((np.sqrt(2 / np.pi), np.sqrt(1 - 2 / np.pi)))
@@ -90,6 +91,18 @@ def test_moments_intervals_and_interventions() -> None:
     assert tree.posterior("y", do={"x": 2.0}).mean == pytest.approx(1.2)
 
 
+def test_no_evidence_of_numbers_is_nan() -> None:
+    tree = jtgpu.MixedNetwork({"x": float}, {}, {"x": Gaussian(0)}).compile("cpu")
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 0: the evidence has probability 0: x=1e\+200"):
+        tree.log_likelihood({"x": [1e200]})
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"the evidence has probability 0: x in \(1e\+200, inf\)"):
+        tree.posteriors({"x": (1e200, np.inf)})
+    for wrong in (np.nan, "a", [0.0, None]):
+        for function in (tree.posterior("x").cdf, tree.posterior("x").density):
+            with pytest.raises(jtgpu.ArgumentError, match="x must be a number"):
+                function(wrong)
+
+
 def test_units_do_not_matter() -> None:
     answers = []
     for unit in (1e-12, 1.0, 1e12):
@@ -98,7 +111,8 @@ def test_units_do_not_matter() -> None:
             {"s": [0.3, 0.7], "x": Gaussian([0, 2 * unit], sd=unit), "y": Gaussian(0, {"x": 1 / unit}, 1)},
         )  # fmt: skip
         post = net.compile("cpu").posteriors({"y": 1.5})
-        answers.append([post["s"]["a"], post["x"].mean / unit, post["x"].sd / unit, post.log_evidence])
+        shared = net.compile("cpu").moments(["x", "y"])[1][0, 1] / unit
+        answers.append([post["s"]["a"], post["x"].mean / unit, post["x"].sd / unit, post.log_evidence, shared])
     assert answers[0] == pytest.approx(answers[1], rel=1e-10)
     assert answers[2] == pytest.approx(answers[1], rel=1e-10)
 

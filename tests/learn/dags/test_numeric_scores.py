@@ -318,6 +318,13 @@ def test_missing_rows_are_dropped_and_copies_warned_of() -> None:
         _ = learned.clique_entries
 
 
+@pytest.mark.filterwarnings("ignore:columns 'a' and 'z'", "error::RuntimeWarning")
+def test_numbers_without_residual_warn_of_nothing_else() -> None:
+    constant = np.where(np.arange(30) < 15, 1.0, NUMBERS["b"])
+    table = {**NUMBERS, "z": NUMBERS["a"], "b": constant, "s": ["u"] * 15 + ["v"] * 15}
+    assert "s" not in jtgpu.learn.structure(table, score="bic-cg").parents("b")
+
+
 def test_chains_sum_long_lists_of_parent_sets() -> None:
     n, k, most, r = 14, 4, 3, rng(0)
     members = parent_members(n, most)

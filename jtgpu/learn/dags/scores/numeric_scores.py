@@ -161,7 +161,8 @@ def _regressions(grouped: _Grouped, sets: Ints) -> Floats:
     total = np.empty(len(sets))
     step = max(CHUNK // q, 1)
     for first in range(0, len(sets), step):
-        d, diagonal = pivots(grouped.sums, sets[first : first + step])
+        with np.errstate(divide="ignore", invalid="ignore"):  # of numbers without a residual
+            d, diagonal = pivots(grouped.sums, sets[first : first + step])
         n = grouped.counts[:, None]
         is_regular = ((diagonal > NO_SPREAD * n) & (d > NO_RESIDUAL * diagonal)).all(axis=(0, 1))
         residual = np.where(is_regular, d[-1], 1.0) / n
