@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -212,9 +213,21 @@ def test_a_set_that_the_plan_does_not_have(backend: BackendName) -> None:
     for query in ({"likelihood": {PAIR: WEIGHTS}}, {"joints": [PAIR]}):
         with pytest.raises(EvidenceError, match=r"together=\[\('lung', 'bronc'\)\]"):
             tree.posteriors_batch({"dysp": ["yes", "no"]}, **query)
-    assert tree.mpe(likelihood={PAIR: WEIGHTS}).log_joint == pytest.approx(
-        planned.mpe(likelihood={PAIR: WEIGHTS}).log_joint
+    asks: list[Callable[[jtgpu.JunctionTree], Any]] = [
+        lambda t: t.mpe(likelihood={PAIR: WEIGHTS}).log_joint,
+        lambda t: t.map(["lung", "asia"], likelihood={PAIR: WEIGHTS}).log_joint,
+        lambda t: t.entropy("xray", likelihood={PAIR: WEIGHTS}),
+        lambda t: t.mutual_information("xray", likelihood={PAIR: WEIGHTS})["dysp"],
+        lambda t: t.value_of_information("xray", likelihood={PAIR: WEIGHTS})[0].gain,
+        lambda t: t.conditional("xray", ["dysp"], likelihood={PAIR: WEIGHTS}).probabilities.ravel().tolist(),
+        lambda t: t.sensitivity(("xray", "yes"), likelihood={PAIR: WEIGHTS})["smoke"].tolist(),
+    ]
+    for ask in asks:
+        assert ask(tree) == pytest.approx(ask(planned))
+    assert tree.map_cost(["lung"], likelihood={PAIR: WEIGHTS}) == planned.map_cost(
+        ["lung"], likelihood={PAIR: WEIGHTS}
     )
+    assert tree.joint_cost(["lung"], likelihood={PAIR: WEIGHTS}).how == "cases"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

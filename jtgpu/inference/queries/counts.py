@@ -203,6 +203,7 @@ def sensitivity(
         A mapping from variable to derivatives in the shape of its CPT; ``.top(n)`` and ``.tornado(n)`` list the
         most influential parameters.
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved = self.resolve(evidence, **more)
     model, case = self.model, resolved.case
     if not isinstance(model, BayesianNetwork):

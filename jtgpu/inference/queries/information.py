@@ -93,6 +93,7 @@ def entropy(
     -------
     float
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved, factor, scope = self.resolve(evidence, **more), _in_unit(unit), scope_of(self.model, variables)
     if len(scope) > 1:
         return factor * _entropy(joint_of(self, scope, resolved).probabilities)
@@ -169,6 +170,7 @@ def mutual_information(
     dict of str to float
         Mutual information by variable name, largest first. Its attribute ``unit`` and the printed table name it.
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved, factor, t = self.resolve(evidence, **more), _in_unit(unit), self.model.index(target)
     scope = _others(self, t, others)
     table = _TargetAndOthers(self, t, scope, resolved)
@@ -199,6 +201,7 @@ def value_of_information(
         For each candidate, the expected entropy of the target after the observation, and the expected probability
         of the target's most probable state; best first.
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved, factor, model = self.resolve(evidence, **more), _in_unit(unit), self.model
     t = model.index(target)
     scope = _others(self, t, candidates)

@@ -224,6 +224,7 @@ def joint_cost(
     variables, evidence, how, likelihood, soft, do
         See `joint`.
     """
+    self = self.for_sets(more.get("likelihood"))
     return joint_cost_of(self, variables, self.resolve(evidence, **more), how)
 
 
@@ -255,6 +256,7 @@ def conditional(
         The row of a configuration of `given` that has probability zero contains zeros, and ``.possible`` is False
         there.
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved, model = self.resolve(evidence, **more), self.model
     targets = scope_of(model, variables)
     conditions = scope_of(model, given, "given")

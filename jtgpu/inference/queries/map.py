@@ -70,6 +70,7 @@ def map(
     TableTooLarge
         If a limit is exceeded; raised before memory is allocated.
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved = self.resolve(evidence, **more)
     program, cost, scope = _program_of(self, variables, resolved)
     k = check_k(self.model, k, scope, resolved.case)
@@ -107,6 +108,7 @@ def map_cost(
     variables, evidence, likelihood, soft, do
         See `map`.
     """
+    self = self.for_sets(more.get("likelihood"))
     resolved = self.resolve(evidence, **more)
     _, cost, scope = _program_of(self, variables, resolved)
     return _cheaper(self, scope, resolved, cost, MAX_TABLE)
