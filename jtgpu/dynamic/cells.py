@@ -83,14 +83,7 @@ def without_sets(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[dict[
     return plain, sets
 
 
-def by_row(net: DynamicNetwork, sets: Mapping[int, Floats], ptr: Ints, source: Ints | None) -> dict[int, Floats]:
-    """Weights of the rows of a table as those of the rows of its sequences; of static variables in the first ones."""
-    # ptr, source: Of the sequences
-    weights: dict[int, Floats] = {}
-    for v, table in sets.items():
-        rows = table if source is None else np.where(source[:, None] >= 0, table[source], 1.0)
-        if net.variables[v] in net.static:
-            first, rows = np.multiply.reduceat(rows, ptr[:-1]), np.ones_like(rows)
-            rows[ptr[:-1]] = first
-        weights[v] = rows
-    return weights
+def by_row(sets: Mapping[int, Floats], source: Ints | None) -> dict[int, Floats]:
+    """Weights of the rows of a table as those of the rows of its sequences."""
+    # source: Of the sequences
+    return {v: w if source is None else np.where(source[:, None] >= 0, w[source], 1.0) for v, w in sets.items()}

@@ -133,7 +133,7 @@ class _Counting(Passes):
             both = [m[t - begin, :, lane] for m in messages]
             first = int(t[0])
             cut = self.read.cut(first)
-            states, likelihood = case_of(step, self.read, first, group.first[lane] + t, *both)
+            states, likelihood = case_of(step, self.read, group.first[lane] + t, *both)
             tree = step.tree(first, cut)
             counts = step.backend_of(tree).run_counts(states, self._weights[part[lane]], likelihood)
             total.add(min(first, step.order), counts.families, cut)

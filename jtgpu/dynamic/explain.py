@@ -169,15 +169,14 @@ def _with_others(
     for t, cut, own in _slices(step, read, all_free, at):
         rows = all_free[own]
         free = states[rows] == -1
-        weighed = {v: w for v, w in read.likelihood.items() if v not in step.static or t == 0}
         alone = np.zeros(len(rows), np.bool_)
-        for v in weighed:
+        for v in read.likelihood:
             alone |= free[:, v]
         sweep = step.messages(t, cut).maximal() if rng is None else step.messages(t, cut).summing()
         numbers = partial(_uniforms, rng, sweep.program.n_variables)
         cases = _with_copies(step, states, rows, at[own])
         if alone.any():
-            mine = {v: w[rows[alone]] for v, w in weighed.items()}
+            mine = {v: w[rows[alone]] for v, w in read.likelihood.items()}
             if rng is None:
                 made = sweep.best_rows(cases[alone], mine).states
             else:
@@ -226,8 +225,7 @@ def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats
         kind = min(t, step.order)
         total[rows] = _log_slices(step, kind, _log_tables(step, kind, read.cut(t)), columns, rows)
     for v, w in read.likelihood.items():
-        rows = read.ptr[:-1] if v in step.static else np.arange(n)
-        total[rows] += logs(w[rows, columns[v, rows]])
+        total += logs(w[np.arange(n), columns[v]])
     return np.where(states[read.ptr[:-1], 0] >= 0, np.add.reduceat(total, read.ptr[:-1]), -np.inf)
 
 

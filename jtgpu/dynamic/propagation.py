@@ -69,7 +69,7 @@ class Propagation:
         self, t: int, which: Ints, alpha: Floats | None, beta: Floats | None
     ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], dict[int, Floats]]:
         """States and weights of slice t."""
-        return case_of(self.step, self.sequences, t, self.rows(t, which), alpha, beta)
+        return case_of(self.step, self.sequences, self.rows(t, which), alpha, beta)
 
     def forward(
         self, targets: Sequence[int] = (), visit: Callable[[int, Ints, Floats], None] | None = None,
@@ -148,12 +148,12 @@ def raise_if_impossible(sequences: Sequences, chosen: Ints, failed: Ints) -> Non
 
 
 def case_of(
-    step: Step, sequences: Sequences, t: int, rows: Ints, alpha: Floats | None, beta: Floats | None
+    step: Step, sequences: Sequences, rows: Ints, alpha: Floats | None, beta: Floats | None
 ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], dict[int, Floats]]:
-    """States and weights of rows of slice t, or of a later one with the same tables."""
+    """States and weights of rows of slices with the same tables."""
     states = np.full((len(rows), step.n_variables), -1, np.int32)
     states[:, : step.n] = sequences.codes[rows]
-    weights = {v: w[rows] for v, w in sequences.likelihood.items() if v not in step.static or t == 0}
+    weights = {v: w[rows] for v, w in sequences.likelihood.items()}
     pairs = ((step.before_number, step.before, alpha), (step.after_number, step.after, beta))
     for number, scope, table in pairs:
         if table is not None:

@@ -164,7 +164,7 @@ def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
         raise DataError("the sequences have no slices")
     columns, sets = without_sets(net, {v: x.reshape(-1) for v, x in arrays.items()})
     made = Sequences(read_states(net, columns)[0], np.arange(shape[0] + 1) * shape[1])
-    return replace(made, likelihood=by_row(net, sets, made.ptr, made.source))
+    return replace(made, likelihood=by_row(sets, made.source))
 
 
 def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
@@ -231,7 +231,7 @@ def _of_frame(
             "id= and time= all rows are one sequence, in the order of the table", UserWarning, stacklevel=outside(),
         )  # fmt: skip
     made = in_order(codes, table, id, time, on_gap)
-    return replace(made, likelihood=by_row(net, sets, made.ptr, made.source))
+    return replace(made, likelihood=by_row(sets, made.source))
 
 
 def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
@@ -286,6 +286,8 @@ def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[An
             rows = np.ones((len(made.codes), table.shape[1]))
             rows[made.source >= 0] = table[made.source[made.source >= 0]]
             table = rows
+        if net.variables[v] in net.static:
+            table = np.where(made.slices[:, None] > 0, 1.0, table)
         weights[v] = table * weights[v] if v in weights else table
     return replace(made, likelihood=weights)
 

@@ -228,7 +228,7 @@ class SideBySide(Passes):
             if not len(t):
                 continue
             messages = [kept[t - begin, :, lane], None if later is None else later[t - begin, :, lane]]
-            states, weights = propagation.case_of(self.step, self.read, first, group.first[lane] + t, *messages)
+            states, weights = propagation.case_of(self.step, self.read, group.first[lane] + t, *messages)
             tree = self.step.tree(first, self.read.cut(first))
             cells = self.step.backend_of(tree).tables.run_batch(states, weights, self.rest).posterior
             where = (part[lane],) if self.slices is None else (part[lane], self.place[t])
@@ -287,10 +287,7 @@ def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     before, after = _side(plain, plain.before_number, plain.before), _side(plain, plain.after_number, plain.after)
     if passes is None or before is None or after is None or before.number == after.number:
         return None
-    weights = dict(read.likelihood)
-    for v in weights.keys() & plain.static:
-        weights[v] = np.where(read.slices[:, None] > 0, 1.0, weights[v])
-    return passes.slice_table(read.codes, weights, before, after, read.lengths, propagation.KEPT)
+    return passes.slice_table(read.codes, read.likelihood, before, after, read.lengths, propagation.KEPT)
 
 
 def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:

@@ -83,6 +83,9 @@ def random_question(
             frame["id"].append(i)
             for v, s in zip(dyn, row, strict=True):
                 frame[v].append(None if s < 0 else dyn.states(v)[s])
+    if seed % 4 == 2:
+        v = dyn.variables[0]  # static in some templates
+        frame[v][1::3] = [list(dyn.states(v)[1:])] * len(frame[v][1::3])
     v = dyn.variables[int(rng.integers(len(dyn)))]
     options: dict[str, Any] = {"id": "id", "on_impossible": "flag"}
     if seed % 2:
