@@ -80,17 +80,18 @@ def peak_memory() -> int:
     return int(most if sys.platform == "darwin" else most * 1024)
 
 
-def free_memory() -> int:
+def free_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
     """Bytes that this process can allocate without swapping, within the limit of its control group."""
     free = _meminfo_available()
     try:  # control group, version 2: a container's limit is below the machine's
-        group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
-            free = min(free, int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            used = int((group / "memory.current").read_text()) - int(stat["inactive_file"])  # of files read before
+            free = min(free, int(limit) - used)
+    except (OSError, ValueError, KeyError):
         pass
-    return max(free, 0)
+    return max(free, 1 << 22)  # 4 MiB can be allocated at any time
 
 
 def _meminfo_available() -> int:

@@ -165,6 +165,14 @@ def test_free_memory_is_positive() -> None:
     assert 2**20 < system.free_memory() < 2**50
 
 
+def test_files_that_a_container_has_read_leave_its_memory_free(tmp_path: Path) -> None:
+    for cached, free in ((9_000_000, 9_000_000), (10, 1 << 22)):
+        stat = f"anon {10_000_000 - cached}\ninactive_file {cached}\n"
+        for name, text in (("max", "10000000\n"), ("current", "10000000\n"), ("stat", stat)):
+            (tmp_path / f"memory.{name}").write_text(text)
+        assert system.free_memory(tmp_path) == free
+
+
 def test_saved_plans(tmp_path: Path) -> None:
     net = lawn()
     plan = net.plan()
