@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
@@ -81,7 +82,9 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
                 stream.reconfigure(errors="backslashreplace")
         try:
             raise_on_interrupt()
-            result = function(*args, **options)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: warn(_with_options(str(message)))
+                result = function(*args, **options)
             sys.stdout.flush()
             return result
         except (JtgpuError, MemoryError) as error:
@@ -123,9 +126,7 @@ def _exit_after(error: OSError) -> NoReturn:
 
 def print_error(error: BaseException) -> None:
     """Print an error as one line on stderr; arguments that its message advises are written as options."""
-    text = str(error)
-    for python, option in _OPTIONS:
-        text = re.sub(python, option, text)
+    text = _with_options(str(error))
     if isinstance(error, OSError) and not isinstance(error, JtgpuError) and error.strerror:
         file = error.filename or ("stdout" if error.errno in _WRITE_ERRORS else "")
         text = f"{file}: {error.strerror}" if file else error.strerror
@@ -133,6 +134,12 @@ def print_error(error: BaseException) -> None:
     if isinstance(error, MemoryError):
         text = f"out of memory{f' ({text})' if text else ''}; try --memory-limit with less than the free memory"
     print_stderr(f"error: {text or type(error).__name__}")
+
+
+def _with_options(text: str) -> str:
+    for python, option in _OPTIONS:
+        text = re.sub(python, option, text)
+    return text
 
 
 def warn(text: str) -> None:

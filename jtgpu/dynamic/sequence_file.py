@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..cases.reading import open_cases
 from ..errors import DataError, EvidenceError, ParseError, UnknownState
 from ..inference.tables import column_values
 from ..inference.tables.arrow import arrow, as_floats, compute
-from ..inference.tables.columns import Encoder, evidence_columns
+from ..inference.tables.columns import Encoder, evidence_columns, reject_repeated
 from ..util.missing import na_words
 from .number_rows import Rows, finite
 from .sequences import Sequences, in_order
@@ -112,6 +112,7 @@ class SequenceFile:
             if key is not None and key not in self.source.columns:
                 listed = ", ".join(map(repr, self.source.columns[:20]))
                 raise DataError(f"{path}: {what} {key!r} is no column; the file has {listed}")
+        reject_repeated(self.keys, self.source.columns, self.name)
         named = [c for c in self.source.columns if c not in self.keys]
         asked = [net.variables.index(v) for v in question.targets or () if question.kind != "predict"]
         known = {*named}.intersection(net.variables)
@@ -163,8 +164,8 @@ class SequenceFile:
             n_sequences += len(ends) - max(len(again), 1) if len(ends) else 0
             for begin, stop, n in _groups(again, width):
                 part = rows.slice(begin, stop)
-                made = in_order(part.codes, part, self.question.id, self.question.time, self.question.on_gap)
-                made = replace(made, first=n_sequences)
+                ask = self.question
+                made = in_order(part.codes, part, ask.id, ask.time, ask.on_gap, n_sequences)
                 yield made if self.discrete is self.net else Rows.of(made, part.values), row + stop, done
                 n_sequences += n
             row += end

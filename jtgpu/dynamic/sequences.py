@@ -234,8 +234,11 @@ def _of_frame(
     return replace(made, likelihood=by_row(sets, made.source))
 
 
-def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
+def in_order(
+    codes: NDArray[np.int32], table: Any, id: str | None, time: str | None, on_gap: str, before: int = 0
+) -> Sequences:
     """The rows of a table with the states that were read from it, by sequence and time."""
+    # before: sequences of the file before this table
     if not table.n:
         return Sequences(codes, np.zeros(1, np.int64))
     group, ids = np.zeros(table.n, np.int64), None
@@ -245,12 +248,16 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
     ptr = np.concatenate([[0], np.cumsum(np.bincount(group))])
     keys: dict[str, list[Any]] = {} if id is None or ids is None else {id: [ids[g] for g in group[order].tolist()]}
     source = order
+
+    def label(s: int) -> str:
+        return f"sequence {before + s}" + ("" if ids is None else f" ({ids[s]!r})")
+
     if time is not None:
         column = with_dates(given := table.column(time))
         times = times_of(time, column, table.row_name)[order]
-        check_times(times, ptr, order, table, f"column {time!r}", ids, given)
+        check_times(times, ptr, order, table, f"column {time!r}", label, given)
         if is_whole(times, column):
-            codes_at, ptr, times = with_gaps(times, ptr, on_gap, time, ids)
+            codes_at, ptr, times = with_gaps(times, ptr, on_gap, order, table, time, label)
             source = np.where(codes_at >= 0, order[np.maximum(codes_at, 0)], -1)
             if id is not None and ids is not None:
                 keys[id] = [ids[g] for g in np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)).tolist()]
@@ -260,9 +267,9 @@ def in_order(codes: NDArray[np.int32], table: Any, id: str | None, time: str | N
             cells = cells_in(given)
             keys[time] = [cells[i] for i in order.tolist()]
     elif (dates := index_of(table)) is not None:
-        check_times(dates[order], ptr, order, table, "the index", ids, [*table.index])
+        check_times(dates[order], ptr, order, table, "the index", label, [*table.index])
     rows = np.where((source >= 0)[:, None], codes[np.maximum(source, 0)], np.int32(-1)).astype(np.int32)
-    return Sequences(rows, ptr, keys=keys, source=source, time=time, ids=ids)
+    return Sequences(rows, ptr, keys=keys, source=source, first=before, time=time, ids=ids)
 
 
 def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]) -> Sequences:

@@ -123,7 +123,7 @@ def times_of(name: str, column: Any, row_name: Callable[[int], str]) -> Floats:
 
 
 def check_times(
-    times: Floats, ptr: Ints, order: Ints, table: Any, name: str, ids: list[Any] | None, column: Any
+    times: Floats, ptr: Ints, order: Ints, table: Any, name: str, label: Callable[[int], str], column: Any
 ) -> None:
     """Raise unless the times of every sequence are given and increase."""
     # times, order: By sequence; column: As it is in the table
@@ -135,9 +135,7 @@ def check_times(
     if not len(bad):
         return
     i = int(bad[0])
-    s = int(np.searchsorted(ptr, i, side="right")) - 1
-    label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
-    where = f"{label}, {table.row_name(int(order[i]))}, {name}"
+    where = f"{label(int(np.searchsorted(ptr, i, side='right')) - 1)}, {table.row_name(int(order[i]))}, {name}"
     if unknown[i]:
         raise DataError(f"{where}: the time is missing or infinite")
     earlier, this = (str(cells_in(column)[int(order[k])]) for k in (i - 1, i))
@@ -146,7 +144,7 @@ def check_times(
 
 
 def with_gaps(
-    times: Floats, ptr: Ints, on_gap: str, name: str, ids: list[Any] | None
+    times: Floats, ptr: Ints, on_gap: str, order: Ints, table: Any, name: str, label: Callable[[int], str]
 ) -> tuple[Ints, Ints, Floats]:
     """Rows, or -1 for slices that are missing; where sequences begin; and times."""
     steps = np.diff(times)
@@ -157,10 +155,9 @@ def with_gaps(
         return np.arange(len(times)), ptr, times
     if on_gap == "error":
         i = int(gaps[0])
-        s = int(np.searchsorted(ptr, i, side="right")) - 1
-        label = f"sequence {s}" if ids is None else f"sequence {s} ({ids[s]!r})"
+        where = f"{label(int(np.searchsorted(ptr, i, side='right')) - 1)}, {table.row_name(int(order[i + 1]))}"
         raise DataError(
-            f"{label}, column {name!r}: time {times[i] + 1:g} is missing, {times[i]:g} is followed by "
+            f"{where}, column {name!r}: time {times[i] + 1:g} is missing, {times[i]:g} is followed by "
             f"{times[i + 1]:g}; on_gap=\"empty\" takes missing times as slices without observations"
         )
     start = times[ptr[:-1]]

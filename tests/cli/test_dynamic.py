@@ -129,9 +129,17 @@ def test_mistakes(words: tuple[str, ...], code: int, message: str, file: str, da
 def test_gaps_are_explained_by_options(file: str, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("place,day,umbrella\na,1,yes\na,4,no\n")
     done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS)
+    assert "sequence 0 ('a'), " in done.stderr
+    assert "s.csv:3, column 'day': time 2 is missing" in done.stderr
     assert "--on-gap empty takes missing times as slices without observations" in done.stderr
     done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS, "--on-gap", "empty")
     assert len(done.stdout.splitlines()) == 5
+    (tmp_path / "s.csv").write_text("place,day,umbrella\na,2026-01-01,yes\na,2026-01-02,no\na,2026-01-05,no\n")
+    done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS)
+    assert done.stderr.startswith("jtgpu: warning: column 'day': the longest step")
+    assert done.stderr.count("\n") == 1
+    (tmp_path / "s.csv").write_text("place,place,day,umbrella\na,b,1,yes\n")
+    assert "s.csv has 2 columns named 'place'" in run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS).stderr
 
 
 def test_fit(file: str, tmp_path: Path) -> None:
