@@ -42,6 +42,7 @@ class CountChunk:
     partial: int  # (n_blocks, K + EXTRA) float64
     smallest: float  # lower bound of log2 of the product of a case's weights of states
     total: int  # (K + EXTRA,) float64
+    magnitude: float  # sum of the absolute weights of the part's cases
     is_first: bool  # whether the chunk begins a part of the table, so that `total` is written and not added to
 
     @property

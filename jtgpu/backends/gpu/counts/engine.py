@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
 from .held import CaseArrays, PartsOnDevice, read_cases
 from .records import RecordCounts, Scratch
+from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,13 +75,31 @@ class CountEngine:
             part //= 2
         return part
 
+    def part_of(self, n: int, *, warps: bool) -> int:
+        """Cases of a part of a table of n cases."""
+        return max(self.part, min(MOST_CASES, max(LEAST_CASES, -(-n // PARTS)))) if warps else self.part
+
     def case_bytes(self, kernels: CountKernels, n_weights: int) -> int:
         """Scratch memory of a case."""
         each = 8 * self.width // self.block(kernels) + 8
         return kernels.case_bytes + 4 * self.plan.n_variables + 8 * n_weights + each
 
-    def kernels(self, *, weights: bool, smallest: float) -> CountKernels:
+    @cached_property
+    def _warps(self) -> WarpProgram:
+        return WarpProgram(self.plan)
+
+    def by_warps(self, states: NDArray[Any]) -> bool:
+        """Whether a table's cases observe so much that a warp a case counts them quickest."""
+        return self._generation is None and self._warps.suits(states)
+
+    def kernels(self, *, weights: bool, smallest: float, warps: bool) -> CountKernels:
         """The kernels for a table: generated ones if there are any and numbers stay in range."""
+        if warps:
+            if "warps" not in self._made:
+                self._made["warps"] = WarpCounts(
+                    self._warps, self._factors, self.families, self.device, self._memory, self.stream
+                )
+            return self._made["warps"]
         name = "weighted" if weights else "plain"
         if self._generation is not None and name not in self._made:
             try:
@@ -102,7 +122,8 @@ class CountEngine:
 
     @property
     def kind(self) -> str:
-        """Kernels in use: ``"lanes"``, generated for the network, or ``"tables"``; empty before the first table."""
+        """Kernels in use: ``"lanes"``, generated for the network, ``"warps"``, a warp a case, or ``"tables"``; empty
+        before the first table."""
         return next((k.kind for k in self._made.values()), "")
 
     def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:

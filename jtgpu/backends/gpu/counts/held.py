@@ -79,9 +79,11 @@ class Counting(Protocol):
     families: FamilyCells
     generation_number: int
 
-    @property
-    def part(self) -> int:
-        """Cases of a part of a table."""
+    def by_warps(self, states: NDArray[Any]) -> bool:
+        """Whether a table's cases observe so much that a warp a case counts them quickest."""
+
+    def part_of(self, n: int, *, warps: bool) -> int:
+        """Cases of a part of a table of n cases."""
 
     @property
     def width(self) -> int:
@@ -90,7 +92,7 @@ class Counting(Protocol):
     def block(self, kernels: CountKernels) -> int:
         """Cases that are summed together."""
 
-    def kernels(self, *, weights: bool, smallest: float) -> CountKernels:
+    def kernels(self, *, weights: bool, smallest: float, warps: bool) -> CountKernels:
         """The kernels for a table."""
 
     def records(self) -> CountKernels:
@@ -111,7 +113,9 @@ class Part:
     first: int
     last: int
     addresses: tuple[int, ...] = ()  # states, weights of states, weights of cases, ln of scales; empty: not there
+    magnitude: float = 0.0  # sum of the absolute weights of its cases
     lost: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None  # rows that records counted, and their ln P(e)
+    again: PartsOnDevice | None = None  # these rows
 
     @property
     def n(self) -> int:
@@ -132,7 +136,8 @@ class PartsOnDevice:
         self, engine: Counting, cases: CaseArrays, share: tuple[int, int] = (0, 1), *, by_records: bool = False
     ):
         self._engine, self._cases, self._by_records = engine, cases, by_records
-        step, (i, n) = engine.part, share
+        self._by_warps = not by_records and engine.by_warps(cases.states)
+        step, (i, n) = engine.part_of(cases.n, warps=self._by_warps), share
         firsts = range(0, cases.n, step)
         self._parts = [Part(k, at, min(at + step, cases.n)) for k, at in enumerate(firsts) if k % n == i]
         self._memory: Memory | None = Memory(engine.device)
@@ -156,6 +161,8 @@ class PartsOnDevice:
         self._log_evidence = memory.empty(8 * sum(p.size for p in self._parts))
         self._allocate_sums()
         room = int(HELD_SHARE * engine.device.free_memory()) - most * cases.row_bytes
+        for part in self._parts:
+            part.magnitude = float(np.abs(cases.of_case[part.first : part.last]).sum())
         for part in self._parts:
             room -= part.size * cases.row_bytes
             if room < 0:
@@ -184,7 +191,10 @@ class PartsOnDevice:
     def _kernels(self) -> CountKernels:
         if self._by_records:
             return self._engine.records()
-        return self._engine.kernels(weights=self._cases.is_scaled, smallest=self._cases.likelihood.smallest)
+        cases = self._cases
+        return self._engine.kernels(
+            weights=cases.is_scaled, smallest=cases.likelihood.smallest, warps=self._by_warps
+        )
 
     def _scratch(self, n: int) -> Scratch:
         return self._engine.scratch(self._kernels(), n, self._cases.likelihood.values.shape[1])
@@ -226,12 +236,17 @@ class PartsOnDevice:
         sums = np.empty((len(self._parts), engine.width))
         engine.device.download(sums, self._sums, stream)
         stream.synchronize()
-        engine.device_us = stop.time_since(start) * 1e3
+        device_us = stop.time_since(start) * 1e3
         results = {}
         for part, row in zip(self._parts, sums, strict=True):
-            part.lost = None
             full = engine.families.spread(row)
-            results[part.number] = full[:-1] + self._recounted(part, full) if full[-1] else full[:-1]
+            results[part.number] = full[:-1]
+            if full[-1]:
+                results[part.number] += self._recounted(part)
+                device_us += engine.device_us
+            else:
+                part.lost = None
+        engine.device_us = device_us
         return results
 
     def _queue(
@@ -250,25 +265,23 @@ class PartsOnDevice:
                 of_case=of_case + 8 * first, log_scale=log_scale + 8 * first if log_scale else 0,
                 log_evidence=log_evidence + 8 * first, state=scratch.state, weight=scratch.weight,
                 weight_row=self._weight_row, partial=scratch.partial, smallest=cases.likelihood.smallest,
-                total=total, is_first=first == 0,
+                total=total, magnitude=part.magnitude, is_first=first == 0,
             )  # fmt: skip
             scratch.kernels.queue(chunk, scratch.tables, self._engine.stream)
 
-    def _recounted(self, part: Part, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums, by records, of a part's cases that are outside of a double's range."""
-        engine = self._engine
+    def _recounted(self, part: Part) -> NDArray[np.float64]:
+        """Sums, by records, of a part's cases that are outside of a double's range, or observe little. They stay on the
+        device as long as they are the same."""
         rows = part.first + np.flatnonzero(np.isnan(self._part_log_evidence(part)))
-        some = PartsOnDevice(engine, self._cases.rows(rows), by_records=True)
-        try:
-            part_sums = some.part_sums()
-            values = np.empty(len(rows))
-            some.write_log_evidence(values)
-        finally:
-            some.close()
+        if part.again is None or part.lost is None or not np.array_equal(part.lost[0], rows):
+            if part.again is not None:
+                part.again.close()
+            part.lost, part.again = None, PartsOnDevice(self._engine, self._cases.rows(rows), by_records=True)
+        part_sums = part.again.part_sums()
+        values = np.empty(len(rows))
+        part.again.write_log_evidence(values)
         part.lost = rows, values
-        total = np.zeros(len(sums) - 1)
-        for number in sorted(part_sums):
-            total += part_sums[number]
+        total: NDArray[np.float64] = sum(part_sums[number] for number in sorted(part_sums))  # type: ignore[assignment]
         return total
 
     def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
@@ -291,6 +304,8 @@ class PartsOnDevice:
 
     def close(self) -> None:
         with self._engine.lock:
+            for again in [p.again for p in self._parts if p.again is not None]:
+                again.close()
             if self._memory is not None:
                 with self._engine.device.active():
                     self._memory.close()

@@ -1,0 +1,203 @@
+"""Expected counts of tables most of whose cells are observed: a warp a case (cuda/batch/warps.cu).
+
+An observed variable has one state, so a case's tables have no axis of it. With a tenth of the cells missing, networks
+whose tables have 10 to 500 million products then need 2,000 to 20,000 a case. `WarpProgram.suits` says for which
+tables this pays; cases that take too much are left to records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....device.context import Device, Memory
+from ....device.driver import Arguments, Kernels
+from ....plans.plan import Plan
+from ....plans.program import UNIT
+from ..batch.buffers import GROUP
+from ..program.layout import scaled_factors
+from ..program.records import NONE
+from .chunk import CountChunk, fold
+from .generated import CountProgram, FamilyCells, count_program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WARPS, THREADS = 4, 256  # of a block of cases; threads of the other kernels
+CAPACITY = 1 << 17  # most cells of a case
+MOST_PRODUCTS = 1 << 20  # of a case
+MOST_VARIABLES, MOST_STATES, MOST_AXES = 3000, 1 << 16, 32
+STEP, PRODUCT, DENSE = 7e-10, 5e-12, 7e-13  # seconds of a contraction, of a product, and of one by records, on an H100
+GAIN = 1.5  # least one
+SAMPLE = 64  # cases that say what a table's cases observe
+UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them are exact
+LEAST_CASES, MOST_CASES = 1 << 12, 1 << 14  # of a part of a table
+PARTS = 8  # of a table, if it has enough cases
+IN_A, IN_B, IN_OUT, WEIGHED = 1 << 16, 1 << 17, 1 << 18, 1 << 19
+CONTRACTION = np.dtype([(n, np.uint32) for n in ("out", "a", "b", "axes", "n_axes", "cell", "root", "pad")])
+BITS = 125  # of the sum of the absolute weights
+
+
+class WarpProgram:
+    """A plan's contractions, without numbers."""
+    # cells: (F + 1,) first cell of each family
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.program = program = count_program(plan, split=False)
+        scopes, n = program.binary.scopes, plan.n_factors
+        self._joint = [tuple(sorted(set().union(*(scopes[t] for t in x.ins)))) for x in program.messages.steps]
+        self.cells = np.cumsum([0, *(plan.size(scopes[f]) for f in range(n))])
+        self.supported = bool(
+            n and not plan.sets and plan.n_variables <= MOST_VARIABLES and 2 * self.cells[-1] < NONE
+            and plan.cardinality.max(initial=1) < MOST_STATES
+            and max(map(len, (*self._joint, *scopes[:n])), default=0) <= MOST_AXES
+        )  # fmt: skip
+
+    def records(self) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+        """struct Contraction of factors, contractions and families, and their axes."""
+        plan, program = self.plan, self.program
+        scopes, n = program.binary.scopes, plan.n_factors
+        made: list[tuple[int, ...]] = []
+        axes: list[tuple[int, int]] = []
+
+        def add(scope: Sequence[int], out: int, a: int, b: int, cell: int = 0, root: int = 0) -> None:
+            first = len(axes)
+            for i, v in enumerate(scope):
+                flags = IN_OUT if out == NONE or v in scopes[out] else 0
+                flags |= IN_A if a != NONE and v in scopes[a] else 0
+                flags |= IN_B if b != NONE and v in scopes[b] else 0
+                flags |= WEIGHED if out < n and plan.evidence_factor[v] == out else 0
+                axes.append((v | flags, plan.size(tuple(scope[i + 1 :]))))
+            made.append((out, a, b, first, len(axes) - first, cell, root, 0))
+
+        for f in range(n):
+            add(scopes[f], f, NONE, NONE, int(self.cells[f]))
+        for x, joint in zip(program.messages.steps, self._joint, strict=True):
+            ordered = sorted(joint, key=lambda v: int(plan.axis_rank[v]))
+            add(ordered, x.out, x.ins[0], x.ins[1] if len(x.ins) == 2 else NONE)
+        for f, d in enumerate(program.derivative):
+            add(scopes[f], NONE, f, NONE if d == UNIT else d, int(self.cells[f]), program.root[f])
+        return np.array(made, CONTRACTION), np.array(axes or [(0, 0)], np.uint32)
+
+    def suits(self, states: NDArray[Any]) -> bool:
+        """Whether a table of cases is counted quicker this way than by records, judged by some of its cases."""
+        if not self.supported or not len(states):
+            return False
+        missing = states[:: -(-len(states) // SAMPLE)] < 0
+        cells, products = self._cells.of(missing), self._products.of(missing)
+        fits = (cells <= CAPACITY) & (products <= MOST_PRODUCTS)
+        seconds = STEP * (len(self._joint) + 2 * self.plan.n_factors) + PRODUCT * np.minimum(products, MOST_PRODUCTS)
+        return bool((seconds + DENSE * self._whole * ~fits).mean() * GAIN <= DENSE * self._whole)
+
+    @cached_property
+    def _cells(self) -> Sizes:
+        return Sizes(self.plan, [self.program.binary.scopes[x.out] for x in self.program.messages.steps])
+
+    @cached_property
+    def _products(self) -> Sizes:
+        return Sizes(self.plan, self._joint)
+
+    @cached_property
+    def _whole(self) -> float:
+        """Products of a case that observes nothing."""
+        return float(self._products.of(np.ones((1, self.plan.n_variables), np.bool_))[0])
+
+
+class Sizes:
+    """Cells of some scopes and of all factors, without the variables that a case observes, rounded up a little."""
+
+    def __init__(self, plan: Plan, scopes: Sequence[Sequence[int]]):
+        scopes = [x for x in (*scopes, *plan.table_scopes[: plan.n_factors]) if x]
+        self._logs = np.ceil(UNITS * np.log2(plan.cardinality)).astype(np.int32)
+        self._first = np.cumsum([0, *map(len, scopes)])[:-1]
+        self._variables = np.array([v for x in scopes for v in x], np.int64)
+
+    def of(self, missing: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(n,) for cases of which (n, V) says what they do not observe."""
+        logs = np.add.reduceat((missing * self._logs)[:, self._variables], self._first, axis=1)
+        return np.asarray(np.exp2(logs / UNITS).sum(axis=1))
+
+
+class WarpCounts:
+    """A plan and a model's numbers on one GPU. Used inside ``device.active()``; see `CountKernels`."""
+
+    kind = "warps"
+
+    def __init__(
+        self, program: WarpProgram, factors: Sequence[NDArray[np.float64]], families: FamilyCells, device: Device,
+        memory: Memory, stream: Any,
+    ):  # fmt: skip
+        self.plan, self.device, self._n_out = program.plan, device, len(families.place)
+        self._count: CountProgram = program.program
+        self._n_cells = int(program.cells[-1])
+        steps, axes = program.records()
+        roots = np.array(self._count.roots, np.uint32)
+        cards = self.plan.cardinality.astype(np.uint32)
+        place = families.place.astype(np.uint32)
+        self._numbers = [memory.put(x, stream) for x in self._numbers_of(factors)]
+        self._records = [memory.put(x, stream) for x in (steps, axes, cards, roots)]
+        self._place, self._counts = memory.put(place, stream), memory.empty(16 * self._n_cells)
+        self._kernels = Kernels(device, "batch/warps", ("count_cases", "count_zero", "count_round"))
+        self._summing = Kernels(device, "batch/counts", ("count_score", "count_fold"))
+
+    def _numbers_of(self, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """All factors' cells, and the powers of two that multiply them."""
+        scaled = list(scaled_factors(self.plan, factors))
+        return np.concatenate([x for x, _ in scaled]), np.array([e for _, e in scaled], np.int32)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
+        for address, array in zip(self._numbers, self._numbers_of(factors), strict=True):
+            self.device.upload(address, array, stream)
+        stream.synchronize()
+
+    @property
+    def _n_tables(self) -> int:
+        return len(self._count.binary.scopes) - self.plan.n_factors
+
+    @property
+    def case_bytes(self) -> int:
+        return 8 * (CAPACITY + self._n_tables)
+
+    @property
+    def most_cases(self) -> int:
+        return MOST_CASES
+
+    def takes(self, smallest: float) -> bool:
+        """See `CountKernels.takes`: tables are scaled."""
+        return True
+
+    def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
+        return memory.empty(8 * CAPACITY * size), memory.empty(8 * self._n_tables * size)
+
+    def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
+        plan, count = self.plan, self._count
+        shift = BITS - int(np.frexp(chunk.magnitude)[1])
+        words = [chunk.codes, chunk.weights, chunk.weight_row, chunk.of_case, chunk.log_evidence, *self._numbers]
+        words += [*self._records, *scratch, self._counts]
+        n_steps = plan.n_factors + count.n_messages
+        numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, n_steps, self._n_tables]
+        numbers += [len(count.roots), CAPACITY, MOST_PRODUCTS, shift & NONE, 0]
+        cases = Arguments(np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)]))
+        counts = np.array([self._counts], np.uint64)
+
+        def call(name: str, n: int, *arguments: Any) -> None:
+            self._kernels.launch(name, -(-n // THREADS), THREADS, stream, Arguments(*arguments))
+
+        if chunk.is_first:
+            call("count_zero", 2 * self._n_cells, counts, 2 * self._n_cells)
+        self._kernels.launch(
+            "count_cases", -(-chunk.n // WARPS), WARPS * GROUP, stream, cases, shared=4 * WARPS * plan.n_variables
+        )
+        others = replace(chunk, total=chunk.total + 8 * self._n_out)
+        fold(self._summing, others, others.struct(0, 0, 0, 0), 0, stream)
+        where = (np.array([x], np.uint64) for x in (self._place, chunk.total))
+        call("count_round", max(self._n_out, 1), counts, *where, self._n_out, shift & NONE)
+
+    def close(self) -> None:
+        self._kernels.close()
+        self._summing.close()
