@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -80,6 +80,7 @@ def flat_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> tuple[ND
     )
 
 
+@np.errstate(invalid="ignore")  # OpenBLAS may set this flag with finite numbers
 def find_sparsity(
     plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None,
     wanted: Sequence[int] | None = None,
@@ -92,10 +93,10 @@ def find_sparsity(
     flat = flat_factors(plan, factors)
     sizes = [plan.size(s) for s in program.scopes]
     nonzero = [f != 0 for f in flat] + [np.zeros(n, np.bool_) for n in sizes[len(flat) :]]
-    for i, s in enumerate(program.steps):
-        a, b = _inputs(nonzero, s.ins, loops[i])
-        made = _view(nonzero[s.out], loops[i], OUT, ("s", "m", "n"))
-        made[...] = (count_products(a.sum(axis=3), b.sum(axis=3)) > 0).reshape(made.shape)
+    for x, walks in zip(program.steps, map(_walks, loops), strict=True):
+        a, b = _inputs(nonzero, x.ins, walks)
+        made = walks[OUT].of(nonzero[x.out])
+        made[...] = (count_products(_total(a), _total(b)) > 0).reshape(made.shape)
     needed = [np.zeros(n, np.bool_) for n in sizes]
     if wanted is None:
         wanted = [*plan.posterior_table.tolist(), *plan.root_table.tolist()]
@@ -103,16 +104,16 @@ def find_sparsity(
         needed[t][:] = True
     count = np.zeros(len(loops), np.int64)
     for i in range(len(loops) - 1, -1, -1):
-        s = program.steps[i]
-        a, b = _inputs(nonzero, s.ins, loops[i])
-        out = _numbers(_view(needed[s.out], loops[i], OUT, ("s", "m", "n")), loops[i], ("s", "m", "n"))
-        by_a = a * count_products(out, b.sum(axis=3).swapaxes(1, 2))[..., None]
+        x, walks = program.steps[i], _walks(loops[i])
+        a, b = _inputs(nonzero, x.ins, walks)
+        out = walks[OUT].numbers(needed[x.out])
+        by_a = a * count_products(out, _total(b).swapaxes(1, 2))[..., None]
         count[i] = int(by_a.sum(dtype=np.float64))
-        there = _view(needed[s.ins[0]], loops[i], A, A_AXES)
+        there = walks[A].of(needed[x.ins[0]])
         there |= (by_a > 0).reshape(there.shape)
-        if len(s.ins) == 2:
-            by_b = b * count_products(a.sum(axis=3).swapaxes(1, 2), out)[..., None]
-            there = _view(needed[s.ins[1]], loops[i], B, B_AXES)
+        if len(x.ins) == 2:
+            by_b = b * count_products(_total(a).swapaxes(1, 2), out)[..., None]
+            there = walks[B].of(needed[x.ins[1]])
             there |= (by_b > 0).reshape(there.shape)
     return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
 
@@ -137,35 +138,49 @@ def count_products(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np
 
 # Axes by the tables that have them: s both inputs and the output, m and n one input and the output, k both inputs,
 # a and b one input.
+KINDS: dict[tuple[int, ...], str]
 KINDS = {(1, 1, 1): "s", (1, 1, 0): "m", (1, 0, 1): "n", (0, 1, 1): "k", (0, 1, 0): "a", (0, 0, 1): "b"}
-A_AXES, B_AXES = ("s", "m", "k", "a"), ("s", "k", "n", "b")
+AXES = ("smn", "smka", "sknb")  # of the output, A and B
+
+
+class _Walk(NamedTuple):
+    """A table's axes in the order of their kinds."""
+
+    extents: list[int]
+    strides: list[int]
+    shape: list[int]  # an axis a kind
+
+    def of(self, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """A view of a table's cells."""
+        return np.ndarray(self.extents, np.bool_, cells, 0, self.strides)
+
+    def numbers(self, cells: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """The same as ones and zeros, an axis a kind: counts of them are exact up to 2^24."""
+        return self.of(cells).astype(np.float32, order="C").reshape(self.shape)
 
 
 @lru_cache(1 << 14)
-def _axes(loops: tuple[Loop, ...], kind: str) -> list[Loop]:
-    return [x for x in loops if KINDS[tuple(int(s > 0) for s in x[1])] == kind]  # type: ignore[index]
-
-
-def _view(
-    cells: NDArray[np.bool_], loops: tuple[Loop, ...], table: int, kinds: Sequence[str]
-) -> NDArray[np.bool_]:
-    """A table's cells with its axes in the order of their kinds."""
-    axes = [x for kind in kinds for x in _axes(loops, kind)]
-    return np.lib.stride_tricks.as_strided(cells, [n for n, _ in axes], [s[table] for _, s in axes])
-
-
-def _numbers(view: NDArray[np.bool_], loops: tuple[Loop, ...], kinds: Sequence[str]) -> NDArray[np.float32]:
-    """The same as ones and zeros, an axis a kind: counts of them are exact up to 2^24."""
-    return view.astype(np.float32, order="C").reshape([math.prod(n for n, _ in _axes(loops, k)) for k in kinds])
+def _walks(loops: tuple[Loop, ...]) -> list[_Walk]:
+    """How a contraction walks the output, A and B."""
+    made, of = [], {kind: [x for x in loops if KINDS[tuple(s > 0 for s in x[1])] == kind] for kind in KINDS.values()}
+    for table, kinds in enumerate(AXES):
+        axes = [x for kind in kinds for x in of[kind]]
+        shape = [math.prod(n for n, _ in of[kind]) for kind in kinds]
+        made.append(_Walk([n for n, _ in axes], [s[table] for _, s in axes], shape))
+    return made
 
 
 def _inputs(
-    cells: Sequence[NDArray[np.bool_]], ins: Sequence[int], loops: tuple[Loop, ...]
+    cells: Sequence[NDArray[np.bool_]], ins: Sequence[int], walks: Sequence[_Walk]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    a = _numbers(_view(cells[ins[0]], loops, A, A_AXES), loops, A_AXES)
-    if len(ins) == 1:
-        return a, np.ones((1, 1, 1, 1), np.float32)
-    return a, _numbers(_view(cells[ins[1]], loops, B, B_AXES), loops, B_AXES)
+    a = walks[A].numbers(cells[ins[0]])
+    return a, walks[B].numbers(cells[ins[1]]) if len(ins) == 2 else np.ones((1, 1, 1, 1), np.float32)
+
+
+def _total(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """An input without the axes that only it has."""
+    total: NDArray[np.float32] = x.sum(axis=3) if x.shape[3] > 1 else x[..., 0]
+    return total
 
 
 def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:

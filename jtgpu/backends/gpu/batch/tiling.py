@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,6 +93,7 @@ class TileMaker:
         return made
 
 
+@np.errstate(invalid="ignore")  # OpenBLAS may set this flag with finite numbers
 def _cheapest(
     loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None, more: tuple[int, ...]
 ) -> Tiles:
@@ -139,7 +141,8 @@ class _Axes:
         (self.order_m, self.a), (self.order_n, self.b) = _sorted(a), _sorted(b)  # place m of the axes is order_m's
         each = np.arange(s)[:, None]
         out = out if self.a is a else out[each, self.order_m]
-        self.out = out if self.b is b else np.take_along_axis(out, self.order_n[:, None], axis=2)
+        out = out if self.b is b else out.swapaxes(1, 2)[each, self.order_n].swapaxes(1, 2)
+        self.out = np.ascontiguousarray(out)
         self.steps = np.stack([self.at["k", A], self.at["k", B]], axis=1).astype(np.uint32)
         self._any: dict[tuple[int, int, int], NDArray[np.bool_]] = {}
 
@@ -158,12 +161,7 @@ class _Axes:
             axis, size = (2, wide) if wide > 1 else (1, high)
             of = 3 if size == 3 else 2
             fewer = self.any_of(table, *((high, wide // of) if wide > 1 else (high // of, wide)))
-            before = (slice(None),) * axis
-            made = fewer[(*before, slice(0, None, of))].copy()
-            for i in range(1, of):
-                part = fewer[(*before, slice(i, None, of))]
-                made[(*before, slice(part.shape[axis]))] |= part
-            self._any[key] = made
+            self._any[key] = _joined(fewer, axis, of, np.logical_or)
         return self._any[key]
 
     def dense_work(self, shape: int) -> float:
@@ -178,20 +176,19 @@ class _Axes:
         """Estimated cost of a case with tiles of a shape, which need not be made."""
         high, wide = SHAPES[shape][0], max(SHAPES[shape][1], 1)
         wanted, a, b = self.any_of(OUT, high, wide), self.any_of(A, high), self.any_of(B, wide)
-        read: NDArray[Any] = np.zeros(1)
+        read: NDArray[Any] = wanted
         if shape in PRODUCTS:
-            m, n = self.any_of(OUT, 1, wide), self.any_of(OUT, high)
-            read = np.add.reduceat(m, np.arange(0, m.shape[1], high), axis=1, dtype=np.int64)
-            read += np.add.reduceat(n, np.arange(0, n.shape[2], wide), axis=2, dtype=np.int64)
+            m, n = self.any_of(OUT, 1, wide).view(np.uint8), self.any_of(OUT, high).view(np.uint8)
+            read = _joined(m, 1, high, np.add) + _joined(n, 2, wide, np.add)
         if shape == FOUR:
             at_s, at_m, at_n = np.nonzero(wanted)
             join, needed = _fours(a[at_s, at_m] & b[at_s, at_n])
             count = needed.sum(axis=1)
-            rows = join(read[wanted][:, None], 0).sum(axis=1)
+            rows = join(read[at_s, at_m, at_n][:, None], 0).sum(axis=1)
             return _work(shape, len(count), int(count.sum()), int((rows * count).sum()))
         counts = count_products(a.astype(np.float32), b.astype(np.float32).swapaxes(1, 2))
-        n_steps = int(counts.sum(where=wanted, dtype=np.float64))
-        return _work(shape, int(np.count_nonzero(wanted)), n_steps, int((read * counts).sum(where=wanted)))
+        n_steps, n_read = (int(np.einsum("smn,smn->", counts, x, dtype=np.float64)) for x in (wanted, read))
+        return _work(shape, int(np.count_nonzero(wanted)), n_steps, n_read)
 
     def tiles(self, shape: int, swapped: bool) -> Tiles:
         """The tiles of one shape."""
@@ -257,9 +254,27 @@ def _sorted(used: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool
     s, n, k = used.shape
     if n == 1 or used.all():
         return np.broadcast_to(np.arange(n), (s, n)), used
-    keys = np.random.default_rng(7).integers(1, 2**40, k)
-    order = np.argsort(np.where(used, keys, 0).sum(axis=2), axis=1, kind="stable")
+    order = np.argsort(used @ _keys(k), axis=1, kind="stable")
     return order, used[np.arange(s)[:, None], order]
+
+
+@lru_cache(1 << 10)
+def _keys(n: int) -> NDArray[np.int64]:
+    return np.random.default_rng(7).integers(1, 2**40, n)
+
+
+def _joined(x: NDArray[Any], axis: int, size: int, add: np.ufunc) -> NDArray[Any]:
+    """Neighbours on an axis together, two or three at a time."""
+    before = (slice(None),) * axis
+    while size > 1:
+        of = 3 if size == 3 else 2
+        made = x[(*before, slice(0, None, of))].copy()
+        for i in range(1, of):
+            part = x[(*before, slice(i, None, of))]
+            some = made[(*before, slice(part.shape[axis]))]
+            add(some, part, out=some)
+        x, size = made, size // of
+    return x
 
 
 def _packed(bits: NDArray[np.bool_], size: int, order: Literal["little", "big"] = "little") -> NDArray[Any]:
