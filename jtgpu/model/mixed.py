@@ -173,7 +173,10 @@ class MixedNetwork:
 
     def cpt(self, variable: str | int) -> Cpt:
         """The CPT of a variable with states; see `BayesianNetwork.cpt`."""
-        return self.discrete.cpt(self.variables[self.index(variable)])
+        name = self.variables[self.index(variable)]
+        if name in self._gaussians:
+            raise NetworkError(f"variable {name!r} is a number; its parameters are gaussian({name!r})")
+        return self.discrete.cpt(name)
 
     def gaussian(self, variable: str | int) -> Gaussian:
         """The density of a number; its arrays have all axes, read-only."""

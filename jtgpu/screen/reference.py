@@ -111,8 +111,8 @@ def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
 
 def row_surprise(tree: JunctionTree, cases: Any) -> Floats:
     """The improbability -ln P(case) of each row, (N,)."""
-    if not hasattr(tree, "log_likelihood"):
-        raise ArgumentError(f"tree must be a compiled network, such as net.compile(), not {shown(tree)}")
+    if not hasattr(tree, "log_likelihood") or not hasattr(tree, "model"):  # densities of numbers are no surprises
+        raise ArgumentError(f"tree must be a compiled network of states, such as net.compile(), not {shown(tree)}")
     try:
         return -np.asarray(tree.log_likelihood(cases)) + 0.0
     except EvidenceError as error:

@@ -121,6 +121,8 @@ def test_wrong_graphs() -> None:
         compare(a, jtgpu.network("a -> b", "{x|z}"))
     with pytest.raises(NetworkError, match="is_equivalent compares graphs of the same variables"):
         a.is_equivalent(jtgpu.network("a -> c", "{x|y}"))
+    with pytest.raises(NetworkError, match="is_equivalent compares graphs of the same variables"):
+        a.is_equivalent(5)  # type: ignore[arg-type]
 
 
 def test_a_single_arc_is_singular() -> None:

@@ -92,7 +92,10 @@ def test_moments_intervals_and_interventions() -> None:
 
 
 def test_no_evidence_of_numbers_is_nan() -> None:
-    tree = jtgpu.MixedNetwork({"x": float}, {}, {"x": Gaussian(0)}).compile("cpu")
+    net = jtgpu.MixedNetwork({"x": float}, {}, {"x": Gaussian(0)})
+    tree = net.compile("cpu")
+    with pytest.raises(jtgpu.NetworkError, match="'x' is a number; its parameters are gaussian"):
+        net.cpt("x")
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 0: the evidence has probability 0: x=1e\+200"):
         tree.log_likelihood({"x": [1e200]})
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"the evidence has probability 0: x in \(1e\+200, inf\)"):

@@ -45,5 +45,8 @@ def test_arrays_and_errors() -> None:
     np.testing.assert_allclose(screen.surprise(tree, cases), -tree.log_likelihood(cases))
     with pytest.raises(ArgumentError, match="tree must be a compiled network"):
         screen.surprise(net, cases)  # type: ignore[arg-type]
+    numbers = jtgpu.MixedNetwork({"x": float}, {}, {"x": jtgpu.Gaussian(0)}).compile("cpu")
+    with pytest.raises(ArgumentError, match="tree must be a compiled network of states"):
+        screen.surprise(numbers, {"x": [1.0]})  # type: ignore[arg-type]
     with pytest.raises(DataError, match="row 0"):
         screen.surprise(tree, [{"smoke": "perhaps"}])
