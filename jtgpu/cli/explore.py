@@ -15,7 +15,7 @@ import typer
 from ..cases.answer_table import read_file
 from ..draw import arcs
 from ..errors import DataError, JtgpuError, closest
-from ..formats import write, writer_of
+from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
 from ..learn.discretisation import discretise
@@ -32,6 +32,7 @@ from .console import command, print_json, warn
 from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
 from .options import OUTPUT, Force, Json, Progress
+from .saving import save_network
 from .tables import on_terminal, print_rows, status
 
 if TYPE_CHECKING:
@@ -101,8 +102,9 @@ def explore(  # noqa: PLR0913 (a Typer command)
     Identifiers, dates, constant columns and free text are left out. The accuracy is that of networks that the predicted
     rows did not help to learn.
     """
+    writer = None
     if output is not None:
-        (numeric_writer_of if numbers else writer_of)(output)
+        writer = (numeric_writer_of if numbers else writer_of)(output)
         check_output(output, force)
     if draw is not None:
         check_picture(draw, force, "--draw")
@@ -137,17 +139,19 @@ def explore(  # noqa: PLR0913 (a Typer command)
             data, table.num_rows, facts, options, learned, network, certainty, goal, accuracy
         )  # fmt: skip
     notes = list(dict.fromkeys(str(w.message).partition("; ")[0] for w in caught))
-    if output is not None:
-        write(network, output)
     if draw is not None:
         assert certainty is not None
         write_text(draw, arcs(certainty).text(draw.suffix))
-    if json:
-        print_json(result.as_json() | {"output": output})
-    else:
-        result.print()
-        for note in notes:
-            warn(note)
+    try:
+        if output is not None and writer is not None:
+            save_network(network, output, writer)
+    finally:  # a network that cannot be written is an error after the report
+        if json:
+            print_json(result.as_json() | {"output": output})
+        else:
+            result.print()
+            for note in notes:
+                warn(note)
     if on_terminal() and not json if serve is None else serve:
         with network.compile() as tree, late_imports.serving().serve(tree) as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)

@@ -14,9 +14,7 @@ import typer
 
 from ..cluster import Cluster
 from ..errors import JtgpuError, OutputExists
-from ..formats import save_text, writer_of
-from ..formats.conversion import carry
-from ..formats.mixed_writers import dumps_mixed
+from ..formats import writer_of
 from ..mixed.fit_result import MixedFit
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
@@ -31,6 +29,7 @@ from .networks import check_output, load_any, split_names
 from .numbers import numeric_writer_of
 from .options import OUTPUT, File, Force, Json, Without
 from .planning import RunOptions
+from .saving import save_network
 from .tables import status
 
 if TYPE_CHECKING:
@@ -194,15 +193,9 @@ def fit(  # noqa: PLR0913 (a Typer command)
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):
         warn(text)
-    if isinstance(fitted, MixedFit):
-        save_text(dumps_mixed(fitted.network, wanted.name), output)
-        summary = report_of(fitted, em.errors) | {"output": output, "seconds": seconds}
-    else:
-        made = carry(fitted.network, wanted)
-        for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):
-            warn(text)
-        save_text(made.text, output)
-        summary = fitted.report() | {"output": output, "seconds": seconds}
+    save_network(fitted.network, output, wanted)
+    summary = report_of(fitted, em.errors) if isinstance(fitted, MixedFit) else fitted.report()
+    summary |= {"output": output, "seconds": seconds}
     if report is not None:
         write_text(report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     if json:

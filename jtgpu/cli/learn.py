@@ -15,7 +15,7 @@ import typer
 from ..cases.answer_table import read_file
 from ..draw import arcs, heat_map
 from ..errors import ArgumentError, DataError
-from ..formats import write, writer_of
+from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.scores.numeric_table import table_of
@@ -31,6 +31,7 @@ from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, Ru
 from .networks import check_output
 from .numbers import numeric_writer_of
 from .options import OUTPUT, Force, Json
+from .saving import save_network
 from .tables import on_terminal, print_rows, status
 
 if TYPE_CHECKING:
@@ -39,15 +40,10 @@ if TYPE_CHECKING:
 # What ``jtgpu learn`` writes and prints about the posterior over structures.
 
 
-def report_posterior(
-    table: CodedTable,
-    options: dict[str, Any],
-    wanted: PosteriorOptions,
-    progress: bool | None,
-    output: str | None,
-    data: str | None,
-) -> None:
-    """Compute the posterior, write the files, and print the likeliest arcs; as JSON if there is a name of the data."""
+def compute_posterior(
+    table: CodedTable, options: dict[str, Any], wanted: PosteriorOptions, progress: bool | None
+) -> StructurePosterior:
+    """Compute the posterior, and write all files but the network."""
     if wanted.checkpoint is not None and not wanted.resume:
         wanted.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
     with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
@@ -67,11 +63,10 @@ def report_posterior(
             write_text(path, picture(learned).text(path.suffix))
     if wanted.save is not None:
         learned.save(wanted.save)
-    if output is not None:
-        write(learned.network(threshold=_number(wanted.threshold)), output)
-    if data is not None:
-        print_json(_report_posterior(learned, table, wanted, output, data))
-        return
+    return learned
+
+
+def _print_posterior(learned: StructurePosterior) -> None:
     chosen, listed = learned.printed_arcs()
     rows: list[tuple[str, ...]] = [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in listed]
     columns = 4 if learned.n_chains else 3  # exact probabilities have no standard errors
@@ -168,20 +163,31 @@ def learn(  # noqa: PLR0913 (a Typer command)
     --method mcmc or --prior order, the probability of every arc is computed: exactly up to 13 variables, by Markov
     chains beyond.
     """
+    writer = None
     if output is not None:
-        (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(output)
+        writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(output)
         check_output(output, force)
     wanted.check(model, force)
     table = _read(data, csv, model)
     options = model.arguments() | constraints.arguments(table.names) | run.arguments()
+    best: StructurePosterior | Structure
+    keywords: dict[str, Any] = {}
     if wanted.is_wanted(model):
-        _with_options(lambda: report_posterior(table, options, wanted, run.progress, output, data if json else None))
-        return
-    with status("searching for the best graph", run.progress):
-        best = _with_options(lambda: structure(table, **options))
-    if output is not None:
-        write(best.network(), output)
-    _report(best, table, data if json else None, output)
+        best = _with_options(lambda: compute_posterior(table, options, wanted, run.progress))
+        keywords["threshold"] = _number(wanted.threshold)
+    else:
+        with status("searching for the best graph", run.progress):
+            best = _with_options(lambda: structure(table, **options))
+    try:
+        if output is not None and writer is not None:
+            save_network(best.network(**keywords), output, writer)
+    finally:  # a network that cannot be written is an error after the report
+        if isinstance(best, Structure):
+            _report(best, table, data if json else None, output)
+        elif json:
+            print_json(_report_posterior(best, table, wanted, output, data))
+        else:
+            _print_posterior(best)
 
 
 def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
