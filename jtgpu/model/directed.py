@@ -213,7 +213,7 @@ class DirectedModel(DiscreteModel):
         NetworkError
             If the other model has other variables.
         """
-        if not isinstance(other, DirectedModel) or {*other.variables} != {*self._variables}:
+        if {*getattr(other, "variables", ())} != {*self._variables}:
             raise NetworkError(f"is_equivalent compares graphs of the same variables, not {self!r} and {other!r}")
         order = [other.index(v) for v in self._variables]
         return are_equivalent(self._matrix(), other._matrix()[np.ix_(order, order)])
