@@ -15,7 +15,7 @@ FILE = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture
 def client() -> Any:
-    tree = jtgpu.load("asia").compile("reference")
+    tree = jtgpu.load("asia").compile("cpu")
     app = App({"asia": tree})
     yield Client(app)
     app.close()
@@ -87,7 +87,7 @@ def test_a_bad_file_is_named_without_our_folder(client: Client) -> None:
 
 
 def test_networks_of_the_server_do_not_change() -> None:
-    tree = jtgpu.load("asia").compile("reference")
+    tree = jtgpu.load("asia").compile("cpu")
     client = Client(App({"asia": tree}))
     model = client.get("/v1/networks/asia/model").json()
     put(client, "asia", model, 403)

@@ -27,7 +27,7 @@ MOST_PARTS = 12  # of a table, besides the cases without fixed variables
 PADDING, LEVEL = 32, 1.2e-5  # cases that a part costs, and seconds for each level
 COPIED = 1e9  # bytes of answers for each second of kernels, from which on calls wait for copies
 CELL = 2.5e-12  # seconds that a cell of a table costs, on an H100
-STEP, RECORD = 3e-4, 6e-8  # seconds to make records: for each contraction, and for each cell of a case
+STEP, RECORD = 2.2e-4, 5e-8  # seconds to make records: for each contraction, and for each cell of a case
 
 
 class Part(NamedTuple):
