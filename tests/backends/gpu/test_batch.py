@@ -580,6 +580,7 @@ def test_kernels_have_room_for_their_constants() -> None:
 
 
 SHAPES = [(2, 42, 500, 40), (1, 20, 18, 4000), (2, 700, 400, 9), (1, 3, 5, 7), (4, 64, 64, 163)]
+SHAPES += [(1, 100, 9000, 18), (2, 300, 300, 310), (1, 1, 5, 20_000), (1, 2, 7000, 1), (3, 1, 9, 9)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -144,7 +144,10 @@ def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDA
         return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
 
     for base, cells in ((first(a), tiles.a), (first(b), tiles.b), (first(out), tiles.out_m), (0, tiles.out_n)):
-        made[:, at : at + cells.shape[1]] = np.where(cells == NONE, cells, cells + np.uint32(base))
+        part = made[:, at : at + cells.shape[1]]
+        np.add(cells, np.uint32(base), out=part)
+        if tiles.shape in PRODUCTS:
+            part[cells == NONE] = NONE
         at += cells.shape[1]
     return made
 

@@ -118,22 +118,31 @@ def find_sparsity(
     return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
 
 
-ONE_CORE, NARROW = 1 << 18, 4  # multiply-adds up to which OpenBLAS uses one core; least columns of a block
+ONE_CORE = (1 << 18, 9215)  # multiply-adds up to which OpenBLAS uses one core; with a vector
+NARROW = 4  # least rows of a block
 
 
 def count_products(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Products of matrices of counts, in blocks of columns that OpenBLAS computes on one core.
+    """Products of matrices of counts, in blocks of rows that OpenBLAS computes on one core.
 
     Its threads wait for each other in every small product: while others use the cores, that takes 100 times as long.
     """
     (s, m, k), n = x.shape, y.shape[2]
-    width = ONE_CORE // max(m * k, 1)
-    if width >= n or width < NARROW:
+    if n > m:
+        return count_products(y.swapaxes(1, 2), x.swapaxes(1, 2)).swapaxes(1, 2)
+    high = ONE_CORE[n == 1] // max(n * k, 1)
+    if high >= m:
         return x @ y
-    whole = n // width * width
-    blocks = y[:, :, :whole].reshape(s, k, -1, width).transpose(0, 2, 1, 3)
-    made = (x[:, None] @ blocks).transpose(0, 2, 1, 3).reshape(s, m, whole)
-    return np.concatenate([made, x @ y[:, :, whole:]], axis=2)
+    if high < NARROW and k >= n:
+        return count_products(x[:, :, : k // 2], y[:, : k // 2]) + count_products(x[:, :, k // 2 :], y[:, k // 2 :])
+    if high < NARROW:
+        return np.concatenate([count_products(x, part) for part in (y[:, :, : n // 2], y[:, :, n // 2 :])], axis=2)
+    high = -(-m // -(-m // high))
+    whole, made = m // high * high, np.empty((s, m, n), np.float32)
+    np.matmul(x[:, :whole].reshape(s, -1, high, k), y[:, None], out=made[:, :whole].reshape(s, -1, high, n))
+    if whole < m:  # again a whole block: one row would be a product with a vector
+        np.matmul(x[:, -high:], y, out=made[:, -high:])
+    return made
 
 
 # Axes by the tables that have them: s both inputs and the output, m and n one input and the output, k both inputs,
@@ -156,7 +165,7 @@ class _Walk(NamedTuple):
 
     def numbers(self, cells: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The same as ones and zeros, an axis a kind: counts of them are exact up to 2^24."""
-        return self.of(cells).astype(np.float32, order="C").reshape(self.shape)
+        return self.of(cells).reshape(self.shape).astype(np.float32)
 
 
 @lru_cache(1 << 14)
