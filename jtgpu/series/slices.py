@@ -139,7 +139,11 @@ def _rows_of_sequences(table: Table, id: str, time: str | None, longest: int) ->
     if time is not None:
         column = with_dates(given := table.column(time))
         times = times_of(time, column, table.row_name)[order]
-        check_sequence_times(times, ptr, order, table, f"column {time!r}", ids, given)
+
+        def label(s: int) -> str:
+            return f"sequence {s} ({ids[s]!r})"
+
+        check_sequence_times(times, ptr, order, table, f"column {time!r}", label, given)
         if is_whole(times, column):
             at = (times - np.repeat(times[ptr[:-1]], np.diff(ptr))).astype(np.int64)
     kept = at >= longest
