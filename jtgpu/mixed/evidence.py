@@ -179,7 +179,7 @@ def _first_text(column: Any) -> tuple[int, Any]:
     """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
     cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)]
     odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]
-    return next((pair for pair in odd if not _denotes_number(pair[1])), odd[0] if odd else (0, column))
+    return next((pair for pair in odd if not _denotes_number(pair[1])), odd[0] if odd else cells[0])
 
 
 def _denotes_number(text: Any) -> bool:

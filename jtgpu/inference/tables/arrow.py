@@ -68,6 +68,12 @@ def without_words(column: Any, words: frozenset[str], known: Collection[str] = (
     return pc.if_else(pc.is_in(column, pa.array(gone, pa.string())), None, column) if gone else column
 
 
+def to_double(column: Any) -> Any:
+    """An Arrow column of numbers as float64; decimals by their text: Arrow casts 0.3 to 0.30000000000000004."""
+    pa = arrow()
+    return (column.cast(pa.string()) if pa.types.is_decimal(column.type) else column).cast(pa.float64())
+
+
 def as_floats(name: str, column: Any, words: frozenset[str], where: Callable[[int], str]) -> Any:
     """A column of numbers, or of their texts, with decimal points or commas, as an Arrow array of float64."""
     # words: those that mean a missing cell; where: the place of a row
@@ -75,7 +81,7 @@ def as_floats(name: str, column: Any, words: frozenset[str], where: Callable[[in
     pa, pc = arrow(), compute()
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        return column.cast(pa.float64())
+        return to_double(column)
     if not pa.types.is_string(kind):
         raise EvidenceError(f"{where(0)}: column {name!r} must hold numbers, got cells of the type {kind}")
     column = pc.utf8_trim_whitespace(without_words(column, words))

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import EvidenceError, UnknownVariable, closest, shown
 from ...model.discrete import DiscreteModel
 from ...util.rows import Mapper
-from .arrow import arrow, compute
+from .arrow import arrow, compute, to_double
 from .plain_cells import CategoricalColumn, encode_array, encode_list, look_up
 from .states import NOT_OBSERVED, REJECTED, StateLookup
 
@@ -86,7 +86,7 @@ def _as_plain_type(lookup: StateLookup, piece: Any) -> Any:
         if t.is_string_view(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
             return (piece.cast(pa.binary()) if t.is_fixed_size_binary(kind) else piece).cast(pa.large_string())
         if t.is_float16(kind) or t.is_decimal(kind):
-            return piece.cast(pa.float64())
+            return to_double(piece)
         if isinstance(piece, pa.ExtensionArray):
             return _as_plain_type(lookup, piece.storage)
     except pa.ArrowInvalid as error:

@@ -12,7 +12,7 @@ from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from ...util.missing import is_missing
 from ...util.rows import BLOCK, BLOCKS, Mapper, extremes, thread_map
-from .arrow import as_array, is_tensor, log_copy
+from .arrow import as_array, is_tensor, log_copy, to_double
 from .columns import Encoder, evidence_columns
 from .plain_table import NativeFrame, PlainTable, column_of_series
 
@@ -179,8 +179,7 @@ def as_numbers(column: Any) -> Floats | None:
         kind = str(column.type)
         if not kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal", "null")):
             return None
-        column = column.cast("double")
-        return np.asarray(column.fill_null(np.nan).to_numpy(), np.float64)
+        return np.asarray(to_double(column).fill_null(np.nan).to_numpy(), np.float64)
     cells = column.tolist() if isinstance(column, np.ndarray) else column
     if not isinstance(cells, list) or (isinstance(column, np.ndarray) and column.dtype.kind in "Mm"):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ...errors import DataError, EvidenceError, shown
 from ...util.arrays import Ints
 from ...util.missing import is_missing, is_unusable
-from .arrow import arrow
+from .arrow import arrow, to_double
 from .states import NOT_OBSERVED, REJECTED, StateLookup
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ class CategoricalColumn:
         if isinstance(row, slice):
             return CategoricalColumn(self.indices[row], self.values)
         return self.values[self.indices[row]]
+
+
+def without_decimals(column: Any) -> Any:
+    """A column of decimal numbers, as databases have them, as floats; other columns as they are."""
+    if hasattr(column, "type"):  # Arrow
+        return to_double(column) if str(column.type).startswith("decimal") else column
+    if not isinstance(column, list) and not (isinstance(column, np.ndarray) and column.dtype == object):
+        return column
+    first = next((c for c in column if not is_missing(c)), None)
+    if not isinstance(first, Decimal) or not all(is_missing(c) or isinstance(c, (Decimal, int, float)) for c in column):
+        return column
+    return np.array([np.nan if is_missing(c) else c for c in column], np.float64)
 
 
 class _Found(dict[Any, int]):

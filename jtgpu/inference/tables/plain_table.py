@@ -13,7 +13,7 @@ from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from .arrow import arrow, as_array, is_tensor, narwhals
 from .columns import reject_repeated
-from .plain_cells import CategoricalColumn
+from .plain_cells import CategoricalColumn, without_decimals
 
 # `NativeFrame`: a data frame of any library, read and written by columns; needs narwhals and pyarrow.
 
@@ -61,6 +61,9 @@ class NativeFrame:
 
     def column(self, name: str) -> Any:
         """A column as `jtgpu.inference.tables.columns.Encoder.encode` takes it."""
+        return without_decimals(self._column(name))
+
+    def _column(self, name: str) -> Any:
         at = self.names.index(name)
         if self.is_pandas:  # neither copied nor wrapped: there may be thousands of columns
             values = self.native.iloc[:, at].array
@@ -82,7 +85,7 @@ class NativeFrame:
     def carried(self, name: str) -> Any:
         """A column to copy to a result, as `jtgpu.inference.results.printed.make_frame` takes it."""
         at = self.names.index(name)
-        return self.native.iloc[:, at].array if self.is_pandas else self.column(name)
+        return self.native.iloc[:, at].array if self.is_pandas else self._column(name)
 
     @property
     def library(self) -> str:
@@ -226,11 +229,11 @@ class PlainTable:
 
     def column(self, name: str) -> Any:
         """A column as `jtgpu.inference.tables.columns.Encoder.encode` takes it."""
-        return self._columns[self.names.index(name)]
+        return without_decimals(self.carried(name))
 
     def carried(self, name: str) -> Any:
         """A column to copy to a result."""
-        return self.column(name)
+        return self._columns[self.names.index(name)]
 
     def row_name(self, row: int) -> str:
         """Name a row for messages."""
@@ -240,7 +243,7 @@ class PlainTable:
         """Convert an Arrow table to a mapping of columns, or to a list of mappings if the cases are one."""
         # kept: list of str: Columns of the cases that precede those of the table
         # block: Not used: only pandas frames have one
-        front = {name: self.column(name) for name in kept}
+        front = {name: self.carried(name) for name in kept}
         if self._is_list:
             rows = table.to_pylist()
             return [{**{k: c[i] for k, c in front.items()}, **row} for i, row in enumerate(rows)]
