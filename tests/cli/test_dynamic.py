@@ -158,3 +158,14 @@ def test_fit(file: str, tmp_path: Path) -> None:
     assert (about["sequences"], about["slices"]) == (40, 240)
     assert run("dynamic", "fit", file, data, *keys, "-o", str(tmp_path / "f.net")).exit_code == 2
     assert "fit writes a network" in run("dynamic", "fit", file, data, *keys).stderr
+
+
+def test_words_that_are_states_are_no_missing_cells(tmp_path: Path) -> None:
+    parents, start = {"u": [("u", 1)]}, {"u": [0.5, 0.5]}
+    for states in (["NA", "yes"], ["2026-01-01", "2026-01-02"], ["0x1", "1"]):
+        dyn = jtgpu.DynamicNetwork({"u": states}, parents, {"u": [[0.5, 0.5], [0.5, 0.5]]}, start=start)
+        rows = [f"{i},{t},{states[t % 3 > 0]}" for i in range(2) for t in range(9)]
+        (tmp_path / "s.csv").write_text("\n".join(["i,t,u", *rows]))
+        for structure, known in ((dyn, None), (parents, {"u": states})):
+            fit = jtgpu.learn.fit(structure, tmp_path / "s.csv", id="i", time="t", states=known, prior=0)
+            assert fit.network.cpt("u").tolist() == [[0, 1], [0.4, 0.6]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,13 @@ def test_numbers_far_from_0_keep_their_digits(hole: bool) -> None:
         at = theirs.mean + offset * (theirs.coefficients["x"] - 1)
         assert np.allclose(at, mine.mean, atol=1e-5 + 1e-15 * offset)
         assert far.log_likelihood == pytest.approx(near.log_likelihood, rel=1e-7)
+
+
+def test_words_of_a_file_that_are_states(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("s,y\nNA,0.5\nyes,3.5\nNA,1.5\nyes,4\n")
+    net = jtgpu.MixedNetwork(
+        {"s": ["NA", "yes"], "y": float}, {"y": ["s"]}, {"s": [0.5, 0.5], "y": jtgpu.Gaussian([0.0, 3.0], sd=1)}
+    )
+    for structure, states in ((net, None), ({"y": ["s"]}, {"s": ["NA", "yes"]})):
+        found = fit(structure, tmp_path / "c.csv", numbers={"y": "gaussian"}, states=states, prior=0)
+        assert found.network.gaussian("y").mean.tolist() == pytest.approx([1, 3.75])

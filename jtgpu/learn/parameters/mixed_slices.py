@@ -23,6 +23,7 @@ from .runs import best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
 from .slices import Columns, Model, Search, holes_of, result_of, set_up, weights_of
+from .template import known_states
 
 if TYPE_CHECKING:
     from ...util.arrays import Floats
@@ -138,7 +139,8 @@ def fit_mixed_sequences(
     if search.checkpoint is not None:
         raise ArgumentError("a fit with numbers keeps no intermediate results: leave checkpoint= out")
     if isinstance(cases, (str, os.PathLike)):
-        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values)
+        words = known_states(structure, model.states)
+        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
     given = model.start
     if isinstance(given, MixedDynamicNetwork):
         parents = structure if isinstance(structure, Mapping) else {v: structure.parents(v) for v in structure}

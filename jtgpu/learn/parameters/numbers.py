@@ -63,7 +63,7 @@ def fit_numbers(  # noqa: PLR0913
         parents = read_structure(structure).parents
         states, _ = of_discretiser(states, parents)
     if isinstance(cases, (str, os.PathLike)):
-        cases = read_file(str(cases), dialect=dialect, na_values=na_values)
+        cases = read_file(str(cases), dialect=dialect, na_values=na_values, states=mapping("states", states))
     columns = device_columns(cases, [*parents])
     if columns is not None:
         kinds = {v: numbers.get(v) if isinstance(numbers, Mapping) else numbers for v in parents}

@@ -27,7 +27,7 @@ from .runs import best_of_starts, counted
 from .sequence_fit import SequenceFit
 from .setup import STARTS, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
-from .template import template_of
+from .template import known_states, template_of
 
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
@@ -84,7 +84,8 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
     if isinstance(cases, (str, os.PathLike)):
-        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values)
+        words = known_states(structure, model.states)
+        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
     has_numbers = isinstance(structure, DynamicNetwork)
     start = model.start
     if isinstance(start, DynamicNetwork):

@@ -54,6 +54,15 @@ def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int 
     return DynamicNetwork(labels, parents, cpts, start=start)
 
 
+def known_states(structure: Any, states: Any) -> dict[str, tuple[str, ...]]:
+    """The states of a structure, or those that are given: words of a file that are not missing cells."""
+    net = getattr(structure, "discrete", structure)
+    if isinstance(net, DynamicNetwork):
+        return {v: net.states(v) for v in net}
+    given, _ = of_discretiser(states, [*structure] if isinstance(structure, Mapping) else [])
+    return {v: tuple(map(str, several(s) or ())) for v, s in mapping("states", given).items()}
+
+
 def parents_of(structure: Mapping[Any, Any]) -> dict[str, list[Any]]:
     """The parents of every variable of a mapping, those without an entry among them."""
     parents: dict[str, list[Any]] = {}
