@@ -87,23 +87,23 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
     length: int | None = None  # slices. Default: those of the evidence
 
-    def lengths(self) -> dict[str, int]:
-        """Lengths of its lists, by variable."""
+    def lengths(self) -> list[tuple[str, int]]:
+        """Variable and length of each of its lists."""
         lists = [*(self.evidence or {}).items(), *(self.likelihood or {}).items()]
-        return {name: len(x) for name, x in lists if isinstance(x, list)}
+        return [(name, len(x)) for name, x in lists if isinstance(x, list)]
 
     @property
     def slices(self) -> int:
         """Its length; `check` makes sure of it."""
-        return max([*self.lengths().values(), self.length or 0], default=0) or 1
+        return max([*(n for _, n in self.lengths()), self.length or 0]) or 1
 
     def check(self) -> int:
         """Its length; raises where the lists contradict it, or each other."""
         lengths = self.lengths()
-        first, least = next(iter(lengths.items()), ("", 1))
+        first, least = next(iter(lengths), ("", 1))
         if self.length is not None:
             whole_number("length", self.length, 1, MAX_SLICES)
-        for name, n in lengths.items():
+        for name, n in lengths:
             if not n:
                 raise EvidenceError(f"the list of {name!r} has no slices")
             if self.length is not None and n > self.length:

@@ -173,6 +173,7 @@ def test_steps_are_those_of_a_stream(client: Client, trees: dict[str, Any]) -> N
     [
         ("filter", {"evidence": {"umbrella": "yes"}}, "a list with a state for each slice"),
         ("filter", {"evidence": {"umbrella": ["yes"], "rain": ["no", None]}}, "has 2 slices and that of 'umbrella' 1"),
+        ("filter", {"evidence": {"umbrella": [None, ["yes"]]}, "likelihood": {"umbrella": [[1, 2]]}}, "has 1 slices"),
         ("filter", {"evidence": {"umbrella": ["yes", None]}, "length": 1}, "more than length"),
         ("filter", {"evidence": {"umbrella": []}}, "no slices"),
         ("filter", {"evidence": {"umbrela": ["yes"]}}, "umbrela"),
