@@ -196,6 +196,8 @@ def shown(value: object, most: int = 60) -> str:
 
     Takes time and memory that do not grow with the value.
     """
+    if getattr(getattr(value, "dtype", None), "kind", None) in tuple("biufU") and getattr(value, "shape", None) == ():
+        value = value.item()  # type: ignore[attr-defined]  # 7, not np.int64(7)
     if isinstance(value, str):
         return repr(value) if len(value) <= most else f"{value[:most]!r}..."
     return _REPR.repr(value)

@@ -227,6 +227,8 @@ def test_rows_that_cannot_be_read_are_named(tree: jtgpu.JunctionTree) -> None:
     frame = pd.DataFrame({"xray": ["yes", "no", "yess"], "smoke": ["no", "ja", None]}, index=["p1", "p2", "p3"])
     with pytest.raises(jtgpu.UnknownState, match=r"row 1 \(index 'p2'\), column 'smoke': 'ja'"):
         tree.predict_proba(frame, "lung")
+    with pytest.raises(jtgpu.UnknownState, match=r"row 1 \(index 6\), column 'smoke'"):
+        tree.predict_proba(frame.set_axis([5, 6, 7]), "lung")
     answer = tree.predict_proba(frame, "lung", on_error="flag")
     assert answer["error"].isna().tolist() == [True, False, False]
     assert "did you mean 'yes'" in answer["error"].iloc[2]

@@ -136,8 +136,9 @@ class NativeFrame:
 
 def name_row(row: int, index: Any) -> str:
     """Name a row for messages: by number, and by label if there is an index of labels."""
-    label = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
-    return f"row {row}{label}"
+    if index is None or type(index).__name__ == "RangeIndex":
+        return f"row {row}"
+    return f"row {row} (index {index[row : row + 1].tolist()[0]!r})"
 
 
 def column_of_series(series: Any) -> Any:
