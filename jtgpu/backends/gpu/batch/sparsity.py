@@ -60,12 +60,12 @@ class Sparsity:
     def terms(self, step: int) -> Terms:
         """The multiply-adds of a step that matter."""
         s, loops = self.program.steps[step], self.loops[step]
-        a = _offsets(loops, A)
+        a = offsets_of(loops, A)
         keep = self.nonzero[s.ins[0]][a]
-        b = _offsets(loops, B) if len(s.ins) == 2 else np.zeros(0, np.int32)
+        b = offsets_of(loops, B) if len(s.ins) == 2 else np.zeros(0, np.int32)
         if len(s.ins) == 2:
             keep &= self.nonzero[s.ins[1]][b]
-        out = _offsets(loops, OUT)
+        out = offsets_of(loops, OUT)
         keep &= self.needed[s.out][out]
         which = np.flatnonzero(keep)
         which = which[np.argsort(out[which], kind="stable")]
@@ -192,7 +192,7 @@ def _total(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return total
 
 
-def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
+def offsets_of(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
     """Offsets in one table of every configuration of some axes, the last axis fastest."""
     at = np.zeros(1, np.int32)
     for n, strides in loops:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..program.records import OUT, A, B, Loop
-from .sparsity import count_products
+from .sparsity import count_products, offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class _Axes:
         of: dict[str, list[Loop]] = {w: [] for w in "smnk"}
         for x in loops:
             of["k" if not x[1][OUT] else "n" if not x[1][A] else "s" if x[1][B] else "m"].append(x)
-        self.at = {(w, t): _offsets(of[w], t) for w, t in product("smnk", (OUT, A, B))}
+        self.at = {(w, t): offsets_of(of[w], t) for w, t in product("smnk", (OUT, A, B))}
         s, m, n, k = (len(self.at[w, OUT]) for w in "smnk")
 
         def cells(which: str, table: int, *shape: int) -> NDArray[np.bool_]:
@@ -187,7 +187,8 @@ class _Axes:
             rows = join(read[at_s, at_m, at_n][:, None], 0).sum(axis=1)
             return _work(shape, len(count), int(count.sum()), int((rows * count).sum()))
         counts = count_products(a.astype(np.float32), b.astype(np.float32).swapaxes(1, 2))
-        n_steps, n_read = (int(np.einsum("smn,smn->", counts, x, dtype=np.float64)) for x in (wanted, read))
+        n_steps = int(np.einsum("smn,smn->", counts, wanted, dtype=np.float64))
+        n_read = 0 if read is wanted else int(np.einsum("smn,smn->", counts, read, dtype=np.float64))
         return _work(shape, int(np.count_nonzero(wanted)), n_steps, n_read)
 
     def tiles(self, shape: int, swapped: bool) -> Tiles:
@@ -239,14 +240,6 @@ class _Axes:
         out, a, b = (self.at["s", t][stored[order[slots]]].astype(np.uint32) for t in (OUT, A, B))
         none = np.zeros((len(a), 1), np.uint32)
         return Tiles(DIAGONAL, False, a, b, out, none, _packed(there, 4), first, count, self.steps[which])
-
-
-def _offsets(loops: Sequence[Loop], table: int) -> NDArray[np.int64]:
-    """Offsets in one table of every configuration of some axes, the last axis fastest."""
-    at = np.zeros(1, np.int64)
-    for n, strides in loops:
-        at = np.add.outer(at, np.arange(n) * strides[table]).ravel()
-    return at
 
 
 def _sorted(used: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
