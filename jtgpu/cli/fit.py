@@ -203,7 +203,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     else:
         print("\n".join(map(shown, str(fitted).splitlines())))
         print(f"{shown(output)}: {wanted.name}, {format_seconds(seconds)}")
-    if isinstance(fitted, MixedFit) or not fitted.interrupted:
+    if not fitted.interrupted:
         checkpoint.unlink(missing_ok=True)
     else:
         more = "; the same command with --resume continues" if checkpoint.exists() else ""

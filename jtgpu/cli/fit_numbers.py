@@ -75,9 +75,9 @@ def report_of(fitted: MixedFit, errors: bool) -> dict[str, Any]:
         "method": fitted.method, "converged": fitted.converged, "iterations": len(fitted.history) - 1,
         "log_likelihood": fitted.log_likelihood, "objective": fitted.objective, "rows": fitted.n_rows,
         "dropped": fitted.n_dropped, "missing": dict(fitted.missing), "empty_rows": dict(fitted.empty_rows),
-        "numbers": list(fitted.network.numbers),
+        "numbers": list(fitted.network.numbers), "interrupted": fitted.interrupted,
     }  # fmt: skip
-    if errors:
+    if errors and not fitted.interrupted:
         report["standard_errors"] = {v: _plain(fitted.standard_errors(v)) for v in fitted.network}
     return report
 

@@ -40,6 +40,8 @@ class MixedFit:
         of the prior.
     missing : dict
         Missing cells of each column that has some.
+    interrupted : bool
+        Whether Ctrl-C ended EM: the network is that of the last whole iteration.
     """
 
     network: MixedNetwork
@@ -52,6 +54,7 @@ class MixedFit:
     n_dropped: int = 0
     empty_rows: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
+    interrupted: bool = False
     _rows: tuple[MixedCases, Floats, Strength] | None = field(default=None, repr=False)  # weighted cases, the prior
     _errors: dict[str, GaussianErrors | Floats] = field(default_factory=dict, repr=False)  # of EM, once computed
 
@@ -88,7 +91,7 @@ class MixedFit:
 
     def __str__(self) -> str:
         how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
-        end = "" if self.converged else ", not converged"
+        end = "" if self.converged else ", interrupted" if self.interrupted else ", not converged"
         return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}"
 
     __repr__ = __str__

@@ -180,10 +180,21 @@ def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
     return total
 
 
+class Fitted(NamedTuple):
+    """A fitted network: the last whole iteration of EM if `run` was interrupted."""
+
+    network: MixedNetwork
+    history: list[Pass]
+    converged: bool
+    method: str
+    sums: Sums
+    interrupted: bool = False
+
+
 def run(  # noqa: PLR0913
     net: MixedNetwork, cases: MixedCases, weights: Floats, strength: Strength, *, iterations: int, tolerance: float,
     progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
-) -> tuple[MixedNetwork, list[Pass], bool, str, Sums]:  # fmt: skip
+) -> Fitted:  # fmt: skip
     """Fit by counting, or by EM where cells are missing. `net` is where EM starts, and gives the units."""
     far = _far_from_zero(net, cases, weights)
     if far:
@@ -192,25 +203,33 @@ def run(  # noqa: PLR0913
     tree = MixedTree(net, "cpu", max_configurations=1 << 22, options=options)
     prior = pooled_prior(tree, cases, weights, strength)
     is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
+    method = "counts" if is_complete else "em"
     history: list[Pass] = []
     begun = time.perf_counter()
     sums = one_pass(tree, cases, weights)
-    while True:
-        objective = sums.log_likelihood + log_prior(tree, tree.network, prior)
-        before = history[-1].objective if history else None
-        change = 0.0 if before is None else objective - before
-        entry = Pass(len(history), objective, sums.log_likelihood, change, time.perf_counter() - begun)
-        history.append(entry)
-        if progress is not None:
-            progress(entry)
-        size = abs(objective) + float(weights.sum())
-        if before is not None and not is_complete and change < -FALL * size:
-            raise DataError(f"iteration {entry.number}: the objective fell from {before:.12g} to {objective:.12g}")
-        calm = before is not None and abs(change) <= tolerance * size
-        if calm or (is_complete and before is not None) or len(history) > iterations:
-            return _moved(tree.network, far), history, calm or is_complete, "counts" if is_complete else "em", sums
-        tree.reload(maximise(tree, sums, prior))
-        sums = one_pass(tree, cases, weights)
+    last = tree.network, sums
+    try:
+        while True:
+            objective = sums.log_likelihood + log_prior(tree, tree.network, prior)
+            before = history[-1].objective if history else None
+            change = 0.0 if before is None else objective - before
+            entry = Pass(len(history), objective, sums.log_likelihood, change, time.perf_counter() - begun)
+            last = tree.network, sums
+            history.append(entry)
+            if progress is not None:
+                progress(entry)
+            size = abs(objective) + float(weights.sum())
+            if before is not None and not is_complete and change < -FALL * size:
+                raise DataError(f"iteration {entry.number}: the objective fell from {before:.12g} to {objective:.12g}")
+            calm = before is not None and abs(change) <= tolerance * size
+            if calm or (is_complete and before is not None) or len(history) > iterations:
+                return Fitted(_moved(tree.network, far), history, calm or is_complete, method, sums)
+            tree.reload(maximise(tree, sums, prior))
+            sums = one_pass(tree, cases, weights)
+    except KeyboardInterrupt:
+        if len(history) < 2:  # of the start, at most
+            raise
+        return Fitted(_moved(last[0], far), history, False, method, last[1], interrupted=True)
 
 
 def _far_from_zero(net: MixedNetwork, cases: MixedCases, weights: Floats) -> dict[str, float]:

@@ -94,6 +94,9 @@ class MixedTree(InformationQueries):
         """The network that was compiled."""
         return self._net
 
+    def __repr__(self) -> str:
+        return f"<MixedTree of {self._net!r}>"
+
     # One case -------------------------------------------------------------------------------------------------
 
     def posteriors(

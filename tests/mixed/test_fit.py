@@ -155,3 +155,25 @@ def test_words_of_a_file_that_are_states(tmp_path: Path) -> None:
     for structure, states in ((net, None), ({"y": ["s"]}, {"s": ["NA", "yes"]})):
         found = fit(structure, tmp_path / "c.csv", numbers={"y": "gaussian"}, states=states, prior=0)
         assert found.network.gaussian("y").mean.tolist() == pytest.approx([1, 3.75])
+
+
+def test_an_interrupted_fit_is_that_of_the_last_whole_iteration() -> None:
+    net = random_network(RNG(4))
+    table = net.compile("cpu").sample(100, seed=2).to_frame()
+    table.iloc[::3, -1] = table.iloc[1::3, 0] = None
+    structure = {v: net.parents(v) for v in net}
+
+    def stop_at(number: int) -> Any:
+        def progress(entry: Any) -> None:
+            if entry.number == number:
+                raise KeyboardInterrupt
+
+        return progress
+
+    found = fit(structure, table, numbers="gaussian", tolerance=0, progress=stop_at(3))
+    assert (found.interrupted, found.converged, len(found.history)) == (True, False, 4)
+    same = fit(structure, table, numbers="gaussian", tolerance=0, iterations=3)
+    assert (found.network, found.log_likelihood) == (same.network, same.log_likelihood)
+    assert not same.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        fit(structure, table, numbers="gaussian", progress=stop_at(0))

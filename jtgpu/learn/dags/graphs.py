@@ -93,7 +93,7 @@ def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork
     strength = Strength(PRIOR_ROWS if ess > 0 else 0.0, f"bdeu:{ess}")
     return run(
         start, cases, weights, strength, iterations=1, tolerance=1e-9, progress=None, options={}
-    )[0]  # fmt: skip
+    ).network  # fmt: skip
 
 
 # `start_graph`: the graph from which a search or a chain starts, checked.

@@ -111,14 +111,15 @@ def _fit_table(  # noqa: PLR0913
     read = read_cases(shell, columns, None, None)
     read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
     first = start if isinstance(start, MixedNetwork) else starting_network(labels, parents, read, row_weights)
-    net, history, converged, method, sums = run(
+    fitted = run(
         first, read, row_weights, strength, iterations=rule[0], tolerance=rule[1], progress=progress,
         options={"threads": threads},
     )  # fmt: skip
-    last = history[-1]
+    last = fitted.history[-1]
     return MixedFit(
-        net, last.log_likelihood, last.objective, tuple(history), converged, method, len(read.states), dropped,
-        empty_configurations(net, sums), gaps, (read, row_weights, strength),
+        fitted.network, last.log_likelihood, last.objective, tuple(fitted.history), fitted.converged, fitted.method,
+        len(read.states), dropped, empty_configurations(fitted.network, fitted.sums), gaps, fitted.interrupted,
+        (read, row_weights, strength),
     )  # fmt: skip
 
 
