@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WARPS, THREADS = 4, 256  # of a block of cases; threads of the other kernels
 CAPACITY = 1 << 17  # most cells of a case
 MOST_PRODUCTS = 1 << 20  # of a case
-MOST_VARIABLES, MOST_STATES, MOST_AXES = 3000, 1 << 16, 32
+MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
 STEP, PRODUCT, DENSE = 7e-10, 5e-12, 7e-13  # seconds of a contraction, of a product, and of one by records, on an H100
 GAIN = 1.5  # least one
 SAMPLE = 64  # cases that say what a table's cases observe
@@ -38,7 +38,6 @@ UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them ar
 LEAST_CASES, MOST_CASES = 1 << 12, 1 << 14  # of a part of a table
 PARTS = 8  # of a table, if it has enough cases
 IN_A, IN_B, IN_OUT, WEIGHED = 1 << 16, 1 << 17, 1 << 18, 1 << 19
-CONTRACTION = np.dtype([(n, np.uint32) for n in ("out", "a", "b", "axes", "n_axes", "cell", "root", "pad")])
 BITS = 125  # of the sum of the absolute weights
 
 
@@ -55,34 +54,35 @@ class WarpProgram:
         self.supported = bool(
             n and not plan.sets and plan.n_variables <= MOST_VARIABLES and 2 * self.cells[-1] < NONE
             and plan.cardinality.max(initial=1) < MOST_STATES
-            and max(map(len, (*self._joint, *scopes[:n])), default=0) <= MOST_AXES
+            and max(map(len, (*self._joint, *scopes[:n])), default=0) <= GROUP
         )  # fmt: skip
 
-    def records(self) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """struct Contraction of factors, contractions and families, and their axes."""
-        plan, program = self.plan, self.program
-        scopes, n = program.binary.scopes, plan.n_factors
-        made: list[tuple[int, ...]] = []
-        axes: list[tuple[int, int]] = []
-
-        def add(scope: Sequence[int], out: int, a: int, b: int, cell: int = 0, root: int = 0) -> None:
-            first = len(axes)
-            for i, v in enumerate(scope):
-                flags = IN_OUT if out == NONE or v in scopes[out] else 0
-                flags |= IN_A if a != NONE and v in scopes[a] else 0
-                flags |= IN_B if b != NONE and v in scopes[b] else 0
-                flags |= WEIGHED if out < n and plan.evidence_factor[v] == out else 0
-                axes.append((v | flags, plan.size(tuple(scope[i + 1 :]))))
-            made.append((out, a, b, first, len(axes) - first, cell, root, 0))
-
-        for f in range(n):
-            add(scopes[f], f, NONE, NONE, int(self.cells[f]))
-        for x, joint in zip(program.messages.steps, self._joint, strict=True):
-            ordered = sorted(joint, key=lambda v: int(plan.axis_rank[v]))
-            add(ordered, x.out, x.ins[0], x.ins[1] if len(x.ins) == 2 else NONE)
+    def records(self) -> tuple[NDArray[Any], ...]:
+        """Steps level by level, where levels begin, families, their axes, and axes of steps and families a lane."""
+        plan, program, scopes, n = self.plan, self.program, self.program.binary.scopes, self.plan.n_factors
+        roots = program.roots
+        steps, level = program.messages.steps, np.array(program.messages.level, np.int64)
+        order = np.argsort(level, kind="stable")
+        first = np.flatnonzero(np.diff(level[order], prepend=-1, append=-1))
+        made = np.array([(x.out, x.ins[0], x.ins[1] if len(x.ins) == 2 else NONE, 0) for x in steps], np.uint32)
+        families = [
+            (int(self.cells[f]), NONE if d == UNIT else d, roots[program.root[f]], len(scopes[f]))
+            for f, d in enumerate(program.derivative)
+        ]
+        axes = np.zeros((len(steps) + n, GROUP, 2), np.uint32)
+        axes[:, :, 0] = plan.n_variables  # a state that every case observes
+        for i, k in enumerate(order.tolist()):
+            inside = [scopes[t] for t in (*steps[k].ins, steps[k].out)]
+            for lane, v in enumerate(sorted(self._joint[k], key=lambda v: int(plan.axis_rank[v]))):
+                flags = [bit for bit, scope in zip((IN_A, IN_B)[: len(inside) - 1], inside, strict=False) if v in scope]
+                axes[i, lane, 0] = v | sum(flags) | (IN_OUT if v in inside[-1] else 0)
         for f, d in enumerate(program.derivative):
-            add(scopes[f], NONE, f, NONE if d == UNIT else d, int(self.cells[f]), program.root[f])
-        return np.array(made, CONTRACTION), np.array(axes or [(0, 0)], np.uint32)
+            for lane, v in enumerate(scopes[f]):
+                flags = [IN_A | IN_OUT, IN_B * (d != UNIT and v in scopes[d]), WEIGHED * (plan.evidence_factor[v] == f)]
+                axes[len(steps) + f, lane] = v | int(sum(flags)), plan.size(scopes[f][lane + 1 :])
+        most = max(map(len, scopes[:n]), default=0)
+        by_axis = np.ascontiguousarray(axes[len(steps) :, :most].swapaxes(0, 1))
+        return made.reshape(-1, 4)[order], first.astype(np.uint32), np.array(families, np.uint32), by_axis, axes
 
     def suits(self, states: NDArray[Any]) -> bool:
         """Whether a table of cases is counted quicker this way than by records, judged by some of its cases."""
@@ -135,12 +135,13 @@ class WarpCounts:
         self.plan, self.device, self._n_out = program.plan, device, len(families.place)
         self._count: CountProgram = program.program
         self._n_cells = int(program.cells[-1])
-        steps, axes = program.records()
+        steps, levels, *others = program.records()
+        self._n_levels = len(levels) - 1
         roots = np.array(self._count.roots, np.uint32)
         cards = self.plan.cardinality.astype(np.uint32)
         place = families.place.astype(np.uint32)
         self._numbers = [memory.put(x, stream) for x in self._numbers_of(factors)]
-        self._records = [memory.put(x, stream) for x in (steps, axes, cards, roots)]
+        self._records = [memory.put(x, stream) for x in (steps, levels, *others, cards, roots)]
         self._place, self._counts = memory.put(place, stream), memory.empty(16 * self._n_cells)
         self._kernels = Kernels(device, "batch/warps", ("count_cases", "count_zero", "count_round"))
         self._summing = Kernels(device, "batch/counts", ("count_score", "count_fold"))
@@ -161,7 +162,7 @@ class WarpCounts:
 
     @property
     def case_bytes(self) -> int:
-        return 8 * (CAPACITY + self._n_tables)
+        return 8 * CAPACITY + 16 * self._n_tables
 
     @property
     def most_cases(self) -> int:
@@ -172,16 +173,15 @@ class WarpCounts:
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        return memory.empty(8 * CAPACITY * size), memory.empty(8 * self._n_tables * size)
+        return memory.empty(8 * CAPACITY * size), memory.empty(16 * self._n_tables * size)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         plan, count = self.plan, self._count
         shift = BITS - int(np.frexp(chunk.magnitude)[1])
         words = [chunk.codes, chunk.weights, chunk.weight_row, chunk.of_case, chunk.log_evidence, *self._numbers]
         words += [*self._records, *scratch, self._counts]
-        n_steps = plan.n_factors + count.n_messages
-        numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, n_steps, self._n_tables]
-        numbers += [len(count.roots), CAPACITY, MOST_PRODUCTS, shift & NONE, 0]
+        numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, count.n_messages]
+        numbers += [self._n_levels, self._n_tables, len(count.roots), CAPACITY, MOST_PRODUCTS, shift & NONE]
         cases = Arguments(np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)]))
         counts = np.array([self._counts], np.uint64)
 
@@ -191,7 +191,7 @@ class WarpCounts:
         if chunk.is_first:
             call("count_zero", 2 * self._n_cells, counts, 2 * self._n_cells)
         self._kernels.launch(
-            "count_cases", -(-chunk.n // WARPS), WARPS * GROUP, stream, cases, shared=4 * WARPS * plan.n_variables
+            "count_cases", -(-chunk.n // WARPS), WARPS * GROUP, stream, cases, shared=4 * WARPS * (plan.n_variables + 1)
         )
         others = replace(chunk, total=chunk.total + 8 * self._n_out)
         fold(self._summing, others, others.struct(0, 0, 0, 0), 0, stream)
