@@ -7,7 +7,8 @@
 //
 // What a case takes depends on what it observes: tables have one state of observed variables, so a network's largest
 // table may have one cell. Tables of one cell are computed from such tables by a lane each, all others by the whole
-// warp. A case with too many cells or products gets NaN for ln P(e) and adds nothing.
+// warp. Cases with many cells or products are done last, in few and larger pieces of memory; one with too many gets NaN
+// for ln P(e) and adds nothing.
 //
 // Counts are integers of 128 bits, a power of two of which is 1, so their sums do not depend on the order of additions:
 // the same bits from run to run and for any number of GPUs. Bound by instructions and by trips to the L2.
@@ -199,16 +200,14 @@ __device__ __forceinline__ bool read_codes(const Cases& c, u32 at, u32* seen, u3
     return !__ballot_sync(ALL, !good);
 }
 
-extern "C" __global__ void __launch_bounds__(128) count_cases(Cases c) {
-    const u32 warp = threadIdx.x >> 5, at = blockIdx.x * (blockDim.x >> 5) + warp, lane = threadIdx.x & 31;
-    if (at >= c.n) return;
-    u32* const seen = (u32*)dynamic_shared + warp * (c.n_variables + 1);
+// Count a case with the memory of a slot; false: it takes too much.
+__device__ __forceinline__ bool run_case(const Cases& c, u32 at, u64 slot, u32* seen, u32 lane) {
     const bool good = c.width == 1   ? read_codes<signed char>(c, at, seen, lane)
                       : c.width == 2 ? read_codes<short>(c, at, seen, lane)
                                      : read_codes<int>(c, at, seen, lane);
     __syncwarp();
-    const u64 row = at;
-    Case k = {seen, c.weights + row * c.n_weights, c.cells + row * c.capacity, c.tables + row * c.n_tables, lane, 0, 0};
+    const double* const weights = c.weights + (u64)at * c.n_weights;
+    Case k = {seen, weights, c.cells + slot * c.capacity, c.tables + slot * c.n_tables, lane, 0, 0};
     bool fits = true;
     for (u32 first = 0; first < c.n_families && fits; first += 32) {
         const u32 f = first + lane;
@@ -253,8 +252,9 @@ extern "C" __global__ void __launch_bounds__(128) count_cases(Cases c) {
         const Table root = k.tables[c.roots[i]];
         log_evidence += root.value > 0.0 ? log(root.value) + root.exponent * 0.693147180559945309417 : -INFINITY;
     }
-    if (!lane) c.log_evidence[at] = fits ? log_evidence : NAN;
-    if (!fits || !(log_evidence > -INFINITY)) return;
+    if (!fits) return false;
+    if (!lane) c.log_evidence[at] = log_evidence;
+    if (!(log_evidence > -INFINITY)) return true;
     const double weight = c.of_case[at];
     for (u32 first = 0; first < c.n_families; first += 32) {
         const u32 f = first + lane;
@@ -266,6 +266,21 @@ extern "C" __global__ void __launch_bounds__(128) count_cases(Cases c) {
         }
         for (u32 left = __ballot_sync(ALL, !done); left; left &= left - 1)
             count(c, k, first + __ffs((int)left) - 1, weight);
+    }
+    return true;
+}
+
+// All cases, with the memory that most of them take; then, `again`, those that are left, with much more.
+extern "C" __global__ void __launch_bounds__(128) count_cases(Cases c) {
+    const u32 warp = threadIdx.x >> 5, warps = blockDim.x >> 5, lane = threadIdx.x & 31;
+    u32* const seen = (u32*)dynamic_shared + warp * (c.n_variables + 1);
+    const u32 slot = blockIdx.x * warps + warp, n = c.again ? *c.left : c.n;
+    for (u32 i = slot; i < n; i += gridDim.x * warps) {
+        const u32 at = c.again ? c.left[1 + i] : i;
+        __syncwarp();
+        if (run_case(c, at, slot, seen, lane) || lane) continue;
+        if (c.again) c.log_evidence[at] = NAN;
+        else c.left[1 + atomicAdd(c.left, 1u)] = at;
     }
 }
 

@@ -42,13 +42,15 @@ struct Cases {
     const uint2* axes;       // (steps, then families, 32) the same of a step's inputs, or of a family
     const u32* card;         // (n_variables,)
     const u32* roots;        // (n_roots,) tables
-    double* cells;           // (n, capacity)
-    Table* tables;           // (n, n_tables)
+    double* cells;           // (warps, capacity)
+    Table* tables;           // (warps, n_tables)
     u64* counts;             // low and high halves, for each cell of each family
+    u32* left;               // the number of cases that need more memory, and these
     u32 n, n_variables, n_weights, width;
     u32 n_families, n_steps, n_levels, n_tables;
     u32 n_roots, capacity, most_products;
     int shift;               // 2^shift is 1
+    u32 again, pad;
 };
 
 // The axes of a contraction, one a lane: how many states are left, and cells from state to state.

@@ -24,15 +24,16 @@ pytestmark = pytest.mark.gpu
 def test_counts_of_wide_networks_are_those_of_records(
     name: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also chunk by chunk, and in less room, where more cases are left to records."""
+    """Also chunk by chunk, and in less room, where more cases come last or are left to records."""
     net = bundled(name)
     plan, tables = net.plan().whole, [f.table for f in model_factors(net)]
     states, weights = rows(name, 6000, 0.1), np.random.default_rng(5).random(6000)
     found = []
     much = 8 << 30
-    for gain, scratch, cells in ((1.5, much, 1 << 17), (1.5, 1 << 29, 1 << 17), (1.5, much, 1 << 12), (1e9, much, 0)):
+    for gain, scratch, cells in ((1.5, much, 1 << 17), (1.5, 1 << 29, 1 << 14), (1.5, much, 1 << 12), (1e9, much, 0)):
         monkeypatch.setattr(warps, "GAIN", gain)
-        monkeypatch.setattr(warps, "CAPACITY", cells)
+        monkeypatch.setattr(warps, "CELLS", cells)
+        monkeypatch.setattr(warps, "MOST_CELLS", 1 << 20 if cells > 1 << 12 else 1 << 15)
         monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)
         with closing(counting_backend("gpu", plan, tables)) as backend:
             assert isinstance(backend, Gpu)

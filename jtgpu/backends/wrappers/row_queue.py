@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -136,13 +138,23 @@ class JoinedCases:
 
     def _families(self, total: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """The counts of each factor in its own shape."""
-        plan, at, families = self._plan, 0, []
+        turned, at, families = total[self._places], 0, []
+        for scope in self._plan.factor_scopes:
+            shape = [int(self._plan.cardinality[v]) for v in scope]
+            families.append(turned[at : at + math.prod(shape)].reshape(shape))
+            at += families[-1].size
+        return families
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Where each count of the factors, in their own shapes, is among the sums."""
+        plan, at, places = self._plan, 0, [np.zeros(0, np.int64)]
         for f, size in enumerate(self._sizes()):
             scope = plan.table_scopes[f]
-            table = total[at : at + size].reshape([int(plan.cardinality[v]) for v in scope])
-            families.append(np.ascontiguousarray(np.transpose(table, [scope.index(v) for v in plan.factor_scopes[f]])))
+            table = np.arange(at, at + size).reshape([int(plan.cardinality[v]) for v in scope])
+            places.append(np.transpose(table, [scope.index(v) for v in plan.factor_scopes[f]]).ravel())
             at += size
-        return families
+        return np.concatenate(places)
 
     def log_evidence(self) -> NDArray[np.float64]:
         values = np.zeros(self._n)

@@ -31,11 +31,12 @@ pytestmark = needs_compiler
 
 @contextmanager
 def by_warps(model: DiscreteModel, cells: int = 1 << 12, **options: Any) -> Iterator[Gpu]:
-    """A backend that counts every table this way, a case of at most so many cells."""
+    """A backend that counts every table this way, a case of at most so many cells, of half as many at first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(generated, "GENERATED_FLOPS", -1)
         patch.setattr(warps, "GAIN", 0.0)
-        patch.setattr(warps, "CAPACITY", cells)
+        patch.setattr(warps, "CELLS", cells // 2)
+        patch.setattr(warps, "MOST_CELLS", cells)
         with closing(make("gpu", *planned(model), replan=False, single=False, **options)) as backend:
             yield backend  # type: ignore[misc]
 

@@ -95,6 +95,8 @@ class FamilyCells:
     def spread(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of the K cells among all cells, and what follows them."""
         n = len(self.place)
+        if n == sum(map(len, self.support)):
+            return sums
         spread_sums = np.zeros(sum(len(s) for s in self.support) + len(sums) - n)
         spread_sums[self.place] = sums[:n]
         spread_sums[len(spread_sums) - (len(sums) - n) :] = sums[n:]

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WARPS, THREADS = 4, 256  # of a block of cases; threads of the other kernels
-CAPACITY = 1 << 17  # most cells of a case
-MOST_PRODUCTS = 1 << 20  # of a case
+CELLS, PRODUCTS = 1 << 15, 1 << 17  # most of a case
+MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case that needs more
+FEW, MOST_FEW = 32, 256  # cases a piece of memory for such a case; most pieces
 MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
 STEP, PRODUCT, DENSE = 7e-10, 5e-12, 7e-13  # seconds of a contraction, of a product, and of one by records, on an H100
 GAIN = 1.5  # least one
@@ -90,7 +91,7 @@ class WarpProgram:
             return False
         missing = states[:: -(-len(states) // SAMPLE)] < 0
         cells, products = self._cells.of(missing), self._products.of(missing)
-        fits = (cells <= CAPACITY) & (products <= MOST_PRODUCTS)
+        fits = (cells <= MOST_CELLS) & (products <= MOST_PRODUCTS)
         seconds = STEP * (len(self._joint) + 2 * self.plan.n_factors) + PRODUCT * np.minimum(products, MOST_PRODUCTS)
         return bool((seconds + DENSE * self._whole * ~fits).mean() * GAIN <= DENSE * self._whole)
 
@@ -162,7 +163,7 @@ class WarpCounts:
 
     @property
     def case_bytes(self) -> int:
-        return 8 * CAPACITY + 16 * self._n_tables
+        return 8 * (CELLS + MOST_CELLS // FEW) + 16 * self._n_tables
 
     @property
     def most_cases(self) -> int:
@@ -173,16 +174,24 @@ class WarpCounts:
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        return memory.empty(8 * CAPACITY * size), memory.empty(16 * self._n_tables * size)
+        few = max(min(size // FEW, MOST_FEW) // WARPS, 1) * WARPS
+        sizes = (8 * CELLS * size, 8 * MOST_CELLS * few, 16 * self._n_tables * size, 4 * size + 8)
+        return few, *map(memory.empty, sizes)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         plan, count = self.plan, self._count
         shift = BITS - int(np.frexp(chunk.magnitude)[1])
-        words = [chunk.codes, chunk.weights, chunk.weight_row, chunk.of_case, chunk.log_evidence, *self._numbers]
-        words += [*self._records, *scratch, self._counts]
-        numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, count.n_messages]
-        numbers += [self._n_levels, self._n_tables, len(count.roots), CAPACITY, MOST_PRODUCTS, shift & NONE]
-        cases = Arguments(np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)]))
+        few, cells, more_cells, tables, left = scratch
+
+        def cases(n_warps: int, cells: int, capacity: int, most_products: int, *, again: bool) -> None:
+            words = [chunk.codes, chunk.weights, chunk.weight_row, chunk.of_case, chunk.log_evidence, *self._numbers]
+            words += [*self._records, cells, tables, self._counts, left]
+            numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, count.n_messages]
+            numbers += [self._n_levels, self._n_tables, len(count.roots), capacity, most_products, shift & NONE, again, 0]
+            struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
+            blocks, shared = -(-n_warps // WARPS), 4 * WARPS * (plan.n_variables + 1)
+            self._kernels.launch("count_cases", blocks, WARPS * GROUP, stream, Arguments(struct), shared=shared)
+
         counts = np.array([self._counts], np.uint64)
 
         def call(name: str, n: int, *arguments: Any) -> None:
@@ -190,9 +199,9 @@ class WarpCounts:
 
         if chunk.is_first:
             call("count_zero", 2 * self._n_cells, counts, 2 * self._n_cells)
-        self._kernels.launch(
-            "count_cases", -(-chunk.n // WARPS), WARPS * GROUP, stream, cases, shared=4 * WARPS * (plan.n_variables + 1)
-        )
+        call("count_zero", 1, np.array([left], np.uint64), 1)
+        cases(chunk.n, cells, CELLS, PRODUCTS, again=False)
+        cases(few, more_cells, MOST_CELLS, MOST_PRODUCTS, again=True)
         others = replace(chunk, total=chunk.total + 8 * self._n_out)
         fold(self._summing, others, others.struct(0, 0, 0, 0), 0, stream)
         where = (np.array([x], np.uint64) for x in (self._place, chunk.total))
