@@ -1,18 +1,22 @@
 // Expected counts of tables whose cases observe most variables: a warp a case, and only cells that its evidence leaves.
 //
-//   count_cases    for each case: the factors' cells, messages and derivatives without an axis of an observed variable,
+//   count_cases,
+//   count_large    for each case: the factors' cells, messages and derivatives without an axis of an observed variable,
 //                  then the posterior of every family, weighted, is added to the counts
 //   count_zero     clears the counts
 //   count_round    the counts as doubles
 //
 // What a case takes depends on what it observes: tables have one state of observed variables, so a network's largest
 // table may have one cell. Tables of one cell are computed from such tables by a lane each, all others by the whole
-// warp. Cases with many cells or products are done last, in few and larger pieces of memory; one with too many gets NaN
-// for ln P(e) and adds nothing.
+// warp. Cases with many cells or products are done last, by a block each, in few and larger pieces of memory, with the same
+// bits; one with too many gets NaN for ln P(e) and adds nothing.
 //
 // Counts are integers of 128 bits, a power of two of which is 1, so their sums do not depend on the order of additions:
 // the same bits from run to run and for any number of GPUs. Bound by instructions and by trips to the L2.
 #include "batch/warps.cuh"
+
+#define NARROW_THREADS 128
+#define WIDE_THREADS 256
 
 // A table of one cell, scaled if that is far from 1.
 __device__ __forceinline__ Table one_cell(double value, int exponent) {
@@ -20,13 +24,22 @@ __device__ __forceinline__ Table one_cell(double value, int exponent) {
     return Table{by ? value * power_of_two<double>(-by) : value, NONE, exponent + by};
 }
 
-// A warp's case.
+// A case of a warp, or, WIDE, of a block, whose warps share the outputs.
+template <bool WIDE>
 struct Case {
     const u32* seen;         // (n_variables + 1,) number of states that are left, and 2^16 times the observed state
     const double* weights;
     double* cells;
     Table* tables;
-    u32 lane, at, n_products;
+    uint4* list;             // of this warp, for `axes_of`
+    int* tops;               // (3,) of the block
+    u32 lane, warp, warps;
+    u32 at, n_products, n_steps;
+
+    __device__ __forceinline__ void meet() const {
+        if (WIDE) __syncthreads();
+        else __syncwarp();
+    }
 
     // Make room for a table of n cells that takes so many products; false: there is none.
     __device__ __forceinline__ bool begins(const Cases& c, const Axes& x) {
@@ -36,20 +49,29 @@ struct Case {
         return true;
     }
 
-    // Publish the table at `at`, scaled if its largest cell is far from 1; one of one cell, which all lanes know.
+    // Publish the table at `at`, scaled if its largest cell is far from 1; one of one cell, which the first warp knows.
     __device__ __forceinline__ void ends(u32 table, u32 n, double value, int top, int exponent) {
+        const bool first = !lane && !warp;
         if (n == 1) {
-            if (!lane) tables[table] = one_cell(value, exponent);
+            if (first) tables[table] = one_cell(value, exponent);
             return;
         }
         top = warp_max(top);
+        if (WIDE) {  // three take turns: one is used, one read by slow warps, one cleared
+            int* const most = tops + n_steps % 3;
+            n_steps++;
+            if (!lane) atomicMax(most, top);
+            if (first) tops[n_steps % 3] = 0;
+            __syncthreads();
+            top = *(volatile int*)most;
+        }
         const int by = top ? shift_of<double>(top) : 0;
         if (by) {
             const double scale = power_of_two<double>(-by);
             __syncwarp();
-            for (u32 i = lane; i < n; i += 32) cells[at + i] *= scale;
+            for (u32 i = 32 * warp + lane; i < n; i += 32 * warps) cells[at + i] *= scale;
         }
-        if (!lane) tables[table] = Table{0.0, at, exponent + by};
+        if (first) tables[table] = Table{0.0, at, exponent + by};
         at += n;
     }
 
@@ -60,8 +82,9 @@ struct Case {
 };
 
 // What evidence leaves of a factor.
-__device__ __forceinline__ bool enter(const Cases& c, Case& k, u32 f) {
-    const Axes x = axes_of<true>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.lane);
+template <bool WIDE>
+__device__ __forceinline__ bool enter(const Cases& c, Case<WIDE>& k, u32 f) {
+    const Axes x = axes_of<true>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.list, k.lane);
     if (!k.begins(c, x)) return false;
     const double* const from = c.factors + c.families[f].cell + warp_total(x.state * x.by_a);
     u32 row = NONE, weighed = 0;
@@ -76,10 +99,10 @@ __device__ __forceinline__ bool enter(const Cases& c, Case& k, u32 f) {
     }
     int top = 0;
     double value = 0.0;
-    for (u32 base = 0; base < x.n_out; base += 32) {
+    for (u32 base = 32 * k.warp; base < x.n_out; base += 32 * k.warps) {
         const u32 index = base + k.lane;
         const bool mine = index < x.n_out;
-        value = from[cells_at(x, x.open, mine ? index : 0).x] * scale;
+        value = from[cells_at(x.list, __popc(x.open), mine ? index : 0).x] * scale;
         for (u32 lanes = weighed ? x.open : 0, rest = mine ? index : 0; lanes;) {
             const u32 i = last_of(lanes), extent = __shfl_sync(ALL, x.extent, i);
             const u32 first = __shfl_sync(ALL, row, i);
@@ -98,43 +121,38 @@ __device__ __forceinline__ bool enter(const Cases& c, Case& k, u32 f) {
 }
 
 // Lanes share the outputs, and each sum if there are few of these.
-__device__ __forceinline__ bool contract(const Cases& c, Case& k, const Step& s, uint2 axis) {
-    const Axes x = axes_of<false>(axis, k.seen, k.lane);
+template <bool WIDE>
+__device__ __forceinline__ bool contract(const Cases& c, Case<WIDE>& k, const Step& s, uint2 axis) {
+    const Axes x = axes_of<false>(axis, k.seen, k.list, k.lane);
     if (!k.begins(c, x)) return false;
     const bool alone = s.b == NONE;
     const Table a = k.tables[s.a], b = alone ? Table{1.0, NONE, 0} : k.tables[s.b];
     const double *const from_a = k.cells_of(s.a, a), *const from_b = alone ? 0 : k.cells_of(s.b, b);
     u32 log_parts = 0;
     if (x.n_sum > 1 && x.n_out <= 16) log_parts = x.n_out == 1 ? 5 : __clz((int)(x.n_out - 1)) - 27;
-    const u32 parts = 1u << log_parts, part = k.lane & (parts - 1), sums = x.open & ~x.out;
-    u32 inner = 1, step_a = 0, step_b = 0, outer = sums;  // the last summed axis; the others
-    if (sums) {
-        const u32 i = last_of(sums);
-        inner = __shfl_sync(ALL, x.extent, i);
-        step_a = __shfl_sync(ALL, x.by_a, i);
-        step_b = __shfl_sync(ALL, x.by_b, i);
-        outer ^= 1u << i;
-    }
+    const u32 parts = 1u << log_parts, part = k.lane & (parts - 1), tile = 32 >> log_parts;
+    const u32 n_out = __popc(x.out), n_sums = __popc(x.open) - n_out;
+    const uint4* const sums = x.list + n_out;
+    const uint4 last = n_sums ? sums[0] : uint4{1, 0, 0, 0};  // the last summed axis
     int top = 0;
     double sum = 0.0;
-    for (u32 base = 0; base < x.n_out; base += 32 >> log_parts) {
+    for (u32 base = tile * k.warp; base < x.n_out; base += tile * k.warps) {
         const u32 index = base + (k.lane >> log_parts);
         const bool mine = index < x.n_out;
-        const uint2 at = cells_at(x, x.out, mine ? index : 0);
+        const uint2 at = cells_at(x.list, n_out, mine ? index : 0);
         sum = 0.0;
-        if (inner >= parts) {
-            for (u32 first = 0; first < x.n_sum; first += inner) {
-                const uint2 by = cells_at(x, outer, first / inner);
+        if (last.x >= parts) {
+            for (u32 first = 0, outer = 0; first < x.n_sum; first += last.x, outer++) {
+                const uint2 by = cells_at(sums + 1, n_sums ? n_sums - 1 : 0, outer);
                 const double *p = from_a + at.x + by.x, *q = from_b + at.y + by.y;
 #pragma unroll 4
-                for (u32 j = part; j < inner; j += parts) sum += p[j * step_a] * (alone ? 1.0 : q[j * step_b]);
+                for (u32 j = part; j < last.x; j += parts) sum += p[j * last.z] * (alone ? 1.0 : q[j * last.w]);
             }
         } else {
-            for (u32 first = 0; first < x.n_sum; first += parts) {
-                const u32 j = first + part;
-                const uint2 by = cells_at(x, sums, j < x.n_sum ? j : 0);
-                const double product = from_a[at.x + by.x] * (alone ? 1.0 : from_b[at.y + by.y]);
-                sum += j < x.n_sum ? product : 0.0;
+#pragma unroll 2
+            for (u32 j = part; j < x.n_sum; j += parts) {
+                const uint2 by = cells_at(sums, n_sums, j);
+                sum += from_a[at.x + by.x] * (alone ? 1.0 : from_b[at.y + by.y]);
             }
         }
         for (u32 bit = parts >> 1; bit; bit >>= 1) sum += __shfl_xor_sync(ALL, sum, bit);
@@ -151,8 +169,9 @@ __device__ __forceinline__ bool contract(const Cases& c, Case& k, const Step& s,
 __device__ __forceinline__ int clamped(int e) { return e > 1000 ? 1000 : e < -1000 ? -1000 : e; }
 
 // Add a family's posterior to its counts: factor times derivative times weight / P(e).
-__device__ __forceinline__ void count(const Cases& c, const Case& k, u32 f, double weight) {
-    const Axes x = axes_of<true>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.lane);
+template <bool WIDE>
+__device__ __forceinline__ void count(const Cases& c, const Case<WIDE>& k, u32 f, double weight) {
+    const Axes x = axes_of<true>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.list, k.lane);
     const Family s = c.families[f];
     u64* const to = c.counts + 2 * ((u64)s.cell + warp_total(x.state * x.by_a));
     const bool alone = s.derivative == NONE;
@@ -161,11 +180,8 @@ __device__ __forceinline__ void count(const Cases& c, const Case& k, u32 f, doub
     const int e = t.exponent + d.exponent - root.exponent, half = e / 2;
     const double by_t = power_of_two<double>(clamped(half)), by_d = power_of_two<double>(clamped(e - half));
     const double scale = weight / root.value;
-    for (u32 base = 0; base < x.n_out; base += 32) {
-        const u32 index = base + k.lane;
-        const bool mine = index < x.n_out;
-        const uint2 at = cells_at(x, x.open, mine ? index : 0);
-        if (!mine) continue;
+    for (u32 index = 32 * k.warp + k.lane; index < x.n_out; index += 32 * k.warps) {
+        const uint2 at = cells_at(x.list, __popc(x.open), index);
         const double by = alone ? by_d : from_d[at.y] * by_d;
         add_exactly(to + 2 * (u64)at.x, from_t[index] * by_t * by * scale, c.shift);
     }
@@ -173,12 +189,12 @@ __device__ __forceinline__ void count(const Cases& c, const Case& k, u32 f, doub
 
 // The cell of a family that a case observes, a lane a family. False: a variable has several states left, or weights.
 template <bool WITH_WEIGHTS>
-__device__ __forceinline__ bool observes(const Cases& c, const Case& k, u32 f, const Family& s, u32& cell) {
+__device__ __forceinline__ bool observes(const Cases& c, const u32* seen, u32 f, const Family& s, u32& cell) {
     bool whole = true;
     cell = s.cell;
     for (u32 i = 0; i < s.n_axes; i++) {
         const uint2 axis = c.scopes[(u64)i * c.n_families + f];
-        const u32 what = k.seen[axis.x & 0xffffu];
+        const u32 what = seen[axis.x & 0xffffu];
         whole &= (what & 0xffffu) == 1;
         cell += (what >> 16) * axis.y;
         if (WITH_WEIGHTS && axis.x & WEIGHED) whole &= c.weight_row[axis.x & 0xffffu] == NONE;
@@ -200,14 +216,16 @@ __device__ __forceinline__ bool read_codes(const Cases& c, u32 at, u32* seen, u3
     return !__ballot_sync(ALL, !good);
 }
 
-// Count a case with the memory of a slot; false: it takes too much.
-__device__ __forceinline__ bool run_case(const Cases& c, u32 at, u64 slot, u32* seen, u32 lane) {
+// Count a case; false: it takes too much.
+template <bool WIDE>
+__device__ __forceinline__ bool run_case(const Cases& c, u32 at, u32* seen, Case<WIDE> k) {
+    const u32 lane = k.lane;
     const bool good = c.width == 1   ? read_codes<signed char>(c, at, seen, lane)
                       : c.width == 2 ? read_codes<short>(c, at, seen, lane)
                                      : read_codes<int>(c, at, seen, lane);
-    __syncwarp();
-    const double* const weights = c.weights + (u64)at * c.n_weights;
-    Case k = {seen, weights, c.cells + slot * c.capacity, c.tables + slot * c.n_tables, lane, 0, 0};
+    if (WIDE && k.warp == 0 && lane < 3) k.tops[lane] = 0;
+    k.meet();
+    k.weights += (u64)at * c.n_weights;
     bool fits = true;
     for (u32 first = 0; first < c.n_families && fits; first += 32) {
         const u32 f = first + lane;
@@ -215,14 +233,14 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u64 slot, u32* 
         if (f < c.n_families) {
             u32 cell;
             const Family s = c.families[f];
-            done = c.n_weights ? observes<true>(c, k, f, s, cell) : observes<false>(c, k, f, s, cell);
+            done = c.n_weights ? observes<true>(c, seen, f, s, cell) : observes<false>(c, seen, f, s, cell);
             if (done) k.tables[f] = one_cell(c.factors[cell], c.exponents[f]);
         }
         for (u32 left = __ballot_sync(ALL, !done); left && fits; left &= left - 1)
             fits = enter(c, k, first + __ffs((int)left) - 1);
     }
     for (u32 level = 0; level < c.n_levels && fits; level++) {
-        __syncwarp();
+        k.meet();
         const u32 end = c.levels[level + 1];
         for (u32 first = c.levels[level]; first < end && fits; first += 32) {
             Step mine = {0, 0, NONE, 0};
@@ -246,14 +264,14 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u64 slot, u32* 
             }
         }
     }
-    __syncwarp();
+    k.meet();
     double log_evidence = good ? 0.0 : -INFINITY;
     for (u32 i = 0; i < c.n_roots && fits; i++) {
         const Table root = k.tables[c.roots[i]];
         log_evidence += root.value > 0.0 ? log(root.value) + root.exponent * 0.693147180559945309417 : -INFINITY;
     }
     if (!fits) return false;
-    if (!lane) c.log_evidence[at] = log_evidence;
+    if (!lane && !k.warp) c.log_evidence[at] = log_evidence;
     if (!(log_evidence > -INFINITY)) return true;
     const double weight = c.of_case[at];
     for (u32 first = 0; first < c.n_families; first += 32) {
@@ -261,8 +279,8 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u64 slot, u32* 
         bool done = true;
         if (f < c.n_families) {
             u32 cell;
-            done = observes<false>(c, k, f, c.families[f], cell);
-            if (done) add_exactly(c.counts + 2 * (u64)cell, weight, c.shift);
+            done = observes<false>(c, seen, f, c.families[f], cell);
+            if (done && !k.warp) add_exactly(c.counts + 2 * (u64)cell, weight, c.shift);
         }
         for (u32 left = __ballot_sync(ALL, !done); left; left &= left - 1)
             count(c, k, first + __ffs((int)left) - 1, weight);
@@ -270,17 +288,30 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u64 slot, u32* 
     return true;
 }
 
-// All cases, with the memory that most of them take; then, `again`, those that are left, with much more.
-extern "C" __global__ void __launch_bounds__(128) count_cases(Cases c) {
-    const u32 warp = threadIdx.x >> 5, warps = blockDim.x >> 5, lane = threadIdx.x & 31;
+// All cases, a warp each, with the memory that most of them take.
+extern "C" __global__ void __launch_bounds__(NARROW_THREADS) count_cases(Cases c) {
+    __shared__ uint4 lists[NARROW_THREADS / 32][32];
+    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, at = blockIdx.x * (NARROW_THREADS / 32) + warp;
+    if (at >= c.n) return;
     u32* const seen = (u32*)dynamic_shared + warp * (c.n_variables + 1);
-    const u32 slot = blockIdx.x * warps + warp, n = c.again ? *c.left : c.n;
-    for (u32 i = slot; i < n; i += gridDim.x * warps) {
-        const u32 at = c.again ? c.left[1 + i] : i;
-        __syncwarp();
-        if (run_case(c, at, slot, seen, lane) || lane) continue;
-        if (c.again) c.log_evidence[at] = NAN;
-        else c.left[1 + atomicAdd(c.left, 1u)] = at;
+    double* const cells = c.cells + (u64)at * c.capacity;
+    Case<false> k = {seen, c.weights, cells, c.tables + (u64)at * c.n_tables, lists[warp], 0, lane, 0, 1, 0, 0, 0};
+    if (!run_case(c, at, seen, k) && !lane) c.left[1 + atomicAdd(c.left, 1u)] = at;
+}
+
+// The cases that are left, a block each, with much more memory.
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) count_large(Cases c) {
+    __shared__ uint4 lists[WIDE_THREADS / 32][32];
+    __shared__ int tops[3];
+    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, n = *c.left;
+    u32* const seen = (u32*)dynamic_shared;
+    double* const cells = c.cells + (u64)blockIdx.x * c.capacity;
+    Table* const tables = c.tables + (u64)blockIdx.x * c.n_tables;
+    Case<true> k = {seen, c.weights, cells, tables, lists[warp], tops, lane, warp, WIDE_THREADS / 32, 0, 0, 0};
+    for (u32 i = blockIdx.x; i < n; i += gridDim.x) {
+        const u32 at = c.left[1 + i];
+        __syncthreads();
+        if (!run_case(c, at, seen, k) && !threadIdx.x) c.log_evidence[at] = NAN;
     }
 }
 

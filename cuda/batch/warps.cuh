@@ -50,7 +50,6 @@ struct Cases {
     u32 n_families, n_steps, n_levels, n_tables;
     u32 n_roots, capacity, most_products;
     int shift;               // 2^shift is 1
-    u32 again, pad;
 };
 
 // The axes of a contraction, one a lane: how many states are left, and cells from state to state.
@@ -58,15 +57,16 @@ struct Axes {
     u32 flags, extent, state, by_a, by_b;
     u32 open, out;           // lanes with several states; of these, those of the output
     u32 n_out, n_sum;
+    const uint4* list;       // extent, 1 / extent, cells: of axes with several states, the output's and the last first
 };
 
 __device__ __forceinline__ u32 last_of(u32 lanes) { return 31 - __clz((int)lanes); }
 
 // The axes of tables without observed variables. IS_FACTOR: `by_a` are the cells of a whole factor.
 template <bool IS_FACTOR>
-__device__ __forceinline__ Axes axes_of(uint2 axis, const u32* seen, u32 lane) {
+__device__ __forceinline__ Axes axes_of(uint2 axis, const u32* seen, uint4* list, u32 lane) {
     const u32 what = seen[axis.x & 0xffffu];
-    Axes x = {axis.x, what & 0xffffu, what >> 16, IS_FACTOR ? axis.y : 0, 0, 0, 0, 1, 1};
+    Axes x = {axis.x, what & 0xffffu, what >> 16, IS_FACTOR ? axis.y : 0, 0, 0, 0, 1, 1, list};
     x.open = __ballot_sync(ALL, x.extent > 1);
     x.out = x.open & __ballot_sync(ALL, (x.flags & IN_OUT) != 0);
     u32 a = 1, b = 1;
@@ -82,18 +82,29 @@ __device__ __forceinline__ Axes axes_of(uint2 axis, const u32* seen, u32 lane) {
         u32& n = flags & IN_OUT ? x.n_out : x.n_sum;
         n = (u64)n * extent < MOST ? n * extent : MOST;
     }
+    if (x.extent > 1) {
+        const u32 behind = ~((2u << lane) - 1), sums = x.open & ~x.out;
+        const u32 place = x.out >> lane & 1 ? __popc(x.out & behind) : __popc(x.out) + __popc(sums & behind);
+        list[place] = uint4{x.extent, __float_as_uint(1.0f / (float)x.extent), x.by_a, x.by_b};
+    }
+    __syncwarp();
     return x;
 }
 
-// Cells of both inputs for one configuration of some axes, the last one fastest. All lanes call it.
-__device__ __forceinline__ uint2 cells_at(const Axes& x, u32 lanes, u32 index) {
+// Cells of both inputs for one configuration of n axes, the first one fastest; less than 2^24 configurations.
+__device__ __forceinline__ uint2 cells_at(const uint4* axes, u32 n, u32 index) {
     uint2 at = uint2{0, 0};
-    while (lanes) {
-        const u32 i = last_of(lanes), extent = __shfl_sync(ALL, x.extent, i), rest = index / extent;
-        const u32 digit = index - rest * extent;
-        lanes ^= 1u << i;
-        at.x += digit * __shfl_sync(ALL, x.by_a, i);
-        at.y += digit * __shfl_sync(ALL, x.by_b, i);
+    for (u32 i = 0; i < n; i++) {
+        const uint4 axis = axes[i];
+        u32 rest = 0;
+        if (i + 1 < n) {
+            rest = (u32)((float)index * __uint_as_float(axis.y));
+            const u32 left = index - rest * axis.x;
+            rest = (int)left < 0 ? rest - 1 : left >= axis.x ? rest + 1 : rest;
+        }
+        const u32 digit = index - rest * axis.x;
+        at.x += digit * axis.z;
+        at.y += digit * axis.w;
         index = rest;
     }
     return at;

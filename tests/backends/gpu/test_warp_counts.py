@@ -66,11 +66,18 @@ def test_counts_agree_with_the_reference(gpu: Device, data: st.DataObject) -> No
             assert backend.counting.kind == "warps"
 
 
-def test_a_network_of_many_variables(gpu: Device) -> None:
+def test_a_network_of_many_variables(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases of a warp each and of a block each have the same bits."""
     net = bundled("child")
-    states = random_states(net, 60, 0.3, 5)
-    with by_warps(net) as backend:
-        close(backend.run_counts(states), backend_of(net, "cpu").run_counts(states))
+    states = random_states(net, 60, 0.5, 5)
+    expected = backend_of(net, "cpu").run_counts(states)
+    found = []
+    for products in (1 << 20, 1000, 0):
+        monkeypatch.setattr(warps, "PRODUCTS", products)
+        with by_warps(net, 1 << 14) as backend:
+            found.append(backend.run_counts(states))
+        close(found[-1], expected)
+        assert_same(found[0], found[-1])
 
 
 def test_the_same_bits_for_any_chunks_and_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,12 @@ from .generated import CountProgram, FamilyCells, count_program
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WARPS, THREADS = 4, 256  # of a block of cases; threads of the other kernels
-CELLS, PRODUCTS = 1 << 15, 1 << 17  # most of a case
+WARPS, THREADS = 4, 256  # cases of a block; threads of the other kernels' blocks
+CELLS, PRODUCTS = 1 << 15, 1 << 16  # most of a case
 MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case that needs more
 FEW, MOST_FEW = 32, 256  # cases a piece of memory for such a case; most pieces
 MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
-STEP, PRODUCT, DENSE = 7e-10, 5e-12, 7e-13  # seconds of a contraction, of a product, and of one by records, on an H100
+STEP, PRODUCT, DENSE = 2e-10, 2e-11, 6e-13  # seconds of a contraction, of a product, and of one by records, on an H100
 GAIN = 1.5  # least one
 SAMPLE = 64  # cases that say what a table's cases observe
 UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them are exact
@@ -144,7 +144,7 @@ class WarpCounts:
         self._numbers = [memory.put(x, stream) for x in self._numbers_of(factors)]
         self._records = [memory.put(x, stream) for x in (steps, levels, *others, cards, roots)]
         self._place, self._counts = memory.put(place, stream), memory.empty(16 * self._n_cells)
-        self._kernels = Kernels(device, "batch/warps", ("count_cases", "count_zero", "count_round"))
+        self._kernels = Kernels(device, "batch/warps", ("count_cases", "count_large", "count_zero", "count_round"))
         self._summing = Kernels(device, "batch/counts", ("count_score", "count_fold"))
 
     def _numbers_of(self, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -174,7 +174,7 @@ class WarpCounts:
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        few = max(min(size // FEW, MOST_FEW) // WARPS, 1) * WARPS
+        few = max(min(size // FEW, MOST_FEW), 1)
         sizes = (8 * CELLS * size, 8 * MOST_CELLS * few, 16 * self._n_tables * size, 4 * size + 8)
         return few, *map(memory.empty, sizes)
 
@@ -183,14 +183,14 @@ class WarpCounts:
         shift = BITS - int(np.frexp(chunk.magnitude)[1])
         few, cells, more_cells, tables, left = scratch
 
-        def cases(n_warps: int, cells: int, capacity: int, most_products: int, *, again: bool) -> None:
+        def cases(name: str, grid: tuple[int, int], cases: int, cells: int, capacity: int, most_products: int) -> None:
             words = [chunk.codes, chunk.weights, chunk.weight_row, chunk.of_case, chunk.log_evidence, *self._numbers]
             words += [*self._records, cells, tables, self._counts, left]
             numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, count.n_messages]
-            numbers += [self._n_levels, self._n_tables, len(count.roots), capacity, most_products, shift & NONE, again, 0]
+            numbers += [self._n_levels, self._n_tables, len(count.roots), capacity, most_products, shift & NONE]
             struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
-            blocks, shared = -(-n_warps // WARPS), 4 * WARPS * (plan.n_variables + 1)
-            self._kernels.launch("count_cases", blocks, WARPS * GROUP, stream, Arguments(struct), shared=shared)
+            shared = 4 * cases * (plan.n_variables + 1)
+            self._kernels.launch(name, *grid, stream, Arguments(struct), shared=shared)
 
         counts = np.array([self._counts], np.uint64)
 
@@ -200,8 +200,8 @@ class WarpCounts:
         if chunk.is_first:
             call("count_zero", 2 * self._n_cells, counts, 2 * self._n_cells)
         call("count_zero", 1, np.array([left], np.uint64), 1)
-        cases(chunk.n, cells, CELLS, PRODUCTS, again=False)
-        cases(few, more_cells, MOST_CELLS, MOST_PRODUCTS, again=True)
+        cases("count_cases", (-(-chunk.n // WARPS), WARPS * GROUP), WARPS, cells, CELLS, PRODUCTS)
+        cases("count_large", (few, THREADS), 1, more_cells, MOST_CELLS, MOST_PRODUCTS)
         others = replace(chunk, total=chunk.total + 8 * self._n_out)
         fold(self._summing, others, others.struct(0, 0, 0, 0), 0, stream)
         where = (np.array([x], np.uint64) for x in (self._place, chunk.total))
