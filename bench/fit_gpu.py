@@ -7,6 +7,7 @@ the kernels is device time; everything else is wall time.
 from __future__ import annotations
 
 import importlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from rows import row
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.backends.gpu.counts import generated
+from jtgpu.backends.gpu.counts import generated, warps
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
 from jtgpu.plans.compiler import model_factors
@@ -28,7 +29,7 @@ JOBS: tuple[tuple[str, int, int, int], ...] = (
     ("alarm", 1_000_000, 20_000, 1_000_000), ("hepar2", 400_000, 10_000, 100_000),
     ("win95pts", 400_000, 10_000, 100_000), ("munin2", 6_000, 300, 2_000),
 )  # fmt: skip
-# wide networks, whose counts are made of tables only
+# wide networks, whose counts are made by tables, or by a warp a row
 WIDE: tuple[tuple[str, int, int, int], ...] = (
     ("barley", 2_000, 20, 0), ("link", 2_000, 20, 0), ("munin1", 700, 10, 0), ("diabetes", 4_000, 40, 0),
     ("munin4", 2_000, 20, 0), ("mildew", 8_000, 100, 0),
@@ -83,13 +84,13 @@ def on_gpu(smoke: bool, runs: int, devices: int, wide: bool = False) -> Iterator
         on_cpu = wall(lambda cpu=cpu, few=few: cpu.run_counts(few), 2)  # type: ignore[misc]
         cpu.close()
         yield row("em", name, "cpu", on_cpu, rows=n_cpu, missing=0.1, per_row=on_cpu.minimum / n_cpu)
-        kinds = ("lanes", "tables") if not wide and name != "munin2" else ("tables",)
-        for kind in kinds:
+        for kind in ("tables", "warps") if wide or name == "munin2" else ("lanes", "tables"):
             limit, generated.GENERATED_FLOPS = generated.GENERATED_FLOPS, 2_000_000 if kind == "lanes" else -1
+            gain, warps.GAIN = warps.GAIN, warps.GAIN if kind == "warps" else math.inf
             try:
                 yield from kernels(name, plan, tables, (states[:n_kernels], few, exact), where, on_cpu, runs)
             finally:
-                generated.GENERATED_FLOPS = limit
+                generated.GENERATED_FLOPS, warps.GAIN = limit, gain
         if n_fit:
             yield from fits(name, net, states[:n_fit], where)
     if wide:

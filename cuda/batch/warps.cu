@@ -8,8 +8,8 @@
 //
 // What a case takes depends on what it observes: tables have one state of observed variables, so a network's largest
 // table may have one cell. Tables of one cell are computed from such tables by a lane each, all others by the whole
-// warp. Cases with many cells or products are done last, by a block each, in few and larger pieces of memory, with the same
-// bits; one with too many gets NaN for ln P(e) and adds nothing.
+// warp. Cases with many cells or products are done last, by a block each, in few and larger pieces of memory, with the
+// same bits; one with too many gets NaN for ln P(e) and adds nothing.
 //
 // Counts are integers of 128 bits, a power of two of which is 1, so their sums do not depend on the order of additions:
 // the same bits from run to run and for any number of GPUs. Bound by instructions and by trips to the L2.
@@ -84,7 +84,7 @@ struct Case {
 // What evidence leaves of a factor.
 template <bool WIDE>
 __device__ __forceinline__ bool enter(const Cases& c, Case<WIDE>& k, u32 f) {
-    const Axes x = axes_of<true>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.list, k.lane);
+    const Axes x = axes_of<true, WIDE>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.list, k.lane);
     if (!k.begins(c, x)) return false;
     const double* const from = c.factors + c.families[f].cell + warp_total(x.state * x.by_a);
     u32 row = NONE, weighed = 0;
@@ -102,7 +102,7 @@ __device__ __forceinline__ bool enter(const Cases& c, Case<WIDE>& k, u32 f) {
     for (u32 base = 32 * k.warp; base < x.n_out; base += 32 * k.warps) {
         const u32 index = base + k.lane;
         const bool mine = index < x.n_out;
-        value = from[cells_at(x.list, __popc(x.open), mine ? index : 0).x] * scale;
+        value = from[cells_at<WIDE>(x, x.open, x.list, mine ? index : 0).x] * scale;
         for (u32 lanes = weighed ? x.open : 0, rest = mine ? index : 0; lanes;) {
             const u32 i = last_of(lanes), extent = __shfl_sync(ALL, x.extent, i);
             const u32 first = __shfl_sync(ALL, row, i);
@@ -123,7 +123,7 @@ __device__ __forceinline__ bool enter(const Cases& c, Case<WIDE>& k, u32 f) {
 // Lanes share the outputs, and each sum if there are few of these.
 template <bool WIDE>
 __device__ __forceinline__ bool contract(const Cases& c, Case<WIDE>& k, const Step& s, uint2 axis) {
-    const Axes x = axes_of<false>(axis, k.seen, k.list, k.lane);
+    const Axes x = axes_of<false, WIDE>(axis, k.seen, k.list, k.lane);
     if (!k.begins(c, x)) return false;
     const bool alone = s.b == NONE;
     const Table a = k.tables[s.a], b = alone ? Table{1.0, NONE, 0} : k.tables[s.b];
@@ -131,28 +131,36 @@ __device__ __forceinline__ bool contract(const Cases& c, Case<WIDE>& k, const St
     u32 log_parts = 0;
     if (x.n_sum > 1 && x.n_out <= 16) log_parts = x.n_out == 1 ? 5 : __clz((int)(x.n_out - 1)) - 27;
     const u32 parts = 1u << log_parts, part = k.lane & (parts - 1), tile = 32 >> log_parts;
-    const u32 n_out = __popc(x.out), n_sums = __popc(x.open) - n_out;
-    const uint4* const sums = x.list + n_out;
-    const uint4 last = n_sums ? sums[0] : uint4{1, 0, 0, 0};  // the last summed axis
+    const u32 sums = x.open & ~x.out;
+    const uint4* const list = x.list + __popc(x.out);
+    u32 inner = 1, step_a = 0, step_b = 0, outer = sums;  // the last summed axis; the others
+    if (sums) {
+        const u32 i = last_of(sums);
+        inner = __shfl_sync(ALL, x.extent, i);
+        step_a = __shfl_sync(ALL, x.by_a, i);
+        step_b = __shfl_sync(ALL, x.by_b, i);
+        outer ^= 1u << i;
+    }
     int top = 0;
     double sum = 0.0;
     for (u32 base = tile * k.warp; base < x.n_out; base += tile * k.warps) {
         const u32 index = base + (k.lane >> log_parts);
         const bool mine = index < x.n_out;
-        const uint2 at = cells_at(x.list, n_out, mine ? index : 0);
+        const uint2 at = cells_at<WIDE>(x, x.out, x.list, mine ? index : 0);
         sum = 0.0;
-        if (last.x >= parts) {
-            for (u32 first = 0, outer = 0; first < x.n_sum; first += last.x, outer++) {
-                const uint2 by = cells_at(sums + 1, n_sums ? n_sums - 1 : 0, outer);
+        if (inner >= parts) {
+            for (u32 first = 0, i = 0; first < x.n_sum; first += inner, i++) {
+                const uint2 by = cells_at<WIDE>(x, outer, list + 1, i);
                 const double *p = from_a + at.x + by.x, *q = from_b + at.y + by.y;
 #pragma unroll 4
-                for (u32 j = part; j < last.x; j += parts) sum += p[j * last.z] * (alone ? 1.0 : q[j * last.w]);
+                for (u32 j = part; j < inner; j += parts) sum += p[j * step_a] * (alone ? 1.0 : q[j * step_b]);
             }
         } else {
-#pragma unroll 2
-            for (u32 j = part; j < x.n_sum; j += parts) {
-                const uint2 by = cells_at(sums, n_sums, j);
-                sum += from_a[at.x + by.x] * (alone ? 1.0 : from_b[at.y + by.y]);
+            for (u32 first = 0; first < x.n_sum; first += parts) {
+                const u32 j = first + part;
+                const uint2 by = cells_at<WIDE>(x, sums, list, j < x.n_sum ? j : 0);
+                const double product = from_a[at.x + by.x] * (alone ? 1.0 : from_b[at.y + by.y]);
+                sum += j < x.n_sum ? product : 0.0;
             }
         }
         for (u32 bit = parts >> 1; bit; bit >>= 1) sum += __shfl_xor_sync(ALL, sum, bit);
@@ -171,7 +179,7 @@ __device__ __forceinline__ int clamped(int e) { return e > 1000 ? 1000 : e < -10
 // Add a family's posterior to its counts: factor times derivative times weight / P(e).
 template <bool WIDE>
 __device__ __forceinline__ void count(const Cases& c, const Case<WIDE>& k, u32 f, double weight) {
-    const Axes x = axes_of<true>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.list, k.lane);
+    const Axes x = axes_of<true, WIDE>(c.axes[(u64)(c.n_steps + f) * 32 + k.lane], k.seen, k.list, k.lane);
     const Family s = c.families[f];
     u64* const to = c.counts + 2 * ((u64)s.cell + warp_total(x.state * x.by_a));
     const bool alone = s.derivative == NONE;
@@ -180,8 +188,11 @@ __device__ __forceinline__ void count(const Cases& c, const Case<WIDE>& k, u32 f
     const int e = t.exponent + d.exponent - root.exponent, half = e / 2;
     const double by_t = power_of_two<double>(clamped(half)), by_d = power_of_two<double>(clamped(e - half));
     const double scale = weight / root.value;
-    for (u32 index = 32 * k.warp + k.lane; index < x.n_out; index += 32 * k.warps) {
-        const uint2 at = cells_at(x.list, __popc(x.open), index);
+    for (u32 base = 32 * k.warp; base < x.n_out; base += 32 * k.warps) {
+        const u32 index = base + k.lane;
+        const bool mine = index < x.n_out;
+        const uint2 at = cells_at<WIDE>(x, x.open, x.list, mine ? index : 0);
+        if (!mine) continue;
         const double by = alone ? by_d : from_d[at.y] * by_d;
         add_exactly(to + 2 * (u64)at.x, from_t[index] * by_t * by * scale, c.shift);
     }
@@ -290,12 +301,11 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u32* seen, Case
 
 // All cases, a warp each, with the memory that most of them take.
 extern "C" __global__ void __launch_bounds__(NARROW_THREADS) count_cases(Cases c) {
-    __shared__ uint4 lists[NARROW_THREADS / 32][32];
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, at = blockIdx.x * (NARROW_THREADS / 32) + warp;
     if (at >= c.n) return;
     u32* const seen = (u32*)dynamic_shared + warp * (c.n_variables + 1);
     double* const cells = c.cells + (u64)at * c.capacity;
-    Case<false> k = {seen, c.weights, cells, c.tables + (u64)at * c.n_tables, lists[warp], 0, lane, 0, 1, 0, 0, 0};
+    Case<false> k = {seen, c.weights, cells, c.tables + (u64)at * c.n_tables, 0, 0, lane, 0, 1, 0, 0, 0};
     if (!run_case(c, at, seen, k) && !lane) c.left[1 + atomicAdd(c.left, 1u)] = at;
 }
 

@@ -62,8 +62,8 @@ struct Axes {
 
 __device__ __forceinline__ u32 last_of(u32 lanes) { return 31 - __clz((int)lanes); }
 
-// The axes of tables without observed variables. IS_FACTOR: `by_a` are the cells of a whole factor.
-template <bool IS_FACTOR>
+// The axes of tables without observed variables. IS_FACTOR: `by_a` are cells of a whole factor. LISTED: with `list`.
+template <bool IS_FACTOR, bool LISTED>
 __device__ __forceinline__ Axes axes_of(uint2 axis, const u32* seen, uint4* list, u32 lane) {
     const u32 what = seen[axis.x & 0xffffu];
     Axes x = {axis.x, what & 0xffffu, what >> 16, IS_FACTOR ? axis.y : 0, 0, 0, 0, 1, 1, list};
@@ -82,26 +82,32 @@ __device__ __forceinline__ Axes axes_of(uint2 axis, const u32* seen, uint4* list
         u32& n = flags & IN_OUT ? x.n_out : x.n_sum;
         n = (u64)n * extent < MOST ? n * extent : MOST;
     }
-    if (x.extent > 1) {
+    if (LISTED && x.extent > 1) {
         const u32 behind = ~((2u << lane) - 1), sums = x.open & ~x.out;
         const u32 place = x.out >> lane & 1 ? __popc(x.out & behind) : __popc(x.out) + __popc(sums & behind);
         list[place] = uint4{x.extent, __float_as_uint(1.0f / (float)x.extent), x.by_a, x.by_b};
     }
-    __syncwarp();
+    if (LISTED) __syncwarp();
     return x;
 }
 
-// Cells of both inputs for one configuration of n axes, the first one fastest; less than 2^24 configurations.
-__device__ __forceinline__ uint2 cells_at(const uint4* axes, u32 n, u32 index) {
+// Cells of both inputs for one configuration of some axes, the last one fastest. Not LISTED: all lanes call it. LISTED:
+// by a part of the list; less than 2^24 configurations.
+template <bool LISTED>
+__device__ __forceinline__ uint2 cells_at(const Axes& x, u32 lanes, const uint4* axes, u32 index) {
     uint2 at = uint2{0, 0};
-    for (u32 i = 0; i < n; i++) {
-        const uint4 axis = axes[i];
+    for (; lanes; axes++) {
+        const u32 i = last_of(lanes);
+        lanes ^= 1u << i;
+        uint4 axis;
+        if (LISTED) axis = *axes;
+        else axis = uint4{__shfl_sync(ALL, x.extent, i), 0, __shfl_sync(ALL, x.by_a, i), __shfl_sync(ALL, x.by_b, i)};
         u32 rest = 0;
-        if (i + 1 < n) {
+        if (lanes && LISTED) {
             rest = (u32)((float)index * __uint_as_float(axis.y));
             const u32 left = index - rest * axis.x;
             rest = (int)left < 0 ? rest - 1 : left >= axis.x ? rest + 1 : rest;
-        }
+        } else if (lanes) rest = index / axis.x;
         const u32 digit = index - rest * axis.x;
         at.x += digit * axis.z;
         at.y += digit * axis.w;

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WARPS, THREADS = 4, 256  # cases of a block; threads of the other kernels' blocks
-CELLS, PRODUCTS = 1 << 15, 1 << 16  # most of a case
-MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case that needs more
+CELLS, PRODUCTS, EACH = 1 << 16, 1 << 16, 128  # most of a case of a warp; more products for each contraction
+MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case of a block
 FEW, MOST_FEW = 32, 256  # cases a piece of memory for such a case; most pieces
 MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
-STEP, PRODUCT, DENSE = 2e-10, 2e-11, 6e-13  # seconds of a contraction, of a product, and of one by records, on an H100
+STEP, PRODUCT, DENSE = 2e-10, 5e-11, 6e-13  # seconds of a contraction, of a product, and of one by records, on an H100
 GAIN = 1.5  # least one
 SAMPLE = 64  # cases that say what a table's cases observe
 UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them are exact
@@ -92,7 +92,7 @@ class WarpProgram:
         missing = states[:: -(-len(states) // SAMPLE)] < 0
         cells, products = self._cells.of(missing), self._products.of(missing)
         fits = (cells <= MOST_CELLS) & (products <= MOST_PRODUCTS)
-        seconds = STEP * (len(self._joint) + 2 * self.plan.n_factors) + PRODUCT * np.minimum(products, MOST_PRODUCTS)
+        seconds = STEP * (len(self._joint) + 2 * self.plan.n_factors) + PRODUCT * products
         return bool((seconds + DENSE * self._whole * ~fits).mean() * GAIN <= DENSE * self._whole)
 
     @cached_property
@@ -199,8 +199,9 @@ class WarpCounts:
 
         if chunk.is_first:
             call("count_zero", 2 * self._n_cells, counts, 2 * self._n_cells)
+        most = PRODUCTS + EACH * count.n_messages
         call("count_zero", 1, np.array([left], np.uint64), 1)
-        cases("count_cases", (-(-chunk.n // WARPS), WARPS * GROUP), WARPS, cells, CELLS, PRODUCTS)
+        cases("count_cases", (-(-chunk.n // WARPS), WARPS * GROUP), WARPS, cells, CELLS, most)
         cases("count_large", (few, THREADS), 1, more_cells, MOST_CELLS, MOST_PRODUCTS)
         others = replace(chunk, total=chunk.total + 8 * self._n_out)
         fold(self._summing, others, others.struct(0, 0, 0, 0), 0, stream)
