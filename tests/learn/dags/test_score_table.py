@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.errors import FormatError, TableTooLarge, UnknownVariable
+from jtgpu.errors import ArgumentError, FormatError, TableTooLarge, UnknownVariable
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import SCORES, ScoreRule
 from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
@@ -175,10 +175,12 @@ def test_wrong_arguments() -> None:
     table = score_families(random_table(1), ScoreRule(), 1)
     with pytest.raises(UnknownVariable, match="no variable 'z'"):
         table.score("z")
-    with pytest.raises(ValueError, match="own parent"):
+    with pytest.raises(ArgumentError, match="own parent"):
         table.score("a", ["a"])
-    with pytest.raises(ValueError, match="2 parents"):
+    with pytest.raises(ArgumentError, match="2 parents"):
         table.score("a", ["b", "c"])
+    with pytest.raises(ArgumentError, match="k must be an integer of at least 1, not -1"):
+        table.best("a", -1)
     data = {"x": [0, 1, 1], "y": [0, 0, 1]}
     for options, message in (
         ({"score": "bdue"}, "score must be 'bdeu', .* did you mean 'bdeu'"),

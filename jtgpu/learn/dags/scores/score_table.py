@@ -108,18 +108,19 @@ class ScoreTable:
         Raises
         ------
         UnknownVariable
-        ValueError
+        ArgumentError
             If there are more parents than `max_parents`, or the child is its own parent.
         """
         v, numbers = self.number(child), sorted({self.number(p) for p in parents})
         if v in numbers:
-            raise ValueError(f"{child!r} cannot be its own parent")
+            raise ArgumentError(f"{child!r} cannot be its own parent")
         if len(numbers) > self.max_parents:
-            raise ValueError(f"{len(numbers)} parents, but the table has scores of up to {self.max_parents}")
+            raise ArgumentError(f"{len(numbers)} parents, but the table has scores of up to {self.max_parents}")
         return float(self.scores.flat[parent_index(v, numbers, len(self.names), self.max_parents)])
 
     def best(self, child: str, k: int = 1) -> list[tuple[tuple[str, ...], float]]:
         """The k parent sets of the highest scores, best first, as (parents, score)."""
+        whole_number("k", k, 1)
         v, n = self.number(child), len(self.names)
         row = self.scores[v]
         rows = np.lexsort((np.arange(len(row)), -row))[:k]
