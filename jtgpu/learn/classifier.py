@@ -226,7 +226,7 @@ class JunctionTreeClassifier(Estimator):
         classes = class_column(y)
         if len(classes) != n or not n:
             raise DataError(f"X has {n} rows and y {len(classes)}; expected equal numbers of rows, at least one")
-        weights = sample_weights(sample_weight, n)
+        weights = sample_weights(sample_weight, n, "sample_weight")
         parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)
         values: dict[str, list[Any]] = {self.target: self.classes_.tolist()}

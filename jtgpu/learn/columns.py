@@ -126,7 +126,7 @@ def class_column(y: Any) -> NDArray[Any]:
     return classes
 
 
-def sample_weights(weights: ArrayLike | None, n: int) -> Floats:
+def sample_weights(weights: ArrayLike | None, n: int, name: str = "weights") -> Floats:
     """Weights of n rows, (n,); ones by default."""
     # raises DataError: If the shape is wrong, a weight is negative or not finite, or all are 0.
     if weights is None:
@@ -137,11 +137,14 @@ def sample_weights(weights: ArrayLike | None, n: int) -> Floats:
             raise TypeError
         vector = vector.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise DataError(f"sample_weight must be {n} finite numbers >= 0, not {described(weights)}") from None
-    if vector.shape != (n,) or not (vector >= 0).all() or not np.isfinite(vector).all():
-        raise DataError(f"sample_weight must be {n} finite numbers >= 0, got an array of shape {vector.shape}")
+        raise DataError(f"{name} must be {n} finite numbers >= 0, not {described(weights)}") from None
+    if vector.shape != (n,):
+        raise DataError(f"{name} must be {n} finite numbers >= 0, got an array of shape {vector.shape}")
+    bad = np.flatnonzero(~((vector >= 0) & (vector < np.inf)))
+    if len(bad):
+        raise DataError(f"{name}: that of row {bad[0]} is {vector[bad[0]]:g}, expected a finite number >= 0")
     if not vector.any():
-        raise DataError("sample_weight must have a weight above zero; all are 0")
+        raise DataError(f"{name} must have a weight above zero; all are 0")
     return vector
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, shown
 from .arguments import several
 
 # the list of pandas.read_csv
@@ -91,7 +91,7 @@ class MissingReport:
         elif n_left_out:
             lines.append(f"{n_left_out:,} of {n_rows:,} rows left out: cells missing")
         if self.words:
-            some = [f"{', '.join(map(repr, words))} in {v}" for v, words in [*self.words.items()][:MAX_LISTED]]
+            some = [f"{', '.join(map(shown, words))} in {v}" for v, words in [*self.words.items()][:MAX_LISTED]]
             more = ", ..." * (len(self.words) > MAX_LISTED)
             lines.append(f"read as missing cells: {'; '.join(some)}{more} (na_values= or --na-values lists such words)")
         return lines

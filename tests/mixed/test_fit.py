@@ -177,3 +177,12 @@ def test_an_interrupted_fit_is_that_of_the_last_whole_iteration() -> None:
     assert not same.interrupted
     with pytest.raises(KeyboardInterrupt):
         fit(structure, table, numbers="gaussian", progress=stop_at(0))
+
+
+@pytest.mark.parametrize(("weights", "message"), [
+    ([1, -1, 1], "weights: that of row 1 is -1, expected a finite number >= 0"), ([1, 1], "weights must be 3 finite"),
+    ([1, 1, np.nan], "row 2 is nan"), ([0, 0, 0], "weights must have a weight above zero"),
+])  # fmt: skip
+def test_wrong_weights_name_the_row(weights: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        fit({"y": []}, {"y": [1.0, 2.0, 4.0]}, numbers="gaussian", weights=weights)
