@@ -185,7 +185,7 @@ class CountEngine:
             self.check_open()
             self._factors = list(factors)
             with self.device.active():
-                if self.families.covers(flat_factors(self.plan, factors)):
+                if self.families.are_all or self.families.covers(flat_factors(self.plan, factors)):
                     for kernels in self._made.values():
                         kernels.reload(factors, self.stream)
                     return

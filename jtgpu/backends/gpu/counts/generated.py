@@ -87,6 +87,7 @@ class FamilyCells:
         self.plan, self.support = plan, list(support)
         self.place = np.flatnonzero(np.concatenate([*self.support, np.zeros(0, np.bool_)]))
         self.first = np.cumsum([0, *(int(s.sum()) for s in self.support)])
+        self.are_all = len(self.place) == sum(map(len, self.support))
 
     def covers(self, flat: Sequence[NDArray[np.float64]]) -> bool:
         """Whether factors have no other entries than these."""
@@ -95,7 +96,7 @@ class FamilyCells:
     def spread(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of the K cells among all cells, and what follows them."""
         n = len(self.place)
-        if n == sum(map(len, self.support)):
+        if self.are_all:
             return sums
         spread_sums = np.zeros(sum(len(s) for s in self.support) + len(sums) - n)
         spread_sums[self.place] = sums[:n]
