@@ -106,7 +106,8 @@ def batch_of_numbers(
 
             for row, reason in sorted(chunk.broken.items())[:1]:
                 raise ParseError(reason, *chunk.locate(row))
-            columns = _typed(net, dict(zip(read, chunk.columns, strict=True)), evidence, words, name)
+            delimiter = getattr(source, "delimiter", ",")
+            columns = _typed(net, dict(zip(read, chunk.columns, strict=True)), evidence, words, name, delimiter)
             try:
                 table, flagged = answered(columns)
             except JtgpuError as error:
@@ -123,15 +124,17 @@ def batch_of_numbers(
 
 def _typed(
     net: MixedNetwork, columns: Mapping[str, Any], evidence: Sequence[str], words: frozenset[str],
-    name: Callable[[int], str],
+    name: Callable[[int], str], delimiter: str = ",",
 ) -> dict[str, Any]:  # fmt: skip
     """Columns of text as states and numbers; words that mean a missing cell become null."""
     result = {k: c.combine_chunks() if hasattr(c, "combine_chunks") else c for k, c in columns.items()}
     for v in evidence:
         column = result[v]
         if arrow().types.is_string(column.type):
-            is_number = net.is_number(v)
-            result[v] = as_floats(v, column, words, name) if is_number else without_words(column, words, net.states(v))
+            if net.is_number(v):
+                result[v] = as_floats(v, column, words, name, delimiter)
+            else:
+                result[v] = without_words(column, words, net.states(v))
     return result
 
 

@@ -116,6 +116,9 @@ def test_batch_names_the_row_of_a_text(file: str, tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "cases.csv:3: column 'L': expected a number, got 'much'" in " ".join(done.stderr.split())
     assert not (tmp_path / "out.csv").exists()
+    (tmp_path / "cases.csv").write_text('W,L\nindustrial,1.5\nindustrial,"1,234"\n')  # not 1.234
+    done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"))
+    assert "cases.csv:3: column 'L': expected a number, got '1,234'" in " ".join(done.stderr.split())
     (tmp_path / "cases.csv").write_text("W;L\nindustrial;1,5\nN/A;\nhouse;0\n")
     done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"), "--na-values", "N/A")
     assert "cases.csv:4, column 'W': 'house' is not a state" in " ".join(done.stderr.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,12 @@ def to_double(column: Any) -> Any:
     return (column.cast(pa.string()) if pa.types.is_decimal(column.type) else column).cast(pa.float64())
 
 
-def as_floats(name: str, column: Any, words: frozenset[str], where: Callable[[int], str]) -> Any:
-    """A column of numbers, or of their texts, with decimal points or commas, as an Arrow array of float64."""
+def as_floats(
+    name: str, column: Any, words: frozenset[str], where: Callable[[int], str], delimiter: str = ","
+) -> Any:
+    """A column of numbers, or of their texts, as an Arrow array of float64."""
     # words: those that mean a missing cell; where: the place of a row
+    # delimiter: Of the cells of a row; if it is no comma, texts may have decimal commas
     # raises EvidenceError: For a cell that is no number, and for columns of other types.
     pa, pc = arrow(), compute()
     kind = column.type
@@ -85,20 +89,21 @@ def as_floats(name: str, column: Any, words: frozenset[str], where: Callable[[in
     if not pa.types.is_string(kind):
         raise EvidenceError(f"{where(0)}: column {name!r} must hold numbers, got cells of the type {kind}")
     column = pc.utf8_trim_whitespace(without_words(column, words))
-    for text in (column, pc.replace_substring(column, ",", ".")):
-        try:
-            return text.cast(pa.float64())
-        except pa.ArrowInvalid:
-            pass
-    for row, cell in enumerate(column.to_pylist()):
-        try:
-            float((cell or "0").replace(",", "."))
-        except ValueError:
-            raise EvidenceError(
-                f"{where(row)}: column {name!r}: expected a number, got {shown(cell)}; leave cells empty that were not "
-                "measured"
-            ) from None
-    raise EvidenceError(f"{where(0)}: column {name!r} has cells that are no numbers")
+
+    def cast(texts: Any) -> Any:
+        for text in (texts, pc.replace_substring(texts, ",", "."))[: 1 + (delimiter != ",")]:
+            with suppress(pa.ArrowInvalid):
+                return text.cast(pa.float64())
+        return None
+
+    found = cast(column)
+    if found is not None:
+        return found
+    row = next(i for i in range(len(column)) if cast(column[i : i + 1]) is None)
+    raise EvidenceError(
+        f"{where(row)}: column {name!r}: expected a number, got {shown(column[row].as_py())}; leave cells empty that "
+        "were not measured"
+    )
 
 
 # Tensors of other libraries as NumPy arrays, by DLPack: without a copy where they are in host memory.
