@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ def highest(columns: Floats) -> NDArray[np.int32]:
 # Whole tables as Arrow tables: CSV and Parquet files, read and written at once.
 
 ROWS = 100_000  # that are parsed at a time to find a wrong one
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 
 
 def read_file(
@@ -188,7 +188,8 @@ def _read_csv(file: CsvFile, convert: Any) -> Any:
     texts = [column for column in table.columns if len(column) and types.is_string(column.type)]
     if any("\n" in (column[-1].as_py() or "") for column in texts) and file.has_open_quote():
         raise ParseError("a quote is not closed", file.name)
-    if file.delimiter != "," and any(DECIMAL_COMMA.fullmatch(column[0].as_py() or "") for column in texts):
+    has_comma = partial(compute().match_substring_regex, pattern=DECIMAL_COMMA)
+    if file.delimiter != "," and any(compute().any(has_comma(column)).as_py() for column in texts):
         convert.decimal_point = ","
         converted = file.arrow_table(convert)
         if sum(map(types.is_string, converted.schema.types)) < len(texts):
