@@ -133,6 +133,8 @@ def test_measurements_are_no_states() -> None:
     with pytest.raises(DataError, match=r"column 'a' has 21 different numbers with fractions.*bins=5"):
         jtgpu.learn.fit({"b": ["a"]}, table)
     assert len(jtgpu.learn.fit({"b": ["a"]}, table, bins=5).network.states("a")) == 5
+    with pytest.raises(DataError, match=r"column 'a' has numbers with decimal commas, such as '0,1'"):
+        jtgpu.learn.fit({"b": ["a"]}, table | {"a": [str(x).replace(".", ",") for x in numbers]}, bins=5)
     few = {"a": [x for x in numbers if x < 2.5], "b": ["x", "y"] * 20}
     assert len(jtgpu.learn.fit({"b": ["a"]}, few).network.states("a")) == 20
     assert len(jtgpu.learn.fit({"b": ["a"]}, table | {"a": [*range(42)]}).network.states("a")) == 42
