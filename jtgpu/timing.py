@@ -21,6 +21,7 @@ from .errors import JtgpuError
 from .formats import read
 from .formats.bundled import order_file, stem
 from .model.mixed import MixedNetwork
+from .model.mixed_dynamic import MixedDynamicNetwork
 from .model.network import BayesianNetwork
 from .model.state_values import StateNumber
 from .util.options import BackendName
@@ -178,7 +179,8 @@ def time_network(  # noqa: PLR0913
     net, t_read = _timed(lambda: read(path))
     step("plan")
     how = order_file(path) if order == "num" else order
-    states, more = net.discrete if isinstance(net, MixedNetwork) else net, compile_options or {}
+    has_numbers = isinstance(net, (MixedNetwork, MixedDynamicNetwork))
+    states, more = net.discrete if has_numbers else net, compile_options or {}
 
     plan, t_plan = _timed(lambda: states.plan(how, seed=order_seed, **options))
     step("compile")

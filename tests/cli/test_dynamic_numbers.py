@@ -165,6 +165,10 @@ def test_errors_name_cell_and_line(what: str, file: str, tmp_path: Path) -> None
     assert expected in done.stderr.replace("\n", " ")
 
 
+def test_time_names_the_command(file: str) -> None:
+    assert "a dynamic network has no plan of its own" in run("time", file, *REFERENCE).stderr
+
+
 def test_impossible_sequences_are_flagged(file: str, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("id,load\na,1\na,1e300\nb,1\n")
     words = ("--id", "id", *REFERENCE, "--on-error", "flag")
