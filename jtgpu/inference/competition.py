@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
@@ -219,6 +220,8 @@ def solve_text(
     # raises ImpossibleEvidence: If a case has probability zero.
     if task not in (*TASKS, "MAP"):
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
+    if isinstance(net, DecisionNetwork):
+        net.plan()  # raises: decisions have no probabilities
     limits = limits or Limits()
     lines = []
     for case in cases or [{}]:

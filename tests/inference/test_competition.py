@@ -52,6 +52,13 @@ def run(*words: str, code: int = 0) -> Any:
     return result
 
 
+def test_decisions_have_no_marginals(tmp_path: Path) -> None:
+    file = ROOT / "tests" / "formats" / "data" / "fuzz" / "hugin" / "decisions.net"
+    done = run(str(file), "MAR", "-o", str(tmp_path / "out"), code=1)
+    assert "network with decisions" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a model, evidence and a query; an environment without limits."""
