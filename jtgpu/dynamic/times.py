@@ -157,8 +157,8 @@ def with_gaps(
         i = int(gaps[0])
         where = f"{label(int(np.searchsorted(ptr, i, side='right')) - 1)}, {table.row_name(int(order[i + 1]))}"
         raise DataError(
-            f"{where}, column {name!r}: time {times[i] + 1:g} is missing, {times[i]:g} is followed by "
-            f"{times[i + 1]:g}; on_gap=\"empty\" takes missing times as slices without observations"
+            f"{where}, column {name!r}: time {times[i] + 1:.0f} is missing, {times[i]:.0f} is followed by "
+            f"{times[i + 1]:.0f}; on_gap=\"empty\" takes missing times as slices without observations"
         )
     start = times[ptr[:-1]]
     lengths = (times[ptr[1:] - 1] - start).astype(np.int64) + 1

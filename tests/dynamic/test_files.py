@@ -155,6 +155,7 @@ def test_a_run_that_was_interrupted_is_continued(
         ("a,2,yes\na,1,no\n", {}, DataError, r"s\.csv:3, column 'day': the time 1 comes after 2"),
         ("a,1,yes\na,,no\n", {}, DataError, r"s\.csv:3, column 'day': the time is missing"),
         ("a,1,yes\na,3,no\n", {}, DataError, r"column 'day': time 2 is missing, 1 is followed by 3"),
+        ("a,20260101,yes\na,20260201,no\n", {}, DataError, r"time 20260102 is missing, 20260101 is followed by 202602"),
         ("a,1,yes\na,soon,no\n", {}, DataError, r"s\.csv:3: column 'day' has the times and must hold numbers or dates"),
         ("a,1,yes\na,2,wet\n", {}, UnknownState, r"s\.csv:3: column 'umbrella': .*'wet'"),
         ("a,1,yes\na,2\n", {}, JtgpuError, r"s\.csv:3:1: 2 cells in a row of 3 columns"),
