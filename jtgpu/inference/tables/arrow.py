@@ -96,9 +96,9 @@ def as_floats(
                 return text.cast(pa.float64())
         return None
 
-    found = cast(column)
-    if found is not None:
-        return found
+    numbers = cast(column)
+    if numbers is not None:
+        return numbers
     row = next(i for i in range(len(column)) if cast(column[i : i + 1]) is None)
     raise EvidenceError(
         f"{where(row)}: column {name!r}: expected a number, got {shown(column[row].as_py())}; leave cells empty that "
