@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..cases.answer_table import is_text_file, read_file
-from ..errors import DataError, EvidenceError, TableTooLarge, closest
+from ..errors import DataError, EvidenceError, TableTooLarge, closest, shown
 from ..inference.tables import Table, column_values, open_table
 from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import reject_repeated
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 100_000_000  # of a CPT
 MANY_STATES = 255  # of a feature, above which there is a warning
 MANY_NUMBERS = 20  # different numbers of a column above which they are states only if the user declares them
+MAX_FRACTIONS = 20  # the same of numbers that are not all whole: more are measurements
+FEW_TEXTS = 20  # different numbers with fractions for each text, from which the texts are no names of states
 
 
 def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseudo_count: float) -> Floats:
@@ -146,6 +148,28 @@ def sample_weights(weights: ArrayLike | None, n: int, name: str = "weights") -> 
     if not vector.any():
         raise DataError(f"{name} must have a weight above zero; all are 0")
     return vector
+
+
+def number_of(value: Any) -> float | None:
+    """The finite number that a value is, or that its text denotes."""
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and (not isinstance(value, str) or value.isascii()) else None
+
+
+def reject_texts(name: str, numbers: Mapping[Any, float | None]) -> None:
+    """Raise if the values of a column are measurements with a few texts among them: `numbers` are those they denote."""
+    texts = [v for v, x in numbers.items() if x is None]
+    fractions = {x for x in numbers.values() if x is not None and not x.is_integer()}
+    if texts and len(fractions) > max(MAX_FRACTIONS, FEW_TEXTS * len(texts)):
+        raise DataError(
+            f"column {name!r} holds {len(fractions):,} different numbers with fractions and {shown(texts[0])}: leave "
+            f"cells empty that were not measured, or declare the states: states={{{name!r}: [...]}}"
+        )
 
 
 def sorted_values(column: Column) -> list[Any]:

@@ -98,7 +98,7 @@ def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> Mixed
             continue
         numbers = as_numbers(column)
         if numbers is None:
-            row = _first_text(column)
+            row = first_text(column)
             raise EvidenceError(at_row(table, row[0], f"column {name!r}: expected a number, got {shown(row[1])}"))
         reject_infinite(table, name, numbers)
         values[:, net.numbers.index(variable)] = numbers
@@ -175,9 +175,9 @@ def _reject_number(net: MixedNetwork, variable: Any, what: str) -> None:
         raise EvidenceError(f"{what} has the number {name!r}: a {what} is for variables with states")
 
 
-def _first_text(column: Any) -> tuple[int, Any]:
+def first_text(column: Any) -> tuple[int, Any]:
     """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
-    cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)]
+    cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)] or [(0, None)]
     odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]
     return next((pair for pair in odd if not _denotes_number(pair[1])), odd[0] if odd else cells[0])
 

@@ -186,3 +186,36 @@ def test_an_interrupted_fit_is_that_of_the_last_whole_iteration() -> None:
 def test_wrong_weights_name_the_row(weights: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         fit({"y": []}, {"y": [1.0, 2.0, 4.0]}, numbers="gaussian", weights=weights)
+
+
+def test_a_number_of_the_network_stays_one() -> None:
+    net = jtgpu.MixedNetwork(
+        {"s": ["a", "b"], "x": float}, {"x": ["s"]}, {"s": [0.5, 0.5], "x": jtgpu.Gaussian([0.0, 1.0])}
+    )
+    for cells, message in (
+        ([1.5, 2.5, "foo"], "column 'x' holds text, 'foo' in row 2"), (["1.5", "2", "3"], "'1.5' in row 0"),
+        ([None, None, None], "column 'x' has no number"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            fit(net, {"s": ["a", "b", "a"], "x": cells})
+    found = fit(net, {"s": ["a", "b", "a"], "x": [1, 2, 3]}, states={"x": ["1", "2", "3"]})
+    assert found.network.numbers == ()
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_text_among_measurements_is_an_error(from_file: bool, tmp_path: Path) -> None:
+    x = [round(0.1 * i, 1) for i in range(60)]
+    cases: Any = {"x": [*x, "foo"], "y": [*x, 1.0]}
+    if from_file:
+        lines = [f"{a},{b}" for a, b in zip(cases["x"], cases["y"], strict=True)]
+        cases = tmp_path / "cases.csv"
+        cases.write_text("\n".join(["x,y", *lines]))
+    message = "column 'x' holds 54 different numbers with fractions and 'foo'"
+    for numbers in ("gaussian", None):
+        with pytest.raises(DataError, match=message):
+            fit({"y": ["x"]}, cases, numbers=numbers)
+    for score in ("bdeu", "bic-cg"):
+        with pytest.raises(DataError, match=message):
+            jtgpu.learn.structure(cases, score=score)  # type: ignore[arg-type]
+    codes = [f"{i / 10}" for i in range(40)] + [f"V{i}" for i in range(8)]  # such as of diseases
+    assert len(fit({"c": []}, {"c": codes}).network.states("c")) == 48

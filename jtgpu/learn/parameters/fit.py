@@ -251,7 +251,7 @@ def fit(  # noqa: PLR0913
             "restarts": restarts if restarts != 1 else None,
         }, "numbers")  # fmt: skip
         fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
-            structure, cases, numbers or "gaussian", states=states, bins=bins, prior=prior, weights=weights,
+            structure, cases, numbers, states=states, bins=bins, prior=prior, weights=weights,
             missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads,
             dialect=dialect, na_values=na_values, progress=_listener(progress),
         )  # fmt: skip

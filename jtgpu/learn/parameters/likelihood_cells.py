@@ -26,7 +26,7 @@ from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ...util.text_table import interval_labels, intervals_of
-from ..columns import warn_of_whole_numbers
+from ..columns import MAX_FRACTIONS, number_of, reject_texts, warn_of_whole_numbers
 from ..cut_points import quantile_cuts
 from ..discretisation import Discretiser
 
@@ -187,7 +187,6 @@ def _parsed(model: DiscreteModel, v: int, text: str) -> Floats:
 
 INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 MAX_NUMERIC = 256  # distinct numbers of a column that are states without discretisation
-MAX_FRACTIONS = 20  # the same of numbers that are not all whole: more are measurements
 
 
 def hidden_states(hidden: Any, network: DiscreteModel | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -252,7 +251,7 @@ def labels_of(
             f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "
             f"column and declare the variable hidden: hidden={{{name!r}: 2}}"
         )
-    numbers = {v: _number(v) for v in observed}
+    numbers = {v: number_of(v) for v in observed}
     odd = [v for v in observed if numbers[v] is None]
     if odd and len(odd) < len(observed) and all(isinstance(v, str) and INFINITE.fullmatch(v.strip()) for v in odd):
         raise DataError(f"column {name!r} holds numbers and {odd[0]!r}, which is not finite")
@@ -263,15 +262,17 @@ def labels_of(
             f"points, or declare the states: states={{{name!r}: [...]}}"
         )
     is_numeric = not odd
+    if not ordered:
+        reject_texts(name, numbers)
     if is_numeric and bins is not None and len(set(numbers.values())) > bins:
         cells = np.array([numbers[v] for v in observed], np.float64)
         return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in observed])).tolist())
     distinct = set(numbers.values())
     whole = ordered or all(x.is_integer() for x in distinct if x is not None)
     if is_numeric and len(distinct) > (MAX_NUMERIC if whole else MAX_FRACTIONS):
-        fractions = "" if whole else " with fractions"
+        what = "" if whole else " with fractions"
         raise DataError(
-            f"column {name!r} has {len(distinct):,} different numbers{fractions}, too many for states: make intervals "
+            f"column {name!r} has {len(distinct):,} different numbers{what}, too many for states: make intervals "
             "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, take them as numbers "
             f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
         )
@@ -298,20 +299,9 @@ def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str
 
 def ends_of(counts: Mapping[Any, int], labels: Sequence[str]) -> tuple[float, float] | None:
     """Least and greatest number of a column that was cut into intervals; None if it was not."""
-    numbers = [_number(v) for v in counts if not is_likelihood(v)]
+    numbers = [number_of(v) for v in counts if not is_likelihood(v)]
     known = [x for x in numbers if x is not None]
     return (min(known), max(known)) if len(known) == len(numbers) > 0 and intervals_of(labels) else None
-
-
-def _number(value: Any) -> float | None:
-    """The finite number that a value is, or that its text denotes."""
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and (not isinstance(value, str) or value.isascii()) else None
 
 
 def _label(value: Any, number: float | None) -> str:

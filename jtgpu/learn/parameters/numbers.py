@@ -12,15 +12,16 @@ import numpy as np
 
 from ...cases.answer_table import read_file
 from ...cases.query import CsvDialect
-from ...errors import ArgumentError, DataError, closest
+from ...errors import ArgumentError, DataError, closest, shown
 from ...inference.tables import as_numbers, column_values, open_table
-from ...mixed.evidence import MixedCases, read_cases
+from ...mixed.evidence import MixedCases, first_text, read_cases
 from ...mixed.fit_result import MixedFit
 from ...mixed.fitting import Strength, empty_configurations, run, starting_network
 from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, number, whole_number
+from ...util.missing import is_missing
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import labels_of, of_discretiser
@@ -37,7 +38,7 @@ DEFAULT_BINS = 5
 def fit_numbers(  # noqa: PLR0913
     structure: Any,
     cases: Any,
-    numbers: str | Mapping[str, str],
+    numbers: str | Mapping[str, str] | None,
     *,
     states: Mapping[str, Iterable[Any]] | None,
     bins: int | None,
@@ -54,11 +55,14 @@ def fit_numbers(  # noqa: PLR0913
 ) -> MixedFit:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", missing, ("em", "error", "drop"))
+    kinds: str | Mapping[str, str] = numbers or "gaussian"
     if isinstance(structure, MixedNetwork):
         start = structure if isinstance(start, str) and start == "given" else start
         parents: dict[str, tuple[str, ...]] = {v: structure.parents(v) for v in structure}
         states, _ = of_discretiser(states, parents)
         states = {**{v: structure.states(v) for v in structure.discrete}, **(states or {})}
+        if numbers is None:
+            kinds = dict.fromkeys((v for v in structure.numbers if v not in states), "gaussian")
     else:
         parents = read_structure(structure).parents
         states, _ = of_discretiser(states, parents)
@@ -66,14 +70,14 @@ def fit_numbers(  # noqa: PLR0913
         cases = read_file(str(cases), dialect=dialect, na_values=na_values, states=mapping("states", states))
     columns = device_columns(cases, [*parents])
     if columns is not None:
-        kinds = {v: numbers.get(v) if isinstance(numbers, Mapping) else numbers for v in parents}
-        odd = next((v for v in parents if kinds[v] != "gaussian" or v in (states or {})), None)
+        own = {v: kinds.get(v) if isinstance(kinds, Mapping) else kinds for v in parents}
+        odd = next((v for v in parents if own[v] != "gaussian" or v in (states or {})), None)
         if odd is not None or weights is not None:
             what = "weights" if odd is None else f"{odd!r} as states"
             raise ArgumentError(f"a table on a GPU is fitted as numbers='gaussian', without {what}; copy it first")
         return fit_on_device(parents, columns, _prior(prior)[0], progress)
     return _fit_table(
-        open_table(None, cases), parents, numbers, mapping("states", states), bins, prior, weights, missing, start,
+        open_table(None, cases), parents, kinds, mapping("states", states), bins, prior, weights, missing, start,
         (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress,
     )  # fmt: skip
 
@@ -141,7 +145,9 @@ def column_kinds(
             raise ArgumentError(f"numbers: there is no variable {v!r}{closest(str(v), variables)}")
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
-            raise DataError(f"column {v!r} holds text and cannot be {kind!r}: remove the text, or leave it as states")
+            row, cell = first_text(table.column(v))
+            found = "has no number" if is_missing(cell) else f"holds text, {shown(cell)} in {table.row_name(row)},"
+            raise DataError(f"column {v!r} {found} and cannot be {kind!r}: remove the text, or leave it as states")
     for v in variables:
         if v in given or v in states:
             continue

@@ -20,7 +20,15 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.missing import MissingReport, is_na_word
-from ...columns import MANY_NUMBERS, Column, read_data, state_labels, warn_of_whole_numbers
+from ...columns import (
+    MANY_NUMBERS,
+    Column,
+    number_of,
+    read_data,
+    reject_texts,
+    state_labels,
+    warn_of_whole_numbers,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,6 +210,7 @@ def _by_declared_states(
 
 
 def _require_discrete(name: str, values: list[Any]) -> None:
+    reject_texts(name, {v: number_of(v) for v in values})
     for v in values:
         if isinstance(v, (float, np.floating)) and not float(v).is_integer():
             raise DataError(
