@@ -216,6 +216,6 @@ def test_a_text_among_measurements_is_an_error(from_file: bool, tmp_path: Path) 
             fit({"y": ["x"]}, cases, numbers=numbers)
     for score in ("bdeu", "bic-cg"):
         with pytest.raises(DataError, match=message):
-            jtgpu.learn.structure(cases, score=score)  # type: ignore[arg-type]
+            jtgpu.learn.structure(cases, score=score)
     codes = [f"{i / 10}" for i in range(40)] + [f"V{i}" for i in range(8)]  # such as of diseases
     assert len(fit({"c": []}, {"c": codes}).network.states("c")) == 48

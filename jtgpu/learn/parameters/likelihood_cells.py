@@ -255,7 +255,7 @@ def labels_of(
     odd = [v for v in observed if numbers[v] is None]
     if odd and len(odd) < len(observed) and all(isinstance(v, str) and INFINITE.fullmatch(v.strip()) for v in odd):
         raise DataError(f"column {name!r} holds numbers and {odd[0]!r}, which is not finite")
-    commas = [isinstance(v, str) and _number(v.replace(",", ".", 1)) is not None for v in odd]
+    commas = [isinstance(v, str) and number_of(v.replace(",", ".", 1)) is not None for v in odd]
     if len(odd) > MAX_FRACTIONS and all(commas) and not ordered:
         raise DataError(
             f"column {name!r} has numbers with decimal commas, such as {odd[0]!r}, which are texts here: write decimal "

@@ -146,8 +146,8 @@ def column_kinds(
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
             row, cell = first_text(table.column(v))
-            found = "has no number" if is_missing(cell) else f"holds text, {shown(cell)} in {table.row_name(row)},"
-            raise DataError(f"column {v!r} {found} and cannot be {kind!r}: remove the text, or leave it as states")
+            reason = "has no number" if is_missing(cell) else f"holds text, {shown(cell)} in {table.row_name(row)},"
+            raise DataError(f"column {v!r} {reason} and cannot be {kind!r}: remove the text, or leave it as states")
     for v in variables:
         if v in given or v in states:
             continue
