@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
+from ..inference.tables.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
+from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import choice, described, text, whole_number
@@ -142,21 +144,28 @@ class _Cases:
             if net is None or name in net:
                 self._columns[name] = _cells(column, words, known.get(name, frozenset()))
         cells = self._columns[target]
-        given = [i for i, x in enumerate(cells) if x is not None]
+        if net is not None and target not in numbers:
+            lookup = StateLookup(DiscreteModel({target: net.states(target)}), 0)
+            codes = [NOT_OBSERVED if x is None else lookup.number(x) for x in cells]
+            if REJECTED in codes:
+                i = codes.index(REJECTED)
+                raise UnknownState(f"row {i}, column {target!r}: {lookup.reason(cells[i])}")
+            self.values: list[Any] = [*lookup.states]
+        else:
+            if target not in numbers:  # whole numbers with gaps are floats in pandas
+                cells = [int(x) if isinstance(x, float) and x.is_integer() else x for x in cells]
+            distinct = {x for x in cells if x is not None}
+            self.values = sorted(distinct, key=lambda x: (type(x).__name__, x))
+            number = {x: k for k, x in enumerate(self.values)}
+            codes = [NOT_OBSERVED if x is None else number[x] for x in cells]
+        given = [i for i, code in enumerate(codes) if code >= 0]
         self.used, self.n_missing = np.array(given, np.int64), len(cells) - len(given)
         if not given:
             raise DataError(f"column {target!r}, the target, has only missing values")
-        values = sorted({cells[i] for i in given}, key=lambda x: (type(x).__name__, x))
-        self.values = [*net.states(target)] if net is not None and target not in numbers else values
-        if target in numbers and not all(isinstance(x, (int, float)) for x in values):
-            raise DataError(f"column {target!r}, the target, is a number, and has text: {described(values[-1])}")
+        if target in numbers and not all(isinstance(x, (int, float)) for x in self.values):
+            raise DataError(f"column {target!r}, the target, is a number, and has text: {described(self.values[-1])}")
         self.states = tuple(state_labels(self.values))
-        number = {x: k for k, x in enumerate(self.values)} | {str(x): k for k, x in enumerate(self.values)}
-        for i in given:
-            if number.get(cells[i], number.get(str(cells[i]))) is None:
-                hint = closest(str(cells[i]), self.states)
-                raise UnknownState(f"row {i}: {target!r} has no state {cells[i]!r}{hint}")
-        self.observed = np.array([number.get(cells[i], number.get(str(cells[i]))) for i in given], np.int64)
+        self.observed = np.array([codes[i] for i in given], np.int64)
 
     def table(self, rows: Ints, with_target: bool) -> dict[str, list[Any]]:
         """Some rows as a mapping of columns."""

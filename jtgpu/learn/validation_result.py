@@ -13,6 +13,7 @@ from ..util import late_imports
 from ..util.arguments import whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
+from ..util.text_table import counted
 
 if TYPE_CHECKING:
     from ..util.late_imports import Drawing
@@ -220,11 +221,11 @@ class Validation(Printed):
         how = f", {n_folds} folds" if n_folds > 1 else ""
         spread = f" (folds {_range(self.by_fold['accuracy'])})" if n_folds > 1 else ""
         left_out = "".join(
-            f"; {n:,} rows left out: {why}"
+            f"; {counted(n, 'row')} left out: {why}"
             for n, why in ((self.n_missing, "target missing"), (self.n_impossible, "probability 0")) if n
         )  # fmt: skip
         return (
-            f"Prediction of {self.target} in {len(self.observed):,} rows{how}{left_out}\n"
+            f"Prediction of {self.target} in {counted(len(self.observed), 'row')}{how}{left_out}\n"
             f"accuracy {self.accuracy:.4f}{spread}, always the most frequent state {self.baseline:.4f}\n"
             f"log loss {self.log_loss:.4f}, Brier score {self.brier:.4f}, "
             f"calibration error {self.calibration_error:.4f}"

@@ -124,7 +124,7 @@ def test_rows_without_a_target_are_left_out(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "cases.csv", index=False)
     for other in (frame, str(tmp_path / "cases.csv")):
         assert (validate(CHAIN, other, "b").probabilities == result.probabilities).all()
-    assert "1 rows left out: target missing" in str(result)
+    assert "1 row left out: target missing" in str(result)
     assert [*result.to_frame()["b"]] == ["x", "y", "z"]
     assert len(result.predictions()) == 29
 
@@ -158,7 +158,30 @@ def test_wrong_arguments() -> None:
         validate(CHAIN, table, "b", folds=21)
     with pytest.raises(ArgumentError, match="folds must be a number, or 20 whole numbers"):
         validate(CHAIN, table, "b", folds=[0, 1])
-    with pytest.raises(UnknownState, match="row 0: 'b' has no state 'q'"):
+    with pytest.raises(UnknownState, match="row 0, column 'b': 'q' is not a state"):
         validate(CHAIN, table | {"b": ["q"] * 20}, "b")
     with pytest.raises(UnknownState, match="no state 'w'"):
         validate(CHAIN, table, "b").auc("w")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "str", "category"])
+def test_cells_of_the_target_mean_states_as_elsewhere(dtype: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    a, b = [1, 2, 3, 1, 2, 3] * 5, [1, 2, 3, 3, 2, 1] * 5
+    net = jtgpu.learn.fit({"b": ["a"]}, {"a": a, "b": b}).network
+    expected, folded = (validate(net, {"a": a, "b": b}, "b", folds=k) for k in (None, 3))
+    frame = pandas.DataFrame({"a": a, "b": b})
+    frame["b"] = frame["b"].astype(dtype)
+    assert np.array_equal(validate(net, frame, "b").confusion, expected.confusion)
+    for model in (net, {"b": ["a"]}):
+        assert np.array_equal(validate(model, frame, "b", folds=3).probabilities, folded.probabilities)
+    if dtype == "float64":
+        frame.loc[0, "b"] = None
+        assert validate(net, frame, "b").n_missing == 1
+
+
+def test_measured_targets_are_in_intervals() -> None:
+    net = jtgpu.BayesianNetwork({"q": ["[0, 5)", "[5, 10)"]}, {}, {"q": [0.4, 0.6]})
+    assert validate(net, {"q": [1.5, 7, 9]}, "q").confusion.tolist() == [[0, 1], [0, 2]]
+    with pytest.raises(UnknownState, match="row 1, column 'q': 12 is not a state"):
+        validate(net, {"q": [1.5, 12]}, "q")

@@ -115,7 +115,8 @@ def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any,
             factor = float(scale[quantity[1]]) if unit else 1.0
             entries.append((labels, name, float(own_weights.sum()), *(x * factor for x in entry[:3]), entry[3]))
     if not entries:
-        raise DataError(f"no configuration of {', '.join(discrete)} has {LEAST_ROWS} rows")
+        where = f"no configuration of {', '.join(discrete)} has" if discrete else "there are fewer than"
+        raise DataError(f"{where} {LEAST_ROWS} rows with all of {', '.join(asked)}")
     return NumberCheck(entries)
 
 
