@@ -74,6 +74,7 @@ _OF_ERRORS: tuple[tuple[type[BaseException], str], ...] = (
     (BackendUnavailable, "busy"),
     (JtgpuError, "unsupported"),
     (msgspec.ValidationError, "invalid-body"),
+    (OverflowError, "invalid-body"),  # integers of hundreds of digits
     (msgspec.DecodeError, "not-json"),
     (RecursionError, "not-json"),
     (UnicodeError, "not-json"),

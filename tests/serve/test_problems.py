@@ -41,6 +41,7 @@ JSON = {"content-type": "application/json"}
         ("posteriors", {"targets": [99]}, "unknown-variable", {}),
         ("mpe", {"k": 0}, "invalid-argument", {}),
         ("mpe", {"k": 1001}, "invalid-argument", {}),
+        ("mpe", {"k": 10**400}, "invalid-body", {}),
         ("map", {}, "invalid-body", {}),
         ("map", {"variables": []}, "invalid-evidence", {}),
         ("voi", {"target": "lung", "candidates": ["lung"]}, "invalid-evidence", {}),
