@@ -173,25 +173,35 @@ def _without_words(table: Any, words: frozenset[str], states: Mapping[str, Colle
 
 def _read_csv(file: CsvFile, convert: Any) -> Any:
     """A CSV file, by Arrow's reader."""
-    types = arrow().types
+    types, read = arrow().types, file.arrow_table
     try:
-        table = file.arrow_table(convert)
+        table = read(convert)
     except arrow().ArrowInvalid:
         if not _n_rows(file):
             return arrow().table({name: arrow().array([], arrow().string()) for name in file.columns})
         try:  # a cell of several lines, which Arrow divided
-            table = file.arrow_table(convert, newlines=True)
+            read = partial(read, newlines=True)
+            table = read(convert)
         except arrow().ArrowInvalid as error:
             raise ParseError(str(error), file.name) from None
     if any(types.is_binary(kind) for kind in table.schema.types):  # not UTF-8
         _n_rows(file)
+    whole = [field.name for field in table.schema if types.is_integer(field.type)]
+    if whole and file.has_hexadecimals():  # Arrow reads 0x1F as 31
+        text = dict.fromkeys(whole, arrow().string())
+        cells = read(arrow_csv().ConvertOptions(column_types=text, include_columns=whole))
+        has_0x = partial(compute().match_substring, pattern="0x", ignore_case=True)
+        codes = {name: kind for name, kind in text.items() if compute().any(has_0x(cells[name])).as_py()}
+        if codes:
+            convert.column_types = {**convert.column_types, **codes}
+            table = read(convert)
     texts = [column for column in table.columns if len(column) and types.is_string(column.type)]
     if any("\n" in (column[-1].as_py() or "") for column in texts) and file.has_open_quote():
         raise ParseError("a quote is not closed", file.name)
     has_comma = partial(compute().match_substring_regex, pattern=DECIMAL_COMMA)
     if file.delimiter != "," and any(compute().any(has_comma(column)).as_py() for column in texts):
         convert.decimal_point = ","
-        converted = file.arrow_table(convert)
+        converted = read(convert)
         if sum(map(types.is_string, converted.schema.types)) < len(texts):
             return converted
     return table

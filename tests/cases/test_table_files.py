@@ -55,6 +55,13 @@ def test_text_dates_and_line_ends_in_cells(tmp_path: Path) -> None:
     assert read_file(written(tmp_path, long)).column("a").to_pylist() == [*range(40_000)]
 
 
+def test_codes_and_decimal_commas_with_cells_of_several_lines(tmp_path: Path) -> None:
+    long = "a;b;c;d\n" + "".join(f'0x{i:X};{i},5;"{"x" * 50}\n{i}";{i}\n' for i in range(30_000))
+    table = read_file(written(tmp_path, long))
+    assert [str(kind) for kind in table.schema.types] == ["string", "double", "string", "int64"]
+    assert table.slice(31, 1).to_pydict() == {"a": ["0x1F"], "b": [31.5], "c": ["x" * 50 + "\n31"], "d": [31]}
+
+
 def test_a_header_alone_is_a_table_without_rows(tmp_path: Path) -> None:
     for content in ("a,b", "a,b\n"):
         table = read_file(written(tmp_path, content))

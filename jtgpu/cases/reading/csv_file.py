@@ -131,6 +131,17 @@ class CsvFile:
                 convert,
             )
 
+    def has_hexadecimals(self) -> bool:
+        """Whether ``0x`` is somewhere in the file."""
+        stream, _ = self._open()
+        before = b""
+        with stream:
+            while block := self._read(stream, READ_SIZE):
+                if b"0x" in (near := before + block).lower():
+                    return True
+                before = near[-1:]
+        return False
+
     def has_open_quote(self) -> bool:
         """Whether the number of quotes in the file is odd."""
         stream, _ = self._open()
