@@ -90,15 +90,27 @@ class SequencePosteriors(_OfSlices, ByTarget):
         self._posteriors, self.joint = dict(arrays), dict(joint)
 
     def modes(self) -> dict[str, NDArray[Any]]:
-        """Return the most probable state of each variable by name, (B, S) or (B,)."""
+        """Return the most probable state of each variable by name, (B, S) or (B,); None where there is no posterior."""
         return {
-            v: np.array(self._model.states(v), object)[table.argmax(axis=-1)] for v, table in self._posteriors.items()
+            v: np.array([*self._model.states(v), None], object)[np.where(x.any(axis=-1), x.argmax(axis=-1), -1)]
+            for v, x in self._posteriors.items()
         }
 
     @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each slice: the keys, and a column ``rain=yes`` for each state."""
-        return make_frame(self._keys() | self._values(), backend)
+        """Return a data frame with a row for each slice: the keys, and a column ``rain=yes`` for each state.
+
+        Answers about impossible sequences are null.
+        """
+        return make_frame(self._keys() | self._without_impossible(), backend)
+
+    def _without_impossible(self) -> dict[str, Any]:
+        """The columns of the answers, masked in impossible sequences."""
+        values: dict[str, Any] = self._values()
+        if not self.impossible.any():
+            return values
+        lost = self.impossible[self._places()[0]]
+        return {name: np.ma.masked_array(x, lost) for name, x in values.items()}
 
     def _picked(self, table: Floats) -> Floats:
         """The rows of the answers in an array of all sequences and slices."""
@@ -118,8 +130,8 @@ class SequencePosteriors(_OfSlices, ByTarget):
         return f"Posteriors of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
-        keys, values = self._printed_keys(), self._values()
-        cells = [[f"{x:.6g}" for x in column.tolist()] for column in values.values()]
+        keys, values = self._printed_keys(), self._without_impossible()
+        cells = [["" if x is None else f"{x:.6g}" for x in column.tolist()] for column in values.values()]
         return [*keys, *values], [*keys.values(), *cells], len(keys)
 
     def _courses(self) -> tuple[str, list[int], list[Course]]:

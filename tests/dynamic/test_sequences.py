@@ -254,6 +254,17 @@ def test_answers_print_the_keys_of_their_rows() -> None:
         assert [line.split()[:2] for line in str(answer).splitlines()[1:3]] == [["place", "day"], ["a", "3"]]
 
 
+def test_answers_about_impossible_sequences_are_null() -> None:
+    cpts: Any = {"umbrella": [[1, 0], [0.1, 0.9]], "rain": [[1, 0], [0.3, 0.7]]}
+    dyn = umbrella().replace(cpt=cpts, start={"rain": [1, 0]})
+    sequences = [{"umbrella": ["no", "yes"]}, {"umbrella": ["no"]}]
+    for ask in (dyn.compile("reference").filter, dyn.compile("reference").smooth):
+        answer = ask(sequences, on_impossible="flag")
+        assert answer.to_frame("pyarrow").column("rain=no").to_pylist() == [None, None, 1.0]
+        assert [len(line.split()) for line in str(answer).splitlines()[2:]] == [2, 2, 6]
+        assert answer.modes()["rain"][:, 1].tolist() == [None, None]
+
+
 def test_cells_may_allow_several_states() -> None:
     dyn = jtgpu.DynamicNetwork(
         {"sex": ["f", "m"], "ill": ["no", "mild", "yes"], "test": ["low", "mid", "high"]},
