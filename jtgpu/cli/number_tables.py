@@ -117,7 +117,7 @@ def batch_of_numbers(
                 progress(unfinished.done.rows, chunk.done, source.size)
         unfinished.finish(schema)
     done = unfinished.done
-    ignored = tuple(c for c in source.columns if c not in evidence and c not in keep)
+    ignored = tuple(c for c in source.columns if c not in {*evidence, *keep, *targets})
     seconds = time.perf_counter() - begun
     return Report(str(output), done.rows, done.flagged, before, seconds, tuple(targets), tuple(evidence), ignored)
 

@@ -107,6 +107,8 @@ def test_batch(file: str, tmp_path: Path) -> None:
     read = pd.read_parquet(labels)
     assert read["B"].tolist() == [("stable", "unstable")[p.argmax()] for p in expected["B"]]
     np.testing.assert_allclose(read["Mout"], expected["Mout"].mean, rtol=1e-14)
+    warned = run(*given, "-o", str(tmp_path / "L.csv"), "-t", "L").stderr.splitlines()[0]
+    assert warned.endswith("ignored columns that are not variables: id")  # nor the target
 
 
 @pytest.mark.slow
