@@ -11,7 +11,7 @@ LN2 = log(2.0)
 
 
 def quantile_cuts(values: Floats, bins: int, counts: Ints | None = None) -> Floats:
-    """Cut points between intervals of about equal numbers of values; fewer where values recur."""
+    """Cut points between intervals of about equal numbers of values; fewer where values recur, but one."""
     # values: (n,) float64
     # bins: Number of intervals
     # counts: (n,) int64: How often each value occurs. Default: once.
@@ -22,8 +22,12 @@ def quantile_cuts(values: Floats, bins: int, counts: Ints | None = None) -> Floa
     at = np.searchsorted(below, below[-1] * np.arange(1, bins) / bins * (1 - 1e-12), side="left")
     exact = np.isclose(below[at], below[-1] * np.arange(1, bins) / bins, rtol=1e-12)
     following = np.minimum(at + 1, len(distinct) - 1)
-    cuts = np.unique(np.where(exact, (distinct[at] + distinct[following]) / 2, distinct[at]))
-    return np.asarray(cuts[cuts > distinct[0]], np.float64)
+    above, first = np.unique(np.where(exact, following, at), return_index=True)  # the least value above each cut
+    cuts = np.where(exact, (distinct[at] + distinct[following]) / 2, distinct[at])[first[above > 0]]
+    cuts = cuts[cuts > distinct[0]]
+    if not len(cuts) and len(distinct) > 1:  # the least value is at every quantile, such as 0 of what few do
+        cuts = np.array([max((distinct[0] + distinct[1]) / 2, np.nextafter(distinct[0], np.inf))])
+    return np.asarray(cuts, np.float64)
 
 
 def width_cuts(values: Floats, bins: int) -> Floats:

@@ -257,6 +257,9 @@ def _in_order(probabilities: Floats, states: Any, table: _Cases) -> Floats:
     for k, x in enumerate(states):
         at = number.get(x, number.get(str(x)))
         if at is None:
-            raise DataError(f"the model has the state {x!r} of {table.target!r}, which no row of the table has")
+            raise DataError(
+                f"the model has the state {x!r} of {table.target!r}, which no row of the table has; make intervals of "
+                "a target once for all folds: jtgpu.learn.discretise(frame).transform(frame)"
+            )
         ordered[:, at] = probabilities[:, k]
     return ordered

@@ -21,6 +21,23 @@ def test_quantiles_have_equal_numbers_of_rows() -> None:
     assert found.apply(table)["y"] == table["y"]
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_every_interval_has_a_row(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = rng.integers(0, 6, int(rng.integers(4, 60))).astype(float)
+    found = discretise({"x": cells}, bins={"x": int(rng.integers(2, 8))})
+    assert {*found.transform({"x": cells})["x"]} == {*found.states["x"]}
+
+
+def test_a_column_of_mostly_its_least_value_has_two_intervals() -> None:
+    for rest in ([*range(1, 31)], [1], [np.nextafter(0, 1)]):
+        cells = [0.0] * 3 * len(rest) + rest
+        for bins in (2, 3):
+            intervals = jtgpu.learn.discretise({"x": cells}, bins={"x": bins})
+            assert [*intervals.transform({"x": cells})["x"]].count(intervals.states["x"][1]) == len(rest)
+
+
+
 def test_equal_width_and_given_edges() -> None:
     table = {"x": [0.0, 1.0, 2.0, 10.0, None]}
     assert discretise(table, "width", 2, columns=["x"]).edges["x"].tolist() == [5.0]
