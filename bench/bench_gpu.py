@@ -7,7 +7,8 @@ multiply-adds over the card's rate, plus one hand-over a level.
 Tables of cases: forward samples of the network, a tenth of each observed, no two alike where there are so many,
 posteriors of all variables, by rows and, ``columns_``, as columns: so frames and the quickest peers have them.
 ``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through device memory, and the
-multiply-adds that are not always zero at the card's rate.
+multiply-adds that are not always zero at the card's rate. With ``--share`` another share is observed in tables
+eight times as large, and the numbers are kept as ``filled``.
 
 With ``--observed`` tables eight times as large, by the usual kernels and then with kernels for what cases observe,
 after as many calls as it takes until no more of them are made.
@@ -65,6 +66,7 @@ BATCH_CELLS = 1 << 32  # cells of all cases of a table
 MOST_CASES = 1 << 20  # of a table
 PEER_BATCH = 1 << 17  # larger ones do not fit what the peers allocate
 QUIET, MOST_US = 40, 3e5  # calls that make no kernels, after which no more are expected; of a call with default kernels
+SHARE = 0.1  # of the cells of tables of cases, observed
 CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
@@ -235,13 +237,13 @@ def batch_limit(plan: Plan, tables: list[np.ndarray]) -> float:
     return 1e6 / max(n_bytes / MEMORY_RATE, work / FMA_RATE)
 
 
-def sampled_cases(given: Loaded, times: int = 1) -> np.ndarray:
-    """Forward samples, a tenth of each observed: as many as keep the card busy for a while. No two are alike, but in
+def sampled_cases(given: Loaded, times: int = 1, share: float = SHARE) -> np.ndarray:
+    """Forward samples, a share of each observed: as many as keep the card busy for a while. No two are alike, but in
     networks that have too few such cases."""
     batch = times * max(1024, min(MOST_CASES, BATCH_CELLS // given.plan.cost().table_entries))
     rng = np.random.default_rng(4)
     full = forward_sample(given.model, batch, rng)
-    seen = np.where(rng.random(full.shape) < 0.1, full, -1).astype(np.int32)
+    seen = np.where(rng.random(full.shape) < share, full, -1).astype(np.int32)
     distinct = np.unique(seen, axis=0)
     return rng.permutation(distinct) if len(distinct) > batch // 2 else seen
 
@@ -257,11 +259,11 @@ def in_turns(backend: Any, ask: Callable[[], object]) -> tuple[list[float], list
     return calls, device
 
 
-def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
+def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[str, Any]:
     """Tables of cases, by rows and, where the backend has them so, by columns: the device's time, and the call's with
     all copies. Samples of the answers are compared first."""
     plan, judge = given.plan, given.judge
-    states = sampled_cases(given)
+    states = sampled_cases(given, 1 if share == SHARE else 8, share)
     batch = len(states)
     start = time.perf_counter()
     backend = resident.prepare(plan, given.tables, **options)
@@ -281,7 +283,7 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
     row = {
         "network": given.name,
         "batch": batch,
-        "kernels": backend.batch_kind,
+        "kernels": "warps" if backend.tables.share(states, None, None).by_warps else backend.batch_kind,
         "batch_us": spread(device),
         "batch_call_us": spread(calls),
         "cases_per_s": round(batch / statistics.median(calls) * 1e6),
@@ -303,7 +305,7 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
             "columns_gap": gap,
         }
     backend.close()
-    return row
+    return row if share == SHARE else {"network": given.name, "share": share, "filled": row}
 
 
 def measure_observed(given: Loaded, seconds: float, n_targets: int) -> dict[str, Any]:
@@ -379,7 +381,7 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
         if options.observed:
             yield measure_observed(given, options.settling, options.targets)
         elif not options.single:
-            yield measure_batch(given, made)
+            yield measure_batch(given, options.share, made)
         given.judge.close()
 
 
@@ -391,6 +393,7 @@ def main() -> None:
     parser.add_argument("--single", action="store_true", help="single cases only")
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
     parser.add_argument("--observed", action="store_true", help="tables with kernels for what cases observe only")
+    parser.add_argument("--share", type=float, default=SHARE, help="of the cells that --batch observes")
     parser.add_argument("--settling", type=float, default=16.0, help="most seconds of calls before those of --observed")
     parser.add_argument("--targets", type=int, default=0, help="variables that --observed asks for, if not all")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")

@@ -1,4 +1,4 @@
-// Structs and parts of warps.cu: a case's axes, and exact sums; jtgpu/backends/gpu/counts/warps.py repeats the layouts.
+// Structs and a case's axes, for warps.cu and warp_tables.cu; jtgpu/backends/gpu/batch/warps.py repeats the layouts.
 #include "common/types.cuh"
 
 #ifdef __CUDACC__
@@ -123,18 +123,4 @@ __device__ __forceinline__ u32 warp_total(u32 x) {
     for (u32 bit = 16; bit; bit >>= 1) x += __shfl_xor_sync(ALL, x, bit);
     return x;
 #endif
-}
-
-// Add to an integer of 128 bits.
-__device__ __forceinline__ void add_exactly(u64* sum, double x, int shift) {
-    const u64 bits = (u64)__double_as_longlong(x), digits = (bits & ((1ull << 52) - 1)) | 1ull << 52;
-    const int e = (int)(bits >> 52 & 2047u), by = e - 1075 + shift;
-    if (!e || by < -53) return;
-    u64 low, high = 0;
-    if (by < 0) low = (digits + (1ull << (-by - 1))) >> -by;
-    else if (by < 64) low = digits << by, high = by ? digits >> (64 - by) : 0;
-    else low = 0, high = digits << (by - 64);
-    if (bits >> 63) low = 0 - low, high = ~high + !low;
-    if (low) high += atomicAdd(sum, low) + low < low;
-    if (high) atomicAdd(sum + 1, high);
 }

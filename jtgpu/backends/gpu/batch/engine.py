@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -20,13 +20,14 @@ from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
-from .lots import Clock, FixedKernels, Lot, allocate, divided, fit
+from .lots import Clock, FixedKernels, Lot, divided, provide
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
 from .tiling import Tiles
-from .variants import Variants
+from .variants import Part, Variants
+from .warps import WarpKernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class BatchEngine:
     # raises TableTooLarge: If the GPU has too little memory.
 
     variants: Variants | None = None
+    _warps: WarpKernels | None = None
     _elapsed: Clock | None = None
 
     def __init__(
@@ -83,6 +85,8 @@ class BatchEngine:
                 self._buffers = Buffers(device, self._streams)
                 self.fixed.streams = self._streams
                 program = self.program(weights=False, smallest=0.0)
+                if isinstance(program, RecordProgram) and self.real == "float64":
+                    self._warps = WarpKernels(program)
                 if adapts and isinstance(program, RecordProgram) and not plan.sets:
                     self.variants = Variants(program.layout, plan.cardinality, len(program.plan.op_out))
             except BaseException:
@@ -140,16 +144,22 @@ class BatchEngine:
         return self._arranged(table)
 
     def _arranged(self, table: T) -> T:
-        table.recompute = self._recompute if self.real == "float32" else None
-        if self.variants is not None:
+        by_warps = self._warps is not None and self._warps.take(table)
+        table.recompute = self._recompute if by_warps or self.real == "float32" else None
+        if self.variants is not None and not by_warps:
             with self.lock:
                 order, parts = self.variants.parts(table.n, table.observed, 8 * table.targets.n_out)
                 table.order, table.parts = order, parts
         return table
 
     def _recompute(self, table: Table[Any]) -> None:
-        """Answer in float64 the cases in which float32 may have lost P(e)."""
-        self._in_float64().answer(table, RowQueue(table.n))
+        """Answer in float64 the cases in which float32 may have lost P(e), or those that are too large for a warp."""
+        if self.real == "float32":
+            self._in_float64().answer(table, RowQueue(table.n))
+            return
+        table.by_warps, table.parts, before = True, [Part(table.n, frozenset())], self.device_us
+        self.answer(table, RowQueue(table.n))
+        self.device_us += before
 
     def _in_float64(self) -> BatchEngine:
         """The same engine in float64, made for the first case that float32 cannot answer."""
@@ -238,16 +248,13 @@ class BatchEngine:
                 self._drop_buffers()
             return [Lot(table.n, default, self._buffers, queue.share, self._buffers.slots(default, table, queue.share))]
         lots = self.fixed.lots(table, queue.share, default, self._buffers)
-        if fit(lots, table):
-            for x in lots:
-                x.slots = x.buffers.slots(x.program, table, x.n)
-        else:
-            self._drop_buffers()
-            allocate(lots, table)
+        provide(lots, table, self._drop_buffers)
         self._elapsed = Clock(self.device, self._streams[0])
         return lots
 
-    def _fixed_program(self, memory: Memory, fixed: frozenset[int]) -> Program:
+    def _fixed_program(self, memory: Memory, fixed: frozenset[int] | int) -> Program:
+        if isinstance(fixed, int):
+            return cast(WarpKernels, self._warps).of_room(fixed, self._factors, self.device, memory, self._streams[0])
         return RecordProgram(
             self.plan, self._factors, self.device, memory, self._streams[0], self.real, fixed, self._tiles
         )

@@ -53,12 +53,12 @@ class Kernels(NamedTuple):
 
 class FixedKernels:
     """Kernels for cases that observe certain variables, those used last. Used inside ``device.active()``."""
-    # make: Makes the kernels of a set of variables
+    # make: Makes the kernels of a set of variables, or of a room (see `jtgpu.backends.gpu.batch.variants.Part`)
     # streams: On which chunks run
 
-    def __init__(self, device: Device, make: Callable[[Memory, frozenset[int]], Program]):
+    def __init__(self, device: Device, make: Callable[[Memory, frozenset[int] | int], Program]):
         self._device, self._make = device, make
-        self._made: OrderedDict[frozenset[int], Kernels] = OrderedDict()
+        self._made: OrderedDict[frozenset[int] | int, Kernels] = OrderedDict()
         self.streams: list[Any] = []
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class FixedKernels:
             first = last
         return lots
 
-    def _of(self, fixed: frozenset[int]) -> Kernels:
+    def _of(self, fixed: frozenset[int] | int) -> Kernels:
         if fixed not in self._made:
             while len(self._made) >= MOST_FIXED:
                 _close(self._made.popitem(last=False)[1])
@@ -138,6 +138,19 @@ def allocate(lots: Sequence[Lot], table: Table[Any]) -> None:
     except TableTooLarge:
         for lot in lots:
             lot.drop()
+
+
+def provide(lots: Sequence[Lot], table: Table[Any], drop: Callable[[], None]) -> None:
+    """Give every lot its memory; `drop` frees that of all other kernels."""
+    if fit(lots, table):
+        for x in lots:
+            x.slots = x.buffers.slots(x.program, table, x.n)
+        return
+    if table.by_warps:  # there is room for other kernels, which answer the cases that are too large
+        allocate(lots, table)
+    if not lots[0].slots:
+        drop()
+        allocate(lots, table)
 
 
 class Clock:

@@ -115,9 +115,10 @@ class Table(ABC, Generic[R]):
     weights: Weights
     variables: NDArray[np.uint32]  # (E,) uint32: Variables of the columns of states; empty if states come as rows
     width: int  # bytes of a state in a column; 0 if states come as rows
-    log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if float32 lost it, NaN
-    # Answers a table in float64; given if the kernels' float32 may lose P(e)
+    log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if they cannot answer, NaN
+    # Answers a table by other kernels; given if float32 may lose P(e), or cases may be too large for a warp
     recompute: Callable[[Table[Any]], None] | None = None
+    by_warps = False  # whether each case is answered by a warp; or the cases are those which were too large for that
     order: NDArray[np.int64] | None = None  # (n,) in which cases are answered. Default: as they are.
     parts: Sequence[Part] = ()  # of cases in this order, by the kernels that answer them. Default: the usual ones.
 
@@ -135,7 +136,7 @@ class Table(ABC, Generic[R]):
     def result(self) -> R:
         """The answers of all cases, once every row of the queue is answered."""
         if self.recompute is not None:
-            lost = np.flatnonzero(~np.isfinite(self.log_evidence))
+            lost = np.flatnonzero(np.isnan(self.log_evidence) if self.by_warps else ~np.isfinite(self.log_evidence))
             if len(lost):
                 part = self.subset(lost)
                 self.recompute(part)

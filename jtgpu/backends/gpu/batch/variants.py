@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """Cases of a table that the same kernels answer: those up to `last`, in the table's order."""
 
     last: int
-    fixed: frozenset[int]
+    fixed: frozenset[int] | int  # variables; or the room of a case, in cells, for a warp a case
 
 
 class Layout(Protocol):

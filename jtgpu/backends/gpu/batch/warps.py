@@ -1,0 +1,282 @@
+"""Tables most of whose cells are observed: a warp a case (cuda/batch/warps.cuh).
+
+An observed variable has one state, so a case's tables have no axis of it. With a tenth of the cells missing, networks
+whose tables have 10 to 500 million products then need 2,000 to 20,000 a case. `WarpKernels.take` says for which tables
+this pays; cases that take too much are left to records. `jtgpu.backends.gpu.counts.warps` counts the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....device.context import Device, Memory
+from ....device.driver import Arguments, Kernels
+from ....plans.plan import Plan
+from ..program.layout import scaled_factors
+from ..program.records import NONE, Step, binary_program
+from .buffers import GROUP, THREADS, Bound, Chunk, Launch
+from .records import RecordProgram
+from .variants import CELL, Part
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .table import Table
+
+WARPS = 4  # of a block
+CAPACITY, PRODUCTS, EACH = 1 << 16, 1 << 16, 128  # most of a case of a warp; more products for each contraction
+MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case of a block
+FEW, MOST_FEW = 32, 256  # cases a piece of memory for such a case; most pieces
+MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
+GAIN = 1.5  # least one
+UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them are exact
+TABLE_BYTES = 16  # of a case's table, without its cells
+IN_A, IN_B, IN_OUT, WEIGHED = 1 << 16, 1 << 17, 1 << 18, 1 << 19
+STEP, PRODUCT = 1.2e-9, 1e-11  # seconds of a contraction and of a product, on an H100
+MOST_CASES = 1 << 14  # of a chunk
+MOST_SHARED = 48 << 10  # bytes of a block
+FITTING, SPARE = 0.95, 4  # share of the cases of a sample that shall have so many times the room that they need
+LEAST_CAPACITY = 1 << 10
+SAMPLE = 32  # cases that say what a table's cases observe
+LEAST_SECONDS = 0.01  # of the other kernels, of a table for which this is considered
+CELLS_AT, N_CASES, CASES = 14, 18, 24  # words of a struct Cases before cells and its numbers, and of all of it
+
+
+class WarpSteps:
+    """A plan's contractions in an order in which they can run; tables 0..F-1 are the factors."""
+    # level: Of each step; steps of one level are independent
+    # joint: The axes of each step
+    # cells: (F + 1,) first cell of each factor
+
+    def __init__(
+        self, plan: Plan, steps: Sequence[Step], scopes: Sequence[tuple[int, ...]], level: Sequence[int]
+    ):
+        self.plan, self.steps, self.scopes, self.level = plan, steps, scopes, np.array(level, np.int64)
+        n, rank = plan.n_factors, plan.axis_rank
+        self.joint = [sorted(set().union(*(scopes[t] for t in x.ins)), key=lambda v: int(rank[v])) for x in steps]
+        self.cells = np.cumsum([0, *(plan.size(scopes[f]) for f in range(n))])
+        self.supported = bool(
+            n and not plan.sets and plan.n_variables <= MOST_VARIABLES and 2 * self.cells[-1] < NONE
+            and plan.cardinality.max(initial=1) < MOST_STATES
+            and max(map(len, (*self.joint, *scopes[:n])), default=0) <= GROUP
+        )  # fmt: skip
+
+    def records(self, families: Iterable[tuple[int, int]]) -> tuple[NDArray[Any], ...]:
+        """Steps level by level, where levels begin, families, their axes, and axes of steps and families a lane."""
+        # families: Table of the derivative by each factor, or NONE; table of its component's P(e)
+        plan, steps, scopes, n = self.plan, self.steps, self.scopes, self.plan.n_factors
+        order = np.argsort(self.level, kind="stable")
+        first = np.flatnonzero(np.diff(self.level[order], prepend=-1, append=-1)) if steps else np.zeros(1)
+        made = np.array([(x.out, x.ins[0], x.ins[1] if len(x.ins) == 2 else NONE, 0) for x in steps], np.uint32)
+        axes = np.zeros((len(steps) + n, GROUP, 2), np.uint32)
+        axes[:, :, 0] = plan.n_variables  # a state that every case observes
+        for i, k in enumerate(order.tolist()):
+            inside = [scopes[t] for t in (*steps[k].ins, steps[k].out)]
+            for lane, v in enumerate(self.joint[k]):
+                flags = [bit for bit, scope in zip((IN_A, IN_B)[: len(inside) - 1], inside, strict=False) if v in scope]
+                axes[i, lane, 0] = v | sum(flags) | (IN_OUT if v in inside[-1] else 0)
+        of_families = []
+        for f, (d, root) in enumerate(families):
+            of_families.append((int(self.cells[f]), d, root, len(scopes[f])))
+            for lane, v in enumerate(scopes[f]):
+                flags = [IN_A | IN_OUT, IN_B * (d != NONE and v in scopes[d]), WEIGHED * (plan.evidence_factor[v] == f)]
+                axes[len(steps) + f, lane] = v | int(sum(flags)), plan.size(scopes[f][lane + 1 :])
+        most = max(map(len, scopes[:n]), default=0)
+        by_axis = np.ascontiguousarray(axes[len(steps) :, :most].swapaxes(0, 1))
+        return (
+            made.reshape(-1, 4)[order], first.astype(np.uint32), np.array(of_families, np.uint32).reshape(-1, 4),
+            by_axis, axes,
+        )  # fmt: skip
+
+
+def numbers_of(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All factors' cells, and the powers of two that multiply them."""
+    scaled = list(scaled_factors(plan, factors))
+    return np.concatenate([x for x, _ in scaled]), np.array([e for _, e in scaled], np.int32)
+
+
+class Sizes:
+    """Cells of some scopes without the variables that a case observes, rounded up a little."""
+
+    def __init__(self, plan: Plan, scopes: Sequence[Sequence[int]]):
+        self._logs = np.ceil(UNITS * np.log2(plan.cardinality)).astype(np.int32)
+        self._first = np.cumsum([0, *(len(x) + 1 for x in scopes)])[:-1]
+        self._variables = np.array([v for x in scopes for v in (*x, plan.n_variables)], np.int64)
+
+    def of(self, missing: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(scopes, n) for cases of which (V, n) says what they do not observe."""
+        logs = np.zeros((len(missing) + 1, missing.shape[1]), np.int32)
+        np.multiply(missing, self._logs[:, None], out=logs[:-1])
+        return np.asarray(np.exp2(np.add.reduceat(logs[self._variables], self._first, axis=0) / UNITS))
+
+
+class TableSteps(WarpSteps):
+    """A plan's contractions: messages to the roots, then the others. Step i makes table F + i."""
+
+    def __init__(self, plan: Plan):
+        program, n = binary_program(plan), plan.n_factors
+        maker = {x.out: i for i, x in enumerate(program.steps)}
+        self._up: set[int] = set()
+        waiting = [int(t) for t in plan.root_table]
+        while waiting:
+            i = maker.get(waiting.pop())
+            if i is not None and i not in self._up:
+                self._up.add(i)
+                waiting += program.steps[i].ins
+        order = sorted(range(len(program.steps)), key=lambda i: (i not in self._up, program.level[i]))
+        self.number = {f: f for f in range(n)} | {program.steps[i].out: n + k for k, i in enumerate(order)}
+        steps = [Step(self.number[x.out], tuple(self.number[t] for t in x.ins), False)
+                 for x in (program.steps[i] for i in order)]  # fmt: skip
+        scopes = [*program.scopes[:n], *(program.scopes[program.steps[i].out] for i in order)]
+        behind = 1 + max(program.level, default=0)
+        level = [program.level[i] + behind * (i not in self._up) for i in order]
+        super().__init__(plan, steps, scopes, level)
+        self.n_up_levels = len({x for x in level if x < behind})
+        self.shared = plan.n_variables + 1 + -(-(len(steps) - len(self._up)) // 32)  # words of a case
+        self.supported &= 4 * WARPS * self.shared <= MOST_SHARED
+
+    def room(self, missing: NDArray[np.bool_], whole: float) -> int:
+        """Cells for each case of a table, some of which do not observe these variables; 0: kernels that take `whole`
+        seconds a case are quicker."""
+        out, joint, factors = (x.of(missing) for x in (self._out, self._joint, self._factors))
+        joint[len(self._up) :] *= out[len(self._up) :] > 1
+        joint *= joint > 1
+        factors *= factors > 1
+        cells = (out * (out > 1)).sum(axis=0) + factors.sum(axis=0)
+        products = joint.sum(axis=0) + factors.sum(axis=0)
+        seconds = STEP * (np.count_nonzero(joint, axis=0) + np.count_nonzero(factors, axis=0)) + PRODUCT * products
+        room = SPARE << int(np.frexp(np.sort(cells)[int(FITTING * (len(cells) - 1))])[1])
+        room = min(max(room, LEAST_CAPACITY), CAPACITY)
+        fits = (cells <= MOST_CELLS) & (products <= MOST_PRODUCTS)
+        return room if (seconds + whole * ~fits).mean() * GAIN <= whole else 0
+
+    @cached_property
+    def _out(self) -> Sizes:
+        return Sizes(self.plan, self.scopes[self.plan.n_factors :])
+
+    @cached_property
+    def _joint(self) -> Sizes:
+        return Sizes(self.plan, self.joint)
+
+    @cached_property
+    def _factors(self) -> Sizes:
+        return Sizes(self.plan, self.scopes[: self.plan.n_factors])
+
+
+class WarpTables:
+    """A plan and a model's numbers on one GPU. Used inside ``device.active()``; see `Program`.
+
+    A case that takes more than `room` cells, or too many products, gets a block; one that takes much more gets NaN for
+    ln P(e).
+    """
+
+    kind = "warps"
+
+    def __init__(
+        self, steps: TableSteps, room: int, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory,
+        stream: Any,
+    ):  # fmt: skip
+        self.steps, self.plan, self._room = steps, steps.plan, room
+        contractions, levels, *others = steps.records([(NONE, 0)] * self.plan.n_factors)
+        self._n_levels = steps.n_up_levels, len(levels) - 1 - steps.n_up_levels
+        card = self.plan.cardinality.astype(np.uint32)
+        roots = np.array([steps.number[int(t)] for t in self.plan.root_table], np.uint32)
+        arrays = (*numbers_of(self.plan, factors), contractions, levels, *others, card, roots)
+        self._records = [memory.put(x, stream) for x in arrays]
+        self._kernels = Kernels(device, "batch/warp_tables", ("answer_cases", "answer_large"))
+
+    @property
+    def case_bytes(self) -> int:
+        return 8 * (self._room + MOST_CELLS // FEW) + TABLE_BYTES * len(self.steps.scopes)
+
+    @property
+    def most_cases(self) -> int:
+        return MOST_CASES
+
+    @property
+    def wave(self) -> int:
+        """See `Program.wave`; warps start independently."""
+        return GROUP
+
+    def takes(self, smallest: float) -> bool:
+        """See `Program.takes`: tables are scaled."""
+        return True
+
+    def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
+        cells = self._room * size + MOST_CELLS * self._few(size)
+        return memory.empty(8 * cells), memory.empty(TABLE_BYTES * len(self.steps.scopes) * size)
+
+    def _few(self, size: int) -> int:
+        """Large cases of a chunk that are answered at the same time."""
+        return max(min(size // FEW, MOST_FEW), 1)
+
+    def bind(
+        self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
+    ) -> Bound:
+        plan, steps = self.plan, self.steps
+        answers = [(v, steps.number[int(plan.posterior_table[v])]) for v in targets]
+        numbers = [(v | state << 16, t) for v, t in answers for state in range(int(plan.cardinality[v]))]
+        n_out = len(numbers)
+        wanted, cells = (memory.put(np.array(x, np.uint32).reshape(-1, 2), stream) for x in (answers, numbers))
+        words = [chunk.states, chunk.weights, chunk.weight_row, 0, chunk.log_evidence, *self._records, *scratch, 0, 0]
+        counts = [0, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, len(steps.steps)]
+        counts += [self._n_levels[0], len(steps.scopes), len(plan.root_table), self._room]
+        if chunk.rows:
+            words += [0, wanted, cells, chunk.rows, 1, n_out]
+        else:
+            words += [chunk.columns, wanted, cells, chunk.posterior, chunk.size, 1]
+        counts += [PRODUCTS + EACH * len(steps.steps), 0]
+        more = [chunk.n_columns, chunk.size, len(answers), n_out, self._n_levels[1], steps.shared]
+        struct = np.concatenate([
+            np.array(words[:-6], np.uint64), np.array(counts, np.uint32).view(np.uint64),
+            np.array(words[-6:], np.uint64), np.array(more, np.uint32).view(np.uint64),
+        ])  # fmt: skip
+        return Bound(Launch("", struct[:0], 0), struct, len(answers), None)
+
+    def queue(self, bound: Bound, stream: Any, n: int) -> None:
+        cases, wanted = bound.struct[:CASES].copy(), bound.struct[CASES:]
+        cases[N_CASES:].view(np.uint32)[0] = n
+        large, size = cases.copy(), int(wanted[6:].view(np.uint32)[1])
+        large[CELLS_AT] += np.uint64(8 * self._room * size)
+        large[N_CASES:].view(np.uint32)[9:11] = MOST_CELLS, MOST_PRODUCTS
+        shared, few = 4 * self.steps.shared, self._few(size)
+        for name, grid, struct, at_once in (
+            ("answer_cases", (-(-n // WARPS), WARPS * GROUP), cases, WARPS), ("answer_large", (few, THREADS), large, 1)
+        ):  # fmt: skip
+            self._kernels.launch(name, *grid, stream, Arguments(struct, wanted), shared=at_once * shared)
+
+    def close(self) -> None:
+        self._kernels.close()
+
+
+class WarpKernels:
+    """A plan's kernels of a warp a case, and the tables for which they are quicker than the others."""
+    # program: The kernels of all cases
+
+    def __init__(self, program: RecordProgram):
+        self._plan = program.plan
+        self._whole = CELL * program.layout.costs.of_each(self._plan.cardinality, frozenset())[0]
+
+    @cached_property
+    def steps(self) -> TableSteps:
+        """Their contractions, made for the first table that may need them."""
+        return TableSteps(self._plan)
+
+    def take(self, table: Table[Any]) -> bool:
+        """Whether these kernels answer a table, which is told so: depends on the table alone."""
+        if self._plan.sets or not table.n or table.n * self._whole < LEAST_SECONDS or not self.steps.supported:
+            return False
+        some = table.subset(np.arange(0, table.n, -(-table.n // SAMPLE)))
+        room = self.steps.room(~some.observed(range(self._plan.n_variables)), self._whole)
+        table.by_warps, table.parts = room > 0, [Part(table.n, room)] if room else ()
+        return room > 0
+
+    def of_room(
+        self, room: int, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any
+    ) -> WarpTables:
+        """The kernels of cases of at most so many cells."""
+        return WarpTables(self.steps, room, factors, device, memory, stream)

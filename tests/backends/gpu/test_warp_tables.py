@@ -1,0 +1,150 @@
+"""Tables of cases by a warp a case on a GPU: against the definition and records, by rows and columns, on any GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jtgpu.backends.gpu.backend import Gpu
+from jtgpu.backends.gpu.batch import engine as batch
+from jtgpu.backends.gpu.batch import warps
+from jtgpu.backends.make import make
+from jtgpu.backends.wrappers.row_queue import RowQueue
+from jtgpu.device.context import Device
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.plans.plan import Plan
+from tests.backends.gpu.engines import ON_GPU
+from tests.backends.gpu.test_batch import cases, hold_rows, tables
+from tests.backends.gpu.test_counts import two_at_most, two_parts
+from tests.backends.test_counts import random_states
+from tests.plans.test_program import planned
+from tests.support import random_nets
+from tests.support.bundled import bundled
+from tests.support.emulated.install import needs_compiler
+from tests.support.examples import examples
+
+pytestmark = needs_compiler
+
+
+@contextmanager
+def always(room: int = 1 << 12) -> Iterator[None]:
+    """Every table is answered this way, a case of at most so many cells by a warp, of twice as many by a block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "GENERATED_FLOPS", -1)
+        patch.setattr(warps, "LEAST_SECONDS", 0.0)
+        patch.setattr(warps, "MOST_CELLS", 2 * room)
+        patch.setattr(warps.TableSteps, "room", lambda *_: room)
+        yield
+
+
+@contextmanager
+def by_warps(gpu: Device, plan: Plan, model: DiscreteModel, room: int = 1 << 12) -> Iterator[batch.BatchEngine]:
+    with always(room), closing(batch.BatchEngine(plan, tables(model), gpu, adapts=True)) as engine:
+        yield engine
+
+
+def much_evidence(model: DiscreteModel, states: np.ndarray, missing: float) -> np.ndarray:
+    more = np.random.default_rng(3).random(states.shape) >= missing
+    return np.where(more, random_states(model, len(states), 0.0, 1), states).astype(np.int32)
+
+
+@examples(25, **ON_GPU)
+@given(data=st.data())
+def test_tables_agree_with_the_reference(gpu: Device, data: st.DataObject) -> None:
+    """Weights of observed and of other variables, impossible cases, cases that are too large; by rows and by columns,
+    some targets, repeated ones."""
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    if not len(model):
+        return
+    plan = planned(model, list(range(len(model))), "pairwise")
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    states, soft = cases(model, rng, 70)
+    states = much_evidence(model, states, data.draw(st.sampled_from([0.2, 0.7, 1.0])))
+    with by_warps(gpu, plan, model, data.draw(st.sampled_from([1 << 12, 12]))) as engine:
+        for weights in (None, soft):
+            found = engine.run_batch(states, weights)
+            hold_rows(model, plan, states, weights or {}, found.posterior, found.log_evidence)
+            np.testing.assert_array_equal(found.impossible, np.isneginf(found.log_evidence))
+            targets = rng.integers(0, len(model), 3).tolist()
+            some = engine.run_batch(states, weights, targets)
+            first = np.cumsum([0, *model.cardinality])
+            columns = np.concatenate([np.arange(first[v], first[v + 1]) for v in targets])
+            np.testing.assert_allclose(some.posterior, found.posterior[:, columns], rtol=0, atol=1e-13)
+            np.testing.assert_array_equal(some.log_evidence, found.log_evidence)
+        found = engine.run_batch(states)
+        for kind in (np.int8, np.int16, np.int32):
+            order = rng.permutation(len(model))
+            by_column = engine.run_columns(order.tolist(), states[:, order].T.astype(kind))
+            np.testing.assert_array_equal(by_column.posterior.T, found.posterior)
+            np.testing.assert_array_equal(by_column.log_evidence, found.log_evidence)
+        assert "warps" in {x.program.kind for x in engine.fixed._made.values()}
+
+
+def test_columns_that_are_not_there_are_not_observed(gpu: Device) -> None:
+    model = two_parts()
+    plan = planned(model, list(range(len(model))), "pairwise")
+    states = random_states(model, 40, 0.0, 2).astype(np.int32)
+    with by_warps(gpu, plan, model) as engine:
+        for there in ([2, 0], []):
+            found = engine.run_columns(there, states[:, there].T)
+            rows = np.full_like(states, -1)
+            rows[:, there] = states[:, there]
+            hold_rows(model, plan, rows, {}, found.posterior.T, found.log_evidence)
+
+
+def test_a_block_has_the_bits_of_a_warp(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = bundled("child")
+    states = random_states(net, 40, 0.5, 5).astype(np.int32)
+    monkeypatch.setattr(warps, "EACH", 0)
+    found = []
+    for products in (1 << 20, 300, 0):
+        monkeypatch.setattr(warps, "PRODUCTS", products)
+        with by_warps(gpu, net.plan().whole, net, 1 << 13) as engine:
+            table = engine.share(states, None, None)
+            engine.answer(table, RowQueue(table.n))
+            assert not np.isnan(table.log_evidence).any()
+            found.append(table.result())
+    for one in found:
+        np.testing.assert_array_equal(one.posterior, found[0].posterior)
+        np.testing.assert_array_equal(one.log_evidence, found[0].log_evidence)
+
+
+def test_a_network_of_many_variables_in_several_chunks(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one GPU and on two, and after other tables: the same bits."""
+    net = bundled("child")
+    plan = net.plan().whole
+    states = random_states(net, 300, 0.2, 5).astype(np.int32)
+    monkeypatch.setattr(warps, "MOST_CASES", 64)
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 1)
+    found = []
+    with always(60):
+        for devices in (None, two_at_most()):
+            with closing(make("gpu", plan, tables(net), single=False, devices=devices)) as made:
+                backend: Any = made
+                found += [backend.run_batch(states), backend.run_batch(states[:200]), backend.run_batch(states)]
+                if devices is None:
+                    assert isinstance(backend, Gpu)
+                    rows = backend.tables.share(states, None, None)
+                    assert rows.by_warps
+    for one in found:
+        np.testing.assert_array_equal(one.posterior, found[0].posterior[: len(one.posterior)])
+        np.testing.assert_array_equal(one.log_evidence, found[0].log_evidence[: len(one.posterior)])
+    hold_rows(net, plan, states[:40], {}, found[0].posterior, found[0].log_evidence)
+
+
+def test_only_tables_with_much_evidence_are_answered_this_way() -> None:
+    """The room follows what the cases leave."""
+    net = bundled("barley")
+    steps = warps.TableSteps(net.plan().whole)
+    assert steps.supported
+    rng = np.random.default_rng(1)
+    rooms = [steps.room(rng.random((len(net), 64)) < missing, 3e-5) for missing in (0.02, 0.1, 0.3, 0.9)]
+    assert 0 < rooms[0] < rooms[1] < rooms[2]
+    assert rooms[3] == 0
+    assert steps.room(rng.random((len(net), 64)) < 0.1, 1e-9) == 0
