@@ -26,7 +26,7 @@ from .records import RecordProgram
 from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
 from .tiling import Tiles
-from .variants import Part, Variants
+from .variants import Part, Room, Variants
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -252,8 +252,8 @@ class BatchEngine:
         self._elapsed = Clock(self.device, self._streams[0])
         return lots
 
-    def _fixed_program(self, memory: Memory, fixed: frozenset[int] | int) -> Program:
-        if isinstance(fixed, int):
+    def _fixed_program(self, memory: Memory, fixed: frozenset[int] | Room) -> Program:
+        if isinstance(fixed, Room):
             return cast(WarpKernels, self._warps).of_room(fixed, self._factors, self.device, memory, self._streams[0])
         return RecordProgram(
             self.plan, self._factors, self.device, memory, self._streams[0], self.real, fixed, self._tiles

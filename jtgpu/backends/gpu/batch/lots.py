@@ -11,6 +11,7 @@ from ....device.context import Device, Memory
 from ....errors import TableTooLarge
 from .buffers import Buffers, Program, Slot
 from .table import Table
+from .variants import Room
 
 MORE = 8  # an eighth
 MOST_FIXED = 32  # sets of fixed variables that have kernels
@@ -53,12 +54,12 @@ class Kernels(NamedTuple):
 
 class FixedKernels:
     """Kernels for cases that observe certain variables, those used last. Used inside ``device.active()``."""
-    # make: Makes the kernels of a set of variables, or of a room (see `jtgpu.backends.gpu.batch.variants.Part`)
+    # make: Makes the kernels of a set of variables, or of a warp a case
     # streams: On which chunks run
 
-    def __init__(self, device: Device, make: Callable[[Memory, frozenset[int] | int], Program]):
+    def __init__(self, device: Device, make: Callable[[Memory, frozenset[int] | Room], Program]):
         self._device, self._make = device, make
-        self._made: OrderedDict[frozenset[int] | int, Kernels] = OrderedDict()
+        self._made: OrderedDict[frozenset[int] | Room, Kernels] = OrderedDict()
         self.streams: list[Any] = []
 
     def __len__(self) -> int:
@@ -74,7 +75,7 @@ class FixedKernels:
             first = last
         return lots
 
-    def _of(self, fixed: frozenset[int] | int) -> Kernels:
+    def _of(self, fixed: frozenset[int] | Room) -> Kernels:
         if fixed not in self._made:
             while len(self._made) >= MOST_FIXED:
                 _close(self._made.popitem(last=False)[1])

@@ -30,11 +30,18 @@ CELL = 2.5e-12  # seconds that a cell of a table costs, on an H100
 STEP, RECORD = 2.2e-4, 5e-8  # seconds to make records: for each contraction, and for each cell of a case
 
 
+class Room(NamedTuple):
+    """Cells and products that kernels of a warp a case have for a case; others are answered by a block each."""
+
+    cells: int
+    products: int
+
+
 class Part(NamedTuple):
     """Cases of a table that the same kernels answer: those up to `last`, in the table's order."""
 
     last: int
-    fixed: frozenset[int] | int  # variables; or the room of a case, in cells, for a warp a case
+    fixed: frozenset[int] | Room  # variables; or a warp a case
 
 
 class Layout(Protocol):

@@ -20,7 +20,7 @@ from ..program.layout import scaled_factors
 from ..program.records import NONE, Step, binary_program
 from .buffers import GROUP, THREADS, Bound, Chunk, Launch
 from .records import RecordProgram
-from .variants import CELL, Part
+from .variants import CELL, Part, Room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     from .table import Table
 
 WARPS = 4  # of a block
-CAPACITY, PRODUCTS, EACH = 1 << 16, 1 << 16, 128  # most of a case of a warp; more products for each contraction
+CAPACITY, PRODUCTS, EACH = 1 << 18, 1 << 16, 128  # most of a case of a warp; more products for each contraction
 MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case of a block
 FEW, MOST_FEW = 32, 256  # cases a piece of memory for such a case; most pieces
 MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
-GAIN = 1.5  # least one
+GAIN = 2.0  # least one
 UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them are exact
 TABLE_BYTES = 16  # of a case's table, without its cells
 IN_A, IN_B, IN_OUT, WEIGHED = 1 << 16, 1 << 17, 1 << 18, 1 << 19
 STEP, PRODUCT = 1.2e-9, 1e-11  # seconds of a contraction and of a product, on an H100
-MOST_CASES = 1 << 14  # of a chunk
+BLOCK_STEP = 2e-8  # seconds of a contraction by a block
+MOST_CASES, CHUNK_CELLS = 1 << 14, 1 << 31  # of a chunk
 MOST_SHARED = 48 << 10  # bytes of a block
 FITTING, SPARE = 0.95, 4  # share of the cases of a sample that shall have so many times the room that they need
 LEAST_CAPACITY = 1 << 10
@@ -139,8 +140,8 @@ class TableSteps(WarpSteps):
         self.shared = plan.n_variables + 1 + -(-(len(steps) - len(self._up)) // 32)  # words of a case
         self.supported &= 4 * WARPS * self.shared <= MOST_SHARED
 
-    def room(self, missing: NDArray[np.bool_], whole: float) -> int:
-        """Cells for each case of a table, some of which do not observe these variables; 0: kernels that take `whole`
+    def room(self, missing: NDArray[np.bool_], whole: float) -> Room | None:
+        """Room for each case of a table, some of which do not observe these variables; None: kernels that take `whole`
         seconds a case are quicker."""
         out, joint, factors = (x.of(missing) for x in (self._out, self._joint, self._factors))
         joint[len(self._up) :] *= out[len(self._up) :] > 1
@@ -148,11 +149,14 @@ class TableSteps(WarpSteps):
         factors *= factors > 1
         cells = (out * (out > 1)).sum(axis=0) + factors.sum(axis=0)
         products = joint.sum(axis=0) + factors.sum(axis=0)
-        seconds = STEP * (np.count_nonzero(joint, axis=0) + np.count_nonzero(factors, axis=0)) + PRODUCT * products
         room = SPARE << int(np.frexp(np.sort(cells)[int(FITTING * (len(cells) - 1))])[1])
         room = min(max(room, LEAST_CAPACITY), CAPACITY)
+        most = max(PRODUCTS + EACH * len(self.steps), SPARE * int(np.median(products)))
+        most = min(1 << (most.bit_length() - 1), MOST_PRODUCTS)
         fits = (cells <= MOST_CELLS) & (products <= MOST_PRODUCTS)
-        return room if (seconds + whole * ~fits).mean() * GAIN <= whole else 0
+        step = np.where((cells <= room) & (products <= most), STEP, BLOCK_STEP)
+        seconds = step * (np.count_nonzero(joint, axis=0) + np.count_nonzero(factors, axis=0)) + PRODUCT * products
+        return Room(room, most) if np.where(fits, seconds, whole).mean() * GAIN <= whole else None
 
     @cached_property
     def _out(self) -> Sizes:
@@ -170,14 +174,13 @@ class TableSteps(WarpSteps):
 class WarpTables:
     """A plan and a model's numbers on one GPU. Used inside ``device.active()``; see `Program`.
 
-    A case that takes more than `room` cells, or too many products, gets a block; one that takes much more gets NaN for
-    ln P(e).
+    A case that takes more than its `room` gets a block; one that takes much more gets NaN for ln P(e).
     """
 
     kind = "warps"
 
     def __init__(
-        self, steps: TableSteps, room: int, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory,
+        self, steps: TableSteps, room: Room, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory,
         stream: Any,
     ):  # fmt: skip
         self.steps, self.plan, self._room = steps, steps.plan, room
@@ -191,11 +194,11 @@ class WarpTables:
 
     @property
     def case_bytes(self) -> int:
-        return 8 * (self._room + MOST_CELLS // FEW) + TABLE_BYTES * len(self.steps.scopes)
+        return 8 * (self._room.cells + MOST_CELLS // FEW) + TABLE_BYTES * len(self.steps.scopes)
 
     @property
     def most_cases(self) -> int:
-        return MOST_CASES
+        return max(min(MOST_CASES, CHUNK_CELLS // self._room.cells), GROUP)
 
     @property
     def wave(self) -> int:
@@ -207,7 +210,7 @@ class WarpTables:
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        cells = self._room * size + MOST_CELLS * self._few(size)
+        cells = self._room.cells * size + MOST_CELLS * self._few(size)
         return memory.empty(8 * cells), memory.empty(TABLE_BYTES * len(self.steps.scopes) * size)
 
     def _few(self, size: int) -> int:
@@ -224,12 +227,11 @@ class WarpTables:
         wanted, cells = (memory.put(np.array(x, np.uint32).reshape(-1, 2), stream) for x in (answers, numbers))
         words = [chunk.states, chunk.weights, chunk.weight_row, 0, chunk.log_evidence, *self._records, *scratch, 0, 0]
         counts = [0, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, len(steps.steps)]
-        counts += [self._n_levels[0], len(steps.scopes), len(plan.root_table), self._room]
+        counts += [self._n_levels[0], len(steps.scopes), len(plan.root_table), *self._room, 0]
         if chunk.rows:
             words += [0, wanted, cells, chunk.rows, 1, n_out]
         else:
             words += [chunk.columns, wanted, cells, chunk.posterior, chunk.size, 1]
-        counts += [PRODUCTS + EACH * len(steps.steps), 0]
         more = [chunk.n_columns, chunk.size, len(answers), n_out, self._n_levels[1], steps.shared]
         struct = np.concatenate([
             np.array(words[:-6], np.uint64), np.array(counts, np.uint32).view(np.uint64),
@@ -241,7 +243,7 @@ class WarpTables:
         cases, wanted = bound.struct[:CASES].copy(), bound.struct[CASES:]
         cases[N_CASES:].view(np.uint32)[0] = n
         large, size = cases.copy(), int(wanted[6:].view(np.uint32)[1])
-        large[CELLS_AT] += np.uint64(8 * self._room * size)
+        large[CELLS_AT] += np.uint64(8 * self._room.cells * size)
         large[N_CASES:].view(np.uint32)[9:11] = MOST_CELLS, MOST_PRODUCTS
         shared, few = 4 * self.steps.shared, self._few(size)
         for name, grid, struct, at_once in (
@@ -267,16 +269,17 @@ class WarpKernels:
         return TableSteps(self._plan)
 
     def take(self, table: Table[Any]) -> bool:
-        """Whether these kernels answer a table, which is told so: depends on the table alone."""
+        """Whether these kernels answer a table, which then says so: depends on the table alone."""
         if self._plan.sets or not table.n or table.n * self._whole < LEAST_SECONDS or not self.steps.supported:
             return False
         some = table.subset(np.arange(0, table.n, -(-table.n // SAMPLE)))
         room = self.steps.room(~some.observed(range(self._plan.n_variables)), self._whole)
-        table.by_warps, table.parts = room > 0, [Part(table.n, room)] if room else ()
-        return room > 0
+        if room is not None:
+            table.by_warps, table.parts = True, [Part(table.n, room)]
+        return room is not None
 
     def of_room(
-        self, room: int, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any
+        self, room: Room, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any
     ) -> WarpTables:
-        """The kernels of cases of at most so many cells."""
+        """The kernels of a warp a case."""
         return WarpTables(self.steps, room, factors, device, memory, stream)

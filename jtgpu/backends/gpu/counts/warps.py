@@ -17,7 +17,7 @@ from ....device.driver import Arguments, Kernels
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
-from ..batch.warps import FEW, GAIN, MOST_FEW, TABLE_BYTES, WARPS, Sizes, WarpSteps, numbers_of
+from ..batch.warps import FEW, MOST_FEW, TABLE_BYTES, WARPS, Sizes, WarpSteps, numbers_of
 from ..program.records import NONE
 from .chunk import CountChunk, fold
 from .generated import CountProgram, FamilyCells, count_program
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CELLS, PRODUCTS, EACH = 1 << 16, 1 << 16, 128  # most of a case of a warp; more products for each contraction
 MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case of a block
 STEP, PRODUCT, DENSE = 2e-10, 5e-11, 6e-13  # seconds of a contraction, of a product, and of one by records, on an H100
+GAIN = 1.5  # least one
 SAMPLE = 64  # cases that say what a table's cases observe
 LEAST_CASES, MOST_CASES = 1 << 12, 1 << 14  # of a part of a table
 PARTS = 8  # of a table, if it has enough cases
