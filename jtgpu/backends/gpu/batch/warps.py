@@ -269,7 +269,7 @@ class WarpKernels:
         return TableSteps(self._plan)
 
     def take(self, table: Table[Any]) -> bool:
-        """Whether these kernels answer a table, which then says so: depends on the table alone."""
+        """Whether these kernels answer a table, whose parts are set then: depends on the table alone."""
         if self._plan.sets or not table.n or table.n * self._whole < LEAST_SECONDS or not self.steps.supported:
             return False
         some = table.subset(np.arange(0, table.n, -(-table.n // SAMPLE)))
