@@ -151,11 +151,14 @@ class TableSteps(WarpSteps):
         products = joint.sum(axis=0) + factors.sum(axis=0)
         room = SPARE << int(np.frexp(np.sort(cells)[int(FITTING * (len(cells) - 1))])[1])
         room = min(max(room, LEAST_CAPACITY), CAPACITY)
-        most = max(PRODUCTS + EACH * len(self.steps), SPARE * int(np.median(products)))
+        n_steps = np.count_nonzero(joint, axis=0) + np.count_nonzero(factors, axis=0)
+        most = PRODUCTS + EACH * len(self.steps)
+        if BLOCK_STEP * n_steps.mean() > PRODUCT * products.mean():  # blocks are slow
+            most = max(most, SPARE * int(np.median(products)))
         most = min(1 << (most.bit_length() - 1), MOST_PRODUCTS)
         fits = (cells <= MOST_CELLS) & (products <= MOST_PRODUCTS)
         step = np.where((cells <= room) & (products <= most), STEP, BLOCK_STEP)
-        seconds = step * (np.count_nonzero(joint, axis=0) + np.count_nonzero(factors, axis=0)) + PRODUCT * products
+        seconds = step * n_steps + PRODUCT * products
         return Room(room, most) if np.where(fits, seconds, whole).mean() * GAIN <= whole else None
 
     @cached_property
