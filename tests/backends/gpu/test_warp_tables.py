@@ -137,6 +137,31 @@ def test_a_network_of_many_variables_in_several_chunks(gpu: Device, monkeypatch:
     hold_rows(net, plan, states[:40], {}, found[0].posterior, found[0].log_evidence)
 
 
+def test_other_kernels_give_their_memory_back(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what is left would make chunks small; otherwise they keep it."""
+    net = bundled("child")
+    states = random_states(net, 600, 0.1, 5).astype(np.int32)
+    with by_warps(gpu, net.plan().whole, net) as engine:
+        warp_kernels, engine._warps = engine._warps, None
+        engine.run_batch(states)
+        engine._warps = warp_kernels
+        engine.run_batch(states)
+        (warps_made,) = engine.fixed._made.values()
+        assert engine._buffers._slots
+        assert warps_made.buffers.size >= 600
+        with gpu.active():
+            warps_made.buffers.drop()
+        each = warps_made.program.case_bytes
+
+        def free_memory(_: Device) -> int:
+            return 100 * each if engine._buffers._slots else 10_000 * each
+
+        monkeypatch.setattr(type(gpu), "free_memory", free_memory)
+        engine.run_batch(states)
+        assert not engine._buffers._slots
+        assert warps_made.buffers.size >= 600
+
+
 def test_only_tables_with_much_evidence_are_answered_this_way() -> None:
     """The room follows what the cases leave."""
     net = bundled("barley")

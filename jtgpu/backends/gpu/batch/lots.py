@@ -14,6 +14,7 @@ from .table import Table
 from .variants import Room
 
 MORE = 8  # an eighth
+LEAST = 8  # an eighth of a chunk that has memory enough
 MOST_FIXED = 32  # sets of fixed variables that have kernels
 
 
@@ -147,9 +148,10 @@ def provide(lots: Sequence[Lot], table: Table[Any], drop: Callable[[], None]) ->
         for x in lots:
             x.slots = x.buffers.slots(x.program, table, x.n)
         return
-    if table.by_warps:  # there is room for other kernels, which answer the cases that are too large
+    first = lots[0]
+    if table.by_warps:  # other kernels, which answer the cases that are too large, keep theirs
         allocate(lots, table)
-    if not lots[0].slots:
+    if not first.slots or LEAST * first.buffers.size < min(first.n, first.program.most_cases):
         drop()
         allocate(lots, table)
 
