@@ -329,7 +329,7 @@ def test_columns_are_copied_in_and_out() -> None:
         last = min(first + 320, 1000)
         cases.fill(host, first, last, 320)
         np.testing.assert_array_equal(host.states[:, : last - first], codes[:, first:last])
-        assert (host.states[:, last - first :] == -1).all()
+        assert (host.states[:, last - first :] == codes[:, [last - 1]]).all()
         host.posterior[:, : last - first] = posterior[:, first:last]
         host.log_evidence[: last - first] = log_evidence[first:last]
         for work in cases.copies(host, first, last):

@@ -293,7 +293,7 @@ class BatchEngine:
         return next(iter(self._programs.values())).kind
 
     def _upload(self, slot: Slot, table: Table[Any], first: int, last: int) -> None:
-        """Send a chunk's evidence; what is left of the last group of cases observes nothing."""
+        """Send a chunk's evidence, up to the end of a group of cases."""
         used = -(-(last - first) // GROUP) * GROUP
         table.fill(slot.host, first, last, slot.chunk.size if table.width else used)
         states = slot.host.states if table.width else slot.host.states[:used]

@@ -154,7 +154,7 @@ class Table(ABC, Generic[R]):
 
     @abstractmethod
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        """Copy cases first to last in; cases behind them, up to `used`, observe nothing."""
+        """Copy cases first to last in; those behind them, up to `used`, are the last one again: another may take longer."""
 
     @abstractmethod
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
@@ -230,7 +230,8 @@ class RowTable(Table[BatchResult]):
 
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
         n, rows = last - first, self.rows(first, last)
-        chunk.states[:n], chunk.states[n:used] = self.states[rows], -1
+        chunk.states[:n] = self.states[rows]
+        chunk.states[n:used] = chunk.states[n - 1]
         if chunk.weights.size:
             chunk.weights[:n], chunk.weights[n:used] = self.weights.values[rows], 1.0
 
@@ -315,7 +316,8 @@ class ColumnTable(Table[ColumnResult]):
 
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
         n = last - first
-        chunk.states[:, :n], chunk.states[:, n:used] = self.codes[:, self.rows(first, last)], -1
+        chunk.states[:, :n] = self.codes[:, self.rows(first, last)]
+        chunk.states[:, n:used] = chunk.states[:, n - 1 : n]
 
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
         n, rows = last - first, self.rows(first, last)
