@@ -154,7 +154,7 @@ class Table(ABC, Generic[R]):
 
     @abstractmethod
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        """Copy cases first to last in; those behind them, up to `used`, are the last one again: another may take longer."""
+        """Copy cases first to last in; behind them, up to `used`, the last one again: others may take longer."""
 
     @abstractmethod
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
