@@ -153,6 +153,21 @@ def read_file(
         raise ParseError(str(error), str(path)) from None
 
 
+def lines_of(path: str | Path, dialect: CsvDialect | None, rows: Collection[int]) -> dict[int, str]:
+    """Places of rows of a CSV file, such as ``cases.csv:5``; empty for other files."""
+    source, lines, first = open_cases(Path(path), DiscreteModel({}), dialect), dict[int, str](), 0
+    for chunk in source.chunks([], source.columns, ROWS) if isinstance(source, CsvFile) else ():
+        chunk.load()
+        for row in rows:
+            if first <= row < first + chunk.n:
+                file, line = chunk.locate(row - first)
+                lines[row] = f"{file}:{line}"
+        first += chunk.n
+        if len(lines) == len(rows):
+            break
+    return lines
+
+
 def is_text_file(path: str | Path, dialect: CsvDialect | None = None) -> bool:
     """Whether a file of cases is text, in which words may mean missing cells."""
     return isinstance(open_cases(Path(path), DiscreteModel({}), dialect), CsvFile)

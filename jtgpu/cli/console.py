@@ -11,8 +11,9 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
@@ -31,6 +32,9 @@ from ..errors import (
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, raise_on_interrupt
 from .options import expand_groups
+
+if TYPE_CHECKING:
+    from ..cases.query import CsvDialect
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's spelling of options in messages, and that of the command line
@@ -51,6 +55,25 @@ _WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 CLOSED_PIPE = 141  # 128 + SIGPIPE, the exit code of `cat` when its reader goes away
 
 R = TypeVar("R")
+_read: ContextVar[tuple[str, CsvDialect] | None] = ContextVar("_read", default=None)
+
+
+def reading(path: str, dialect: CsvDialect) -> CsvDialect:
+    """The dialect of a file of cases, whose lines errors name from now on in place of rows."""
+    _read.set((path, dialect))
+    return dialect
+
+
+def _with_lines(message: str) -> str:
+    """A message with lines of the file of cases in place of numbers of rows."""
+    rows = {int(row) for row in re.findall(r"\brow (\d+)\b", message)}
+    file = _read.get()
+    if not rows or file is None:
+        return message
+    from ..cases.answer_table import lines_of  # errors alone need it
+
+    lines = lines_of(*file, rows)
+    return re.sub(r"\brow (\d+)\b", lambda m: lines.get(int(m[1]), m[0]), message)
 
 
 def exit_code(error: BaseException) -> int:
@@ -80,6 +103,7 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
+        _read.set(None)
         try:
             raise_on_interrupt()
             with warnings.catch_warnings():
@@ -127,6 +151,8 @@ def _exit_after(error: OSError) -> NoReturn:
 def print_error(error: BaseException) -> None:
     """Print an error as one line on stderr; arguments that its message advises are written as options."""
     text = _with_options(str(error))
+    if isinstance(error, (DataError, EvidenceError)):
+        text = _with_lines(text)
     if isinstance(error, OSError) and not isinstance(error, JtgpuError) and error.strerror:
         file = error.filename or ("stdout" if error.errno in _WRITE_ERRORS else "")
         text = f"{file}: {error.strerror}" if file else error.strerror

@@ -14,7 +14,7 @@ import typer
 
 from ..cases.answer_table import read_file
 from ..draw import arcs
-from ..errors import DataError, JtgpuError, closest
+from ..errors import DataError, FormatError, JtgpuError, closest
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
@@ -28,7 +28,7 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput
-from .console import command, print_json, warn
+from .console import command, print_json, reading, warn
 from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
 from .options import OUTPUT, Force, Json, Progress
@@ -110,7 +110,7 @@ def explore(  # noqa: PLR0913 (a Typer command)
         check_picture(draw, force, "--draw")
     with status("reading", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values)
+        table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
         left_out = split_names(exclude or [], table.column_names, "column")
         facts = [_facts(table, name, bins, name in left_out, numbers) for name in table.column_names]
         kept = [f.name for f in facts if f.is_kept]
@@ -142,16 +142,20 @@ def explore(  # noqa: PLR0913 (a Typer command)
     if draw is not None:
         assert certainty is not None
         write_text(draw, arcs(certainty).text(draw.suffix))
-    try:
-        if output is not None and writer is not None:
+    refused: FormatError | None = None
+    if output is not None and writer is not None:
+        try:
             save_network(network, output, writer)
-    finally:  # a network that cannot be written is an error after the report
-        if json:
-            print_json(result.as_json() | {"output": output})
-        else:
-            result.print()
-            for note in notes:
-                warn(note)
+        except FormatError as error:
+            refused = error
+    if json:
+        print_json(result.as_json() | {"output": output})
+    else:
+        result.print()
+        for note in notes:
+            warn(note)
+    if refused is not None:
+        raise refused
     if on_terminal() and not json if serve is None else serve:
         with network.compile() as tree, late_imports.serving().serve(tree) as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)

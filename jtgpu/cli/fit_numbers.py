@@ -13,6 +13,7 @@ from ..learn.parameters.numbers import KINDS
 from ..mixed.standard_errors import GaussianErrors
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
+from .console import reading
 from .networks import split_names
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def fit_numbers(
     from ..learn.parameters.fit import fit
 
     kept = {name: options[name] for name in KEPT if name in options}
+    reading(cases[0], options["dialect"])
     structure: Any = net
     states: dict[str, Any] | None = None
     kinds = None if numbers is None else kinds_of(numbers, [*net])

@@ -14,7 +14,7 @@ import typer
 
 from ..cases.answer_table import read_file
 from ..draw import arcs, heat_map
-from ..errors import ArgumentError, DataError
+from ..errors import ArgumentError, DataError, FormatError
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
@@ -26,7 +26,7 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput, CsvOptions
-from .console import command, print_json, warn
+from .console import command, print_json, reading, warn
 from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
 from .networks import check_output
 from .numbers import numeric_writer_of
@@ -178,16 +178,20 @@ def learn(  # noqa: PLR0913 (a Typer command)
     else:
         with status("searching for the best graph", run.progress):
             best = _with_options(lambda: structure(table, **options))
-    try:
-        if output is not None and writer is not None:
+    refused: FormatError | None = None
+    if output is not None and writer is not None:
+        try:
             save_network(best.network(**keywords), output, writer)
-    finally:  # a network that cannot be written is an error after the report
-        if isinstance(best, Structure):
-            _report(best, table, data if json else None, output)
-        elif json:
-            print_json(_report_posterior(best, table, wanted, output, data))
-        else:
-            _print_posterior(best)
+        except FormatError as error:
+            refused = error
+    if isinstance(best, Structure):
+        _report(best, table, data if json else None, output)
+    elif json:
+        print_json(_report_posterior(best, table, wanted, output, data))
+    else:
+        _print_posterior(best)
+    if refused is not None:
+        raise refused
 
 
 def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
@@ -201,7 +205,7 @@ def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
 
 def _coded(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
-    declared, dialect = model.declared(), csv.dialect()
+    declared, dialect = model.declared(), reading(data, csv.dialect())
     options: dict[str, Any] = {"states": declared, "missing": model.missing}
     rule = ScoreRule(model.score, model.ess)
     if not any((model.exclude, model.columns, model.bins, model.numbers, rule.takes_numbers)):

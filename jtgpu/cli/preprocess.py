@@ -20,7 +20,7 @@ from ..series.slices import lag_parents, two_slices
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput
-from .console import command, print_json
+from .console import command, print_json, reading
 from .networks import check_output, read_network, split_names
 from .options import OUTPUT, ClusterAddress, Columns, Devices, Force, Json, Progress, Threads
 from .planning import RunOptions
@@ -102,7 +102,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
     model = None if net is None else read_network(net)
     with status("reading", progress) as step:
         states = None if model is None else {v: model.states(v) for v in model.variables}
-        table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values, states=states)
+        table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values, states=states)
         names = None if columns is None else split_names(columns, table.column_names, "column")
         outliers = top_outliers(
             table, n, k, cast(Any, metric), cast(Any, missing), scale=cast(Any, scale), net=model, columns=names,
@@ -203,7 +203,7 @@ def whiten(  # noqa: PLR0913 (a Typer command)
     for path in (output, lags):
         if path is not None:
             check_output(path, force)
-    table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values)
+    table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
     time = time or time_column(table)
     if columns is not None:
         names = split_names(columns, table.column_names, "column")

@@ -16,7 +16,7 @@ from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput
-from .console import command, print_json
+from .console import command, print_json, reading
 from .networks import check_picture, load_any
 from .options import OUTPUT, File, Force, Json
 from .tables import on_terminal, print_rows, status
@@ -62,7 +62,7 @@ def validate(  # noqa: PLR0913 (a Typer command)
         raise NetworkError("validate needs a Bayesian network, or a network with numbers")
     with_states = net.discrete if isinstance(net, MixedNetwork) else net
     texts = {v: with_states.states(v) for v in with_states}
-    table = read_file(cases, dialect=csv.dialect(), na_values=csv.na_values, states=texts)
+    table = read_file(cases, dialect=reading(cases, csv.dialect()), na_values=csv.na_values, states=texts)
     with status("predicting"):
         result: Any = validated(
             net, table, target, folds=folds, seed=seed, on_impossible="flag" if skip_impossible else "error",

@@ -61,7 +61,7 @@ def test_states_of_a_network_and_missing_cells(data: Path, tmp_path: Path) -> No
     jtgpu.write(net, tmp_path / "states.net")
     refused = run(data, "--states", tmp_path / "states.net")
     assert refused.exit_code == 2
-    assert "row 40: column 'wet' has a missing value" in refused.stderr
+    assert f"{data}:42: column 'wet' has a missing value" in refused.stderr
     assert "--missing drop leaves the rows out" in refused.stderr
     done = run(data, "--states", tmp_path / "states.net", "--missing", "drop", "-o", tmp_path / "a.net")
     assert done.exit_code == 0, done.output

@@ -92,7 +92,7 @@ def test_advice_for_the_command_line(tmp_path: Path) -> None:
     path.write_text("x,y\n1,2\n,3\n4,5\n")
     done = run("screen", str(path), "-n", "1", "-k", "2")
     assert done.stderr == (
-        "jtgpu: error: row 1, column 'x': the value is missing (NaN); fill it, or use --metric gower\n"
+        f"jtgpu: error: {path}:3, column 'x': the value is missing (NaN); fill it, or use --metric gower\n"
     )
     path.write_bytes("x:y\n1:caf\xe9\n2:u\n".encode("latin-1"))
     assert "t.csv:2:1: byte 0xe9 is not UTF-8" in run("screen", str(path), "-n", "1", "-k", "2").stderr

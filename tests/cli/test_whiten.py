@@ -73,7 +73,7 @@ def test_outputs_and_errors(data: Path, tmp_path: Path) -> None:
     data.write_text(data.read_text().replace("2026-01-05", "2026-01-04"))
     done = run("whiten", str(data), "-o", str(tmp_path / "new.parquet"))
     assert done.exit_code == 2
-    assert "column 'day' must increase from row to row, but row 4 has '2026-01-04'" in done.stderr
+    assert f"column 'day' must increase from row to row, but {data}:6 has '2026-01-04'" in done.stderr
     assert not (tmp_path / "new.parquet").exists()
 
 
@@ -89,5 +89,5 @@ def test_columns_and_advice_for_the_command_line(data: Path, tmp_path: Path) -> 
     gap.write_text("a,b\n1,2\n,3\n4,5\n")
     done = run("whiten", str(gap), "--max-order", "1")
     assert done.stderr == (
-        "jtgpu: error: series 'a', row 1: the value is missing (NaN); fill gaps or cut the series there\n"
+        f"jtgpu: error: series 'a', {gap}:3: the value is missing (NaN); fill gaps or cut the series there\n"
     )

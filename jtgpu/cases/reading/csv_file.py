@@ -126,7 +126,10 @@ class CsvFile:
                 stream,
                 csv.ReadOptions(column_names=self.columns, encoding=rows.encoding),
                 csv.ParseOptions(
-                    delimiter=rows.delimiter, quote_char=rows.quote.decode() or False, newlines_in_values=newlines
+                    delimiter=rows.delimiter,
+                    quote_char=rows.quote.decode() or False,
+                    newlines_in_values=newlines,
+                    ignore_empty_lines=len(self.columns) > 1,  # of one column they are missing cells
                 ),
                 convert,
             )
