@@ -48,6 +48,18 @@ def estimator(kind: type, **given: Any) -> None:
     kind(**given).fit(*data)
 
 
+NUMBER: dict[str, Any] = {
+    "states": {"s": ["a", "b"], "y": float}, "parents": {"y": ["s"]}, "name": "",
+    "cpts": {"s": [0.5, 0.5], "y": jtgpu.Gaussian([0.0, 1.0], sd=1.0)},
+}  # fmt: skip
+SLICES = {"parents": {"s": [("s", 1)]}, "start": {"s": [0.5, 0.5]}, "static": (), "name": ""}
+RULE = [[0.9, 0.1], [0.2, 0.8]]
+HIDDEN = jtgpu.DynamicNetwork({"s": ["a", "b"]}, {"s": [("s", 1)]}, {"s": RULE}, start={"s": [0.5, 0.5]})
+WITH_NUMBERS = jtgpu.MixedDynamicNetwork(
+    NUMBER["states"], {"s": [("s", 1)], "y": ["s"]}, {**NUMBER["cpts"], "s": RULE}, start={"s": [0.5, 0.5]}
+)
+SEQUENCES = {"likelihood": None, "do": None, "id": None, "time": None, "on_gap": "error", "on_impossible": "error"}
+
 # name: function, and right arguments; text in angle brackets is an entry of `fitted`
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "top_outliers": (screen.top_outliers, {"cases": TABLE, "n": 1, "method": "auto", **SCREEN}),
@@ -90,6 +102,28 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "show_ranks": (draw.show_ranks, {"model": "<net>", "betweenness": "<ranks>", "most": 150}),
     "show_series": (draw.show_series, {"x": X, "fit": "<fit>", "alpha": 0.05, "most": 8, "time": None}),
+    "BayesianNetwork": (
+        jtgpu.BayesianNetwork,
+        {"states": {"s": ["a", "b"]}, "parents": {}, "cpts": {"s": [0.5, 0.5]}, "name": "", "attributes": None},
+    ),
+    "MixedNetwork": (jtgpu.MixedNetwork, NUMBER),
+    "DynamicNetwork": (jtgpu.DynamicNetwork, {"states": {"s": ["a", "b"]}, "cpts": {"s": RULE}, **SLICES}),
+    "MixedDynamicNetwork": (
+        jtgpu.MixedDynamicNetwork,
+        {**NUMBER, **SLICES, "cpts": {**NUMBER["cpts"], "s": RULE}, "parents": {"s": [("s", 1)], "y": ["s"]}},
+    ),
+    "replace": (HIDDEN.replace, {"cpt": None, "start": None, "name": None}),
+    "filter": (HIDDEN.compile("reference").filter, {"sequences": {"s": [["a", "b"]]}, **SEQUENCES, "targets": None,
+                                                    "at": None, "joints": None}),
+    "mpe": (HIDDEN.compile("reference").mpe, {"sequences": {"s": [["a", "b"]]}, **SEQUENCES}),
+    "predict": (WITH_NUMBERS.compile("reference").predict, {"sequences": {"y": [[0.0]]}, "steps": 1, **SEQUENCES}),
+    "sample": (WITH_NUMBERS.compile("reference").sample, {"n": 1, "length": 1, "seed": None}),
+    "fit": (
+        learn.fit,
+        {"structure": HIDDEN, "cases": {"s": [["a", "b"]] * 2}, "prior": 1, "order": "auto", "start": "auto",
+         "hidden": None, "weights": None, "missing": "em", "fixed": None, "restarts": 1, "seed": 0},
+    ),
+    "reload": (WITH_NUMBERS.compile("reference").reload, {"net": WITH_NUMBERS}),
     "text": (draw.Drawing("<svg></svg>", 1, 1, "").text, {"suffix": ".svg"}),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import TableTooLarge
+from ..util.arguments import random_generator
 from ..util.system import new_lock
 from .branch import BranchAndBound
 from .evaluate import TIE, Evaluator
@@ -82,7 +83,7 @@ class Solver:
         if method == "branch":
             best = BranchAndBound(evaluator, case, state, best, value).run()
             return self._finished(case, best, state, "exact")
-        rng = np.random.default_rng(seed)
+        rng = random_generator(seed)
         for first in (*([start] if start else []), *(evaluator.random(rng) for _ in range(restarts))):
             policies, other = self._updated(case, first, decided)
             if other > value + TIE * (abs(value) + evaluator.goal.scale):

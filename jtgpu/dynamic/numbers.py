@@ -11,7 +11,7 @@ from ..errors import ArgumentError, DataError, PlanError
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..model.discrete import DiscreteModel
-from ..util.arguments import mapping
+from ..util.arguments import mapping, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
@@ -92,7 +92,8 @@ class MixedDynamicTree:
 
     def reload(self, net: MixedDynamicNetwork) -> None:
         """Replace CPTs and densities by those of a network with the same variables and parents; the plan stays."""
-        if [(v, net.parents(v)) for v in net] != [(v, self.network.parents(v)) for v in self.network]:
+        own = [(v, self.network.parents(v)) for v in self.network]
+        if not isinstance(net, type(self.network)) or [(v, net.parents(v)) for v in net] != own:
             raise PlanError(f"{net!r} differs from {self.network!r} in variables or parents, not only in numbers")
         self.discrete.reload(net.discrete)
         self.network = net
@@ -140,7 +141,7 @@ class MixedDynamicTree:
         self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, **options: Any
     ) -> MixedSequenceStates:
         """Draw sequences, or n samples of all variables given each one's evidence; see `DynamicTree.sample`."""
-        net, rng = self.network, np.random.default_rng(seed)
+        net, rng = self.network, random_generator(seed)
         if sequences is None:
             if options:
                 raise ArgumentError("sample takes id=, time=, likelihood=, do= and on_gap= with sequences only")
@@ -164,7 +165,7 @@ class MixedDynamicTree:
         for name in options:
             if name not in ("id", "time", "likelihood", "do", "on_gap"):
                 raise ArgumentError(f"there is no option {name!r}; options are id, time, likelihood, do and on_gap")
-        if given := [v for v in options.get("likelihood") or () if v in self.network.numbers]:
+        if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
         if isinstance(sequences, Rows):
             return sequences

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, s
 from ..inference.evidence_table import weight_rows
 from ..inference.results.printed import unused_name
 from ..inference.tables import as_array, is_tensor, open_table, read_states
-from ..util.arguments import choice
+from ..util.arguments import choice, mapping
 from ..util.calls import outside
 from .cells import by_row, is_matrix, is_sequence, matrix, without_sets
 from .times import cells_in, check_steps, check_times, groups, index_of, is_whole, times_of, with_dates, with_gaps
@@ -134,9 +134,9 @@ def read_sequences(
     if not made.n or (made.lengths == 0).any():
         at = int(np.argmin(made.lengths)) if made.n else 0
         raise DataError("there are no sequences" if not made.n else f"sequence {at} has no slices")
-    if likelihood:
+    if likelihood is not None:
         made = with_likelihood(net, made, likelihood)
-    return with_do(net, made, do) if do else made
+    return made if do is None else with_do(net, made, do)
 
 
 def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
@@ -276,7 +276,7 @@ def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[An
     """Enter likelihoods: weights of the states, in all slices or by row of the table."""
     weights = dict(made.likelihood)
     n = len(made.codes) if made.source is None else int((made.source >= 0).sum())
-    for variable, value in likelihood.items():
+    for variable, value in mapping("likelihood", likelihood).items():
         if isinstance(variable, tuple):
             raise EvidenceError(f"sequences take likelihoods of single variables, not of {shown(variable)} together")
         v = net.index(variable)
@@ -305,7 +305,7 @@ def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequ
     at = made.slices
     always: set[int] = set()
     single: dict[int, set[int]] = {}
-    for variable, value in do.items():
+    for variable, value in mapping("do", do).items():
         v = net.index(variable)
         name = net.variables[v]
         if not isinstance(value, Mapping):

@@ -14,7 +14,7 @@ from ..inference.results.marginals import Posterior
 from ..inference.tables import at_row
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from ..util.arguments import choice, whole_number
+from ..util.arguments import choice, random_generator, whole_number
 from ..util.lru import LRU
 from .answers import Answerer, Answers
 from .case_results import MixedCasePosteriors, NumberColumns
@@ -273,7 +273,7 @@ class MixedTree(InformationQueries):
         n = whole_number("n", n, least=0)
         case = read_case(self._net, evidence, likelihood, do)
         pattern, engine, weights = self._discrete_part(case)
-        rng = np.random.default_rng(seed)
+        rng = random_generator(seed)
         states = engine.sample(n, case.states, weights, case.do, rng)
         values = np.repeat(case.values, n, axis=0)
         draw_bounded(self.answerer, pattern, case, states, values, rng)
@@ -289,7 +289,7 @@ class MixedTree(InformationQueries):
             ``.to_frame()`` has the columns of `cases`, in a frame of the same kind.
         """
         read = read_cases(self._net, cases, None, None)
-        rng = np.random.default_rng(seed)
+        rng = random_generator(seed)
         states, values = read.states.copy(), read.values.copy()
         for pattern, rows in self.answerer.by_pattern(read, ()):
             part, engine = read.part(rows), self.engine(pattern.sets)

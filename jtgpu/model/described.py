@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ..util.arguments import mapping
 from .directed import DirectedModel
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class DescribedModel(DirectedModel):
         attributes: Attributes | None, row_report: RowReport | None,
     ):  # fmt: skip
         super().__init__(states, parents, name=name)
-        self._attributes: Attributes = MappingProxyType(dict(attributes or {}))
+        self._attributes: Attributes = MappingProxyType(dict(mapping("attributes", attributes)))
         self._row_report = row_report
 
     @property

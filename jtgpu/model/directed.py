@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import NetworkError, closest
+from ..errors import NetworkError, closest, shown
+from ..util.arguments import mapping, several
 from ..util.arrays import Bools
 from .discrete import MAX_AXES, DiscreteModel
 from .equivalence import are_equivalent, cpdag_of, digraph
@@ -110,6 +111,7 @@ class DirectedModel(DiscreteModel):
 
     def __init__(self, states: Mapping[str, Sequence[str]], parents: Mapping[str, Sequence[str]], *, name: str = ""):
         super().__init__(states, name=name)
+        parents = mapping("parents", parents)
         for v in parents:
             if v not in self._index:
                 raise NetworkError(f"parents given for {v!r}, which is not declared{closest(str(v), self._index)}")
@@ -125,12 +127,12 @@ class DirectedModel(DiscreteModel):
             raise NetworkError(f"the arcs form a cycle: {walk}")
 
     def _checked_parents(self, variable: str, given: Sequence[str]) -> tuple[int, ...]:
-        if isinstance(given, str):
-            raise NetworkError(
-                f"variable {variable!r}: its parents must be a sequence of names, not the string {given!r}"
-            )
+        above = several(given)
+        if above is None:
+            what = f"the string {given!r}" if isinstance(given, str) else shown(given)
+            raise NetworkError(f"variable {variable!r}: its parents must be a sequence of names, not {what}")
         ids = []
-        for p in given:
+        for p in above:
             if p not in self._index:
                 raise NetworkError(
                     f"variable {variable!r} has the parent {p!r}, which is not declared{closest(str(p), self._index)}"

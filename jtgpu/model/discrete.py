@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
+from ..util.arguments import mapping
 from .state_values import StateNumber, StateValues, listed
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class DiscreteModel:
     """
 
     def __init__(self, states: Mapping[str, Sequence[str]], *, name: str = ""):
-        self._name = str(name)
+        self._name, states = str(name), mapping("states", states)
         self._variables = tuple(states)
         self._index = {v: i for i, v in enumerate(self._variables)}
         self._states = tuple(checked_states(v, states[v]) for v in self._variables)

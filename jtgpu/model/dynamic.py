@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import NetworkError, TableTooLarge, closest
 from ..util import late_imports
-from ..util.arguments import whole_number
+from ..util.arguments import mapping, whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .discrete import MAX_STATES, DiscreteModel
@@ -81,7 +81,8 @@ class DynamicNetwork(DiscreteModel):
     ):
         super().__init__(states, name=name)
         self._static = checked_static(self, static)
-        for what, given in (("parents", parents), ("a CPT", cpts), ("start", start or {})):
+        parents, cpts, start = mapping("parents", parents), mapping("cpts", cpts), mapping("start", start)
+        for what, given in (("parents", parents), ("a CPT", cpts), ("start", start)):
             for v in given:
                 if v not in self:
                     raise NetworkError(f"{what} given for {v!r}, which is not declared{closest(str(v), self._index)}")
@@ -97,7 +98,7 @@ class DynamicNetwork(DiscreteModel):
         if missing:
             raise NetworkError(f"variable {missing[0]!r} has no CPT")
         self._cpts = tuple(self._table(i, cpts[v], None) for i, v in enumerate(self._variables))
-        self._start = tuple(self._read_start(i, (start or {}).get(v)) for i, v in enumerate(self._variables))
+        self._start = tuple(self._read_start(i, start.get(v)) for i, v in enumerate(self._variables))
 
     # Reading --------------------------------------------------------------------------------------------------
 
@@ -271,11 +272,11 @@ class DynamicNetwork(DiscreteModel):
         name: str | None = None,
     ) -> DynamicNetwork:  # fmt: skip
         """Return this network with other CPTs, other CPTs of the first slices, or another name."""
-        tables: dict[str, Any] = {**dict(zip(self._variables, self._cpts, strict=True)), **(cpt or {})}
+        tables: dict[str, Any] = {**dict(zip(self._variables, self._cpts, strict=True)), **mapping("cpt", cpt)}
         own = {v: s[0] if len(s) == 1 else s for v, s in zip(self._variables, self._start, strict=True) if s}
         return DynamicNetwork(
             {v: self.states(v) for v in self}, {v: self.parents(v) for v in self}, tables,
-            start={**own, **(start or {})}, static=self.static, name=self._name if name is None else name,
+            start={**own, **mapping("start", start)}, static=self.static, name=self._name if name is None else name,
         )  # fmt: skip
 
     # Computation ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NetworkError
 from ..util import late_imports
+from ..util.arguments import mapping
 from ..util.text_table import counted
 from .directed import DirectedModel
 from .gaussian import Gaussian, checked_gaussian
@@ -79,6 +80,7 @@ class MixedNetwork:
         name: str = "",
         attributes: Mapping[str, Mapping[str, object]] | None = None,
     ):
+        states, cpts = mapping("states", states), mapping("cpts", cpts)
         numbers = [v for v, s in states.items() if s is float]
         for v, s in states.items():
             if isinstance(s, type) and s is not float:
@@ -202,7 +204,7 @@ class MixedNetwork:
 
     def replace(self, cpt: Mapping[str, CptLike | Gaussian] | None = None, *, name: str | None = None) -> MixedNetwork:
         """Return this network with other CPTs or Gaussians of some variables, or another name."""
-        changed = {self.variables[self.index(v)]: value for v, value in (cpt or {}).items()}
+        changed = {self.variables[self.index(v)]: value for v, value in mapping("cpt", cpt).items()}
         return MixedNetwork(
             {v: float if v in self._gaussians else self.states(v) for v in self},
             {v: self.parents(v) for v in self},

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import NetworkError, closest
 from ..util import late_imports
-from ..util.arguments import several
+from ..util.arguments import mapping, names, several
 from ..util.text_table import counted
 from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
@@ -81,11 +81,12 @@ class MixedDynamicNetwork:
         cpts: Mapping[str, CptLike | Gaussian], *, start: Mapping[str, object] | None = None,
         static: Iterable[str] = (), name: str = "",
     ):  # fmt: skip
+        states, parents, cpts = mapping("states", states), mapping("parents", parents), mapping("cpts", cpts)
         self.numbers = tuple(v for v, s in states.items() if s is float)
         if not self.numbers:
             raise NetworkError("no variable is a number (float); networks of states are jtgpu.DynamicNetwork")
         self._order = tuple(states)
-        first: dict[str, Any] = dict(start or {})
+        first: dict[str, Any] = dict(mapping("start", start))
         for what, given in (("parents", parents), ("parameters", cpts), ("start", first)):
             for v in given:
                 if v not in states:
@@ -103,7 +104,7 @@ class MixedDynamicNetwork:
         labels: dict[str, Any] = {v: s for v, s in states.items() if s is not float}
         tables: dict[str, Any] = {v: cpts[v] for v in labels}
         discrete: dict[str, Any] = {v: above[v] for v in labels}
-        fixed, self.component = {*static}, dict[str, str | None]()
+        fixed, self.component = {*names("static", static)}, dict[str, str | None]()
         if odd := fixed.intersection(self.numbers):
             raise NetworkError(f"the number {min(odd)!r} is static; numbers exist in every slice")
         for y in self.numbers:
@@ -214,7 +215,7 @@ class MixedDynamicNetwork:
         self, discrete: DynamicNetwork | None = None, gaussians: Mapping[str, Sequence[Gaussian]] | None = None
     ) -> MixedDynamicNetwork:
         """Return this network with other CPTs, and other densities of numbers."""
-        own, dyn = {**self._gaussians, **(gaussians or {})}, discrete or self.discrete
+        own, dyn = {**self._gaussians, **mapping("gaussians", gaussians)}, discrete or self.discrete
         starts: dict[str, Any] = {v: dyn.start(v) for v in dyn if v not in self.joined and dyn.start(v)}
         starts = {v: s[0] if len(s) == 1 else s for v, s in starts.items()}
         return MixedDynamicNetwork(

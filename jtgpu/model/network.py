@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..errors import EvidenceError, NetworkError, closest
+from ..util.arguments import mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
@@ -126,6 +127,7 @@ class BayesianNetwork(EditableModel):
         row_report: RowReport | None = None,
     ):
         super().__init__(states, parents, name=name, attributes=attributes, row_report=row_report)
+        cpts = mapping("cpts", cpts)
         for v in cpts:
             if v not in self._index:
                 raise NetworkError(f"a CPT given for {v!r}, which is not declared{closest(str(v), self._index)}")

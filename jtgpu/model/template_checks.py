@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NetworkError, closest
+from ..errors import NetworkError, closest, shown
+from ..util.arguments import names, several
 from .directed import find_cycle
 from .discrete import DiscreteModel
 
@@ -18,21 +19,23 @@ def checked_static(model: DiscreteModel, given: Iterable[str]) -> frozenset[int]
     """The numbers of the static variables."""
     if isinstance(given, str):
         raise NetworkError(f"static must be a sequence of names, not the string {given!r}")
-    names = [*given]
-    for v in names:
+    listed = names("static", given)
+    for v in listed:
         if v not in model:
             raise NetworkError(f"static has {v!r}, which is not declared{closest(str(v), model.variables)}")
-    return frozenset(model.index(v) for v in names)
+    return frozenset(model.index(v) for v in listed)
 
 
 def read_parents(
     model: DiscreteModel, static: frozenset[int], name: str, given: Sequence[str | tuple[str, int]]
 ) -> tuple[Parent, ...]:
     """The parents of a variable by number."""
-    if isinstance(given, str):
-        raise NetworkError(f"variable {name!r}: its parents must be a sequence, not the string {given!r}")
+    listed = several(given)
+    if listed is None:
+        what = f"the string {given!r}" if isinstance(given, str) else shown(given)
+        raise NetworkError(f"variable {name!r}: its parents must be a sequence, not {what}")
     v, above = model.index(name), list[Parent]()
-    for item in given:
+    for item in listed:
         p, lag = item if isinstance(item, tuple) and len(item) == 2 else (item, 0)
         if p not in model:
             raise NetworkError(

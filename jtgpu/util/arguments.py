@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from inspect import CO_VARKEYWORDS
 from numbers import Real
 from types import FunctionType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import ArgumentError, closest, shown
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 # Keywords that a method does not have are errors that suggest the closest one.
 
@@ -161,6 +164,18 @@ def mapping(name: str, value: Any) -> Mapping[Any, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise ArgumentError(f"{name} must be a mapping from variable to value, not {described(value)}")
     return value or {}
+
+
+def random_generator(seed: Any) -> Generator:
+    """A generator of random numbers for the argument `seed`."""
+    from numpy.random import default_rng
+
+    try:
+        return default_rng(seed)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"seed must be None, an integer of at least 0, or a numpy.random.Generator, not {described(seed)}"
+        ) from None
 
 
 def text(name: str, value: Any) -> str:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import ArgumentError, ImpossibleEvidence, TableTooLarge, format_bytes
+from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
-from ...util.arguments import choice, described, flag, whole_number
+from ...util.arguments import choice, flag, random_generator, whole_number
 from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
 from ..evidence_table import BatchEvidence, read_known_cases
@@ -170,12 +170,7 @@ ALWAYS_FREE = 1 << 24  # bytes that are allocated without a look at the free mem
 
 
 def _uniforms(seed: Any, n_variables: int) -> Uniforms:
-    try:
-        generator = np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"seed must be None, an integer of at least 0, or a numpy.random.Generator, not {described(seed)}"
-        ) from None
+    generator = random_generator(seed)
     return lambda n: generator.random((n, n_variables))
 
 

@@ -22,7 +22,7 @@ from .mixed_starts import least_sd, mixed_template, random_densities, weighted_r
 from .runs import best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
-from .slices import Columns, Model, Search, holes_of, result_of, set_up, weights_of
+from .slices import Columns, Model, Search, holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def fit_mixed_sequences(
 ) -> MixedSequenceFit:
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
+    without_order(search.order)
     if search.checkpoint is not None:
         raise ArgumentError("a fit with numbers keeps no intermediate results: leave checkpoint= out")
     if isinstance(cases, (str, os.PathLike)):
@@ -181,7 +182,7 @@ def fit_mixed_sequences(
         raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure")
     model = model._replace(fixed=[*(v for v in fixed if v not in held), *net.joined])
     setup = set_up(slices, True, model, hidden, "given")
-    options: dict[str, Any] = {} if search.order == "auto" else {"order": search.order}
+    options: dict[str, Any] = {}
     backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
     if search.threads is not None and backend == "cpu":
         options["threads"] = search.threads

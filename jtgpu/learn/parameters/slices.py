@@ -83,6 +83,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
     """Fit a dynamic network; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
+    without_order(search.order)
     if isinstance(cases, (str, os.PathLike)):
         words = known_states(structure, model.states)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
@@ -106,7 +107,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
     slices = FirstSlices(dyn)
     setup = set_up(slices, has_numbers, model, hidden, start)
     _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
-    options = {} if search.order == "auto" else {"order": search.order}
+    options: dict[str, Any] = {}
     backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
     if search.threads is not None and backend == "cpu":
         options["threads"] = search.threads
@@ -127,6 +128,12 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
             method = "em"
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     return result_of(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
+
+
+def without_order(order: Any) -> None:
+    """Raise if an elimination order is given."""
+    if not isinstance(order, str) or order != "auto":
+        raise ArgumentError("order= is for networks without slices: the plan of a slice keeps its interfaces together")
 
 
 def set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[str, ...], start: str) -> Setup:
