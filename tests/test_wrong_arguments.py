@@ -52,6 +52,7 @@ NUMBER: dict[str, Any] = {
     "states": {"s": ["a", "b"], "y": float}, "parents": {"y": ["s"]}, "name": "",
     "cpts": {"s": [0.5, 0.5], "y": jtgpu.Gaussian([0.0, 1.0], sd=1.0)},
 }  # fmt: skip
+MIXED = jtgpu.MixedNetwork(**NUMBER).compile("reference")
 SLICES = {"parents": {"s": [("s", 1)]}, "start": {"s": [0.5, 0.5]}, "static": (), "name": ""}
 RULE = [[0.9, 0.1], [0.2, 0.8]]
 HIDDEN = jtgpu.DynamicNetwork({"s": ["a", "b"]}, {"s": [("s", 1)]}, {"s": RULE}, start={"s": [0.5, 0.5]})
@@ -112,6 +113,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         jtgpu.MixedDynamicNetwork,
         {**NUMBER, **SLICES, "cpts": {**NUMBER["cpts"], "s": RULE}, "parents": {"s": [("s", 1)], "y": ["s"]}},
     ),
+    "changes": (
+        jtgpu.load("asia").replace, {"cpt": None, "states": None, "parents": None, "rename": None, "name": None}
+    ),
+    "numbers": (MIXED.posteriors, {"evidence": {"y": 0.5}, "likelihood": None, "do": None}),
+    "case": (MIXED.posteriors_batch, {"cases": {"y": [0.5]}, "likelihood": None, "do": None}),
+    "other numbers": (MIXED.reload, {"net": MIXED.network}),
     "replace": (HIDDEN.replace, {"cpt": None, "start": None, "name": None}),
     "filter": (HIDDEN.compile("reference").filter, {"sequences": {"s": [["a", "b"]]}, **SEQUENCES, "targets": None,
                                                     "at": None, "joints": None}),

@@ -14,6 +14,7 @@ from ..inference.evidence import one_case, read_findings
 from ..inference.evidence_table import weight_rows
 from ..inference.tables import as_numbers, at_row, cells_of, open_table, read_states, reject_infinite
 from ..inference.tables.columns import evidence_columns
+from ..util.arguments import mapping
 from ..util.missing import is_missing
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> Mix
             bounds[g] = _interval(name, value)
         else:
             values[0, g] = finite(name, value)
-    for variable in likelihood or {}:
+    for variable in mapping("likelihood", likelihood):
         _reject_number(net, variable, "likelihood")
     case = read_findings(net.discrete, findings, likelihood)
     cut, set_states = _interventions(net, do, values, bounds)
@@ -107,7 +108,7 @@ def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> Mixed
     else:
         states = np.full((table.n, len(net.discrete)), -1, np.int32)
     given = {}
-    for variable, value in (likelihood or {}).items():
+    for variable, value in mapping("likelihood", likelihood).items():
         _reject_number(net, variable, "likelihood")
         v = net.discrete.index(net.variables[net.index(variable)])
         given[v] = weight_rows(net.discrete, v, value, table.n)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, ImpossibleEvidence
+from ..errors import ArgumentError, ImpossibleEvidence, PlanError
 from ..inference.queries.posteriors import as_list
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
@@ -77,7 +77,16 @@ class MixedTree(InformationQueries):
         self.close()
 
     def reload(self, net: MixedNetwork) -> None:
-        """Replace the parameters by those of a network of the same structure; plans stay."""
+        """Replace the parameters by those of a network of the same structure; plans stay.
+
+        Raises
+        ------
+        PlanError
+            If the network has other variables, states or arcs.
+        """
+        own = [(v, self._net.parents(v), self._net.graph.states(v)) for v in self._net]
+        if not isinstance(net, type(self._net)) or [(v, net.parents(v), net.graph.states(v)) for v in net] != own:
+            raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
         self._net = net
         self.answerer.reload(net, numbers_of(net, self.answerer.numbers.scale))  # sums of cases keep their units
         for engine in self._engines.values():

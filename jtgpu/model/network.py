@@ -195,10 +195,11 @@ class BayesianNetwork(EditableModel):
         >>> net.parents("lung"), net.states("lung"), net.cpt("smoker").tolist()
         (('smoker',), ('ill', 'no'), [0.3, 0.7])
         """
-        cpt, states, parents = self._by_name(cpt), self._by_name(states), self._by_name(parents)
+        cpt, states = self._by_name("cpt", cpt), self._by_name("states", states)
+        parents = self._by_name("parents", parents)
         for v, given in parents.items():
             self._checked_parents(v, given)
-        names = new_names(self._variables, self._by_name(rename))
+        names = new_names(self._variables, self._by_name("rename", rename))
         labels = {v: new_states(v, self.states(v), states[v]) if v in states else self.states(v) for v in self}
         above = {v: parents.get(v, self.parents(v)) for v in self}
         tables: dict[str, CptLike] = {
@@ -214,9 +215,9 @@ class BayesianNetwork(EditableModel):
             row_report=self._row_report,
         )
 
-    def _by_name(self, given: Mapping[str, T] | None) -> dict[str, T]:
+    def _by_name(self, what: str, given: Mapping[str, T] | None) -> dict[str, T]:
         """An argument of `replace` by the names of variables."""
-        return {self._variables[self.index(v)]: value for v, value in (given or {}).items()}
+        return {self._variables[self.index(v)]: value for v, value in mapping(what, given).items()}
 
     def prune(
         self, targets: str | int | Iterable[str | int], evidence: Mapping[Any, Any] | None = None

@@ -219,3 +219,13 @@ def test_a_text_among_measurements_is_an_error(from_file: bool, tmp_path: Path) 
             jtgpu.learn.structure(cases, score=score)
     codes = [f"{i / 10}" for i in range(40)] + [f"V{i}" for i in range(8)]  # such as of diseases
     assert len(fit({"c": []}, {"c": codes}).network.states("c")) == 48
+
+
+def test_a_tree_takes_numbers_of_the_same_structure_only() -> None:
+    net = random_network(RNG(4))
+    with net.compile("cpu") as tree:
+        before = str(tree.posteriors())
+        for other in (random_network(RNG(5)), net.discrete, None):
+            with pytest.raises(jtgpu.PlanError, match="differs from"):
+                tree.reload(other)
+        assert str(tree.posteriors()) == before
