@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,9 @@ class DecisionTree:
     def network(self) -> DecisionNetwork:
         """The network that was compiled."""
         return self._net
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(DecisionTree, self._net, **self._options), ()
 
     def __repr__(self) -> str:
         return f"<DecisionTree of {self._net!r}>"

@@ -46,6 +46,13 @@ class MixedCases:
         likelihood = {v: w[rows] for v, w in self.likelihood.items()}
         return MixedCases(self.states[rows], self.values[rows], likelihood, self.bounds, self.do, self.cut)
 
+    def findings(self, net: MixedNetwork, row: int) -> list[str]:
+        """The findings of a case, for messages."""
+        own, names = net.discrete, net.numbers
+        states = [f"{own.variables[v]}={own.states(v)[s]}" for v, s in enumerate(self.states[row].tolist()) if s >= 0]
+        values = [f"{v}={x:g}" for v, x in zip(names, self.values[row].tolist(), strict=True) if not np.isnan(x)]
+        return states + values + [f"{names[v]} in ({low:g}, {high:g})" for v, (low, high) in self.bounds.items()]
+
 
 def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> MixedCases:
     """Evidence of one case as a table of one row."""

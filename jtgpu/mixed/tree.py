@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -87,8 +88,8 @@ class MixedTree(InformationQueries):
         own = [(v, self._net.parents(v), self._net.graph.states(v)) for v in self._net]
         if not isinstance(net, type(self._net)) or [(v, net.parents(v), net.graph.states(v)) for v in net] != own:
             raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
-        self._net = net
-        self.answerer.reload(net, numbers_of(net, self.answerer.numbers.scale))  # sums of cases keep their units
+        numbers, self._net = numbers_of(net, self.answerer.numbers.scale), net  # sums of cases keep their units
+        self.answerer.reload(net, numbers)
         for engine in self._engines.values():
             engine.reload(net.discrete)
 
@@ -102,6 +103,10 @@ class MixedTree(InformationQueries):
     def network(self) -> MixedNetwork:
         """The network that was compiled."""
         return self._net
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = partial(MixedTree, max_configurations=self._max_configurations, options=self._compile_options)
+        return made, (self._net, self._backend)
 
     def __repr__(self) -> str:
         return f"<MixedTree of {self._net!r}>"
@@ -348,11 +353,6 @@ class MixedTree(InformationQueries):
         if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not answers.impossible.any():
             return
         row = int(np.argmax(answers.impossible))
-        net = self._net.discrete
-        named = [f"{net.variables[v]}={net.states(v)[s]}" for v, s in enumerate(cases.states[row].tolist()) if s >= 0]
-        values = zip(self._net.numbers, cases.values[row].tolist(), strict=True)
-        named += [f"{v}={x:g}" for v, x in values if not np.isnan(x)]
-        named += [f"{self._net.numbers[v]} in ({low:g}, {high:g})" for v, (low, high) in cases.bounds.items()]
-        reason = f"the evidence has probability 0: {', '.join(named) or 'its likelihoods'}"
+        reason = f"the evidence has probability 0: {', '.join(cases.findings(self._net, row)) or 'its likelihoods'}"
         raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
 

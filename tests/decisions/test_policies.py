@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def test_many_months(months: int, least: float) -> None:
 
 
 def test_oil_wildcatter() -> None:
-    tree = oil().compile()
+    tree = pickle.loads(pickle.dumps(oil().compile()))
     best = tree.policy()
     assert (best.method, round(best.expected_utility, 9)) == ("exact", 22.5)
     assert np.asarray(best["test"]).tolist() == [1.0, 0.0]

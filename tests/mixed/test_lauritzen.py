@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,16 @@ def test_moments_intervals_and_interventions() -> None:
         tree.posteriors({"x": (0.0, 1.0)})
     assert tree.posterior("x", do={"y": 3.0}).mean == 0.0
     assert tree.posterior("y", do={"x": 2.0}).mean == pytest.approx(1.2)
+
+
+def test_trees_are_pickled_and_reload_networks_of_their_structure() -> None:
+    net = incinerator()
+    with net.compile("reference") as tree:
+        copy = pickle.loads(pickle.dumps(tree))
+        assert copy.posteriors({"L": 1.1})["B"].as_dict() == tree.posteriors({"L": 1.1})["B"].as_dict()
+        with pytest.raises(jtgpu.PlanError):
+            tree.reload(jtgpu.MixedNetwork({"x": float}, {}, {"x": Gaussian(0)}))
+        assert tree.network is net
 
 
 def test_no_evidence_of_numbers_is_nan() -> None:
