@@ -33,7 +33,7 @@ MOST_CELLS, MOST_PRODUCTS = 1 << 20, 1 << 23  # of a case of a block
 FEW, MOST_FEW = 32, 256  # cases a piece of memory for such a case; most pieces
 MOST_VARIABLES, MOST_STATES = 3000, 1 << 16
 GAIN = 2.0  # least one
-UNITS = 64.0  # of log2 of a number of states: integers, so that sums of them are exact
+UNITS = 64.0  # of log2 of a number of states: integers of 16 bits, so that sums of them are exact
 TABLE_BYTES = 16  # of a case's table, without its cells
 IN_A, IN_B, IN_OUT, WEIGHED = 1 << 16, 1 << 17, 1 << 18, 1 << 19
 STEP, PRODUCT = 1.2e-9, 1e-11  # seconds of a contraction and of a product, on an H100
@@ -43,6 +43,8 @@ MOST_SHARED = 48 << 10  # bytes of a block
 FITTING, SPARE = 0.95, 4  # share of the cases of a sample that shall have so many times the room that they need
 LEAST_CAPACITY = 1 << 10
 SAMPLE = 32  # cases that say what a table's cases observe
+FEWER, SLACK = 8, 4.0  # an eighth of these shall not take four times as long as the other kernels
+MOST_MISSING = 0.8  # share of the cells of a table that suits
 LEAST_SECONDS = 0.01  # of the other kernels, of a table for which this is considered
 CELLS_AT, N_CASES, CASES = 14, 18, 24  # words of a struct Cases before cells and its numbers, and of all of it
 
@@ -104,15 +106,15 @@ class Sizes:
     """Cells of some scopes without the variables that a case observes, rounded up a little."""
 
     def __init__(self, plan: Plan, scopes: Sequence[Sequence[int]]):
-        self._logs = np.ceil(UNITS * np.log2(plan.cardinality)).astype(np.int32)
+        self._logs = np.ceil(UNITS * np.log2(plan.cardinality)).astype(np.uint16)
         self._first = np.cumsum([0, *(len(x) + 1 for x in scopes)])[:-1]
         self._variables = np.array([v for x in scopes for v in (*x, plan.n_variables)], np.int64)
 
     def of(self, missing: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(scopes, n) for cases of which (V, n) says what they do not observe."""
-        logs = np.zeros((len(missing) + 1, missing.shape[1]), np.int32)
+        logs = np.zeros((len(missing) + 1, missing.shape[1]), np.uint16)
         np.multiply(missing, self._logs[:, None], out=logs[:-1])
-        return np.asarray(np.exp2(np.add.reduceat(logs[self._variables], self._first, axis=0) / UNITS))
+        return np.exp2(np.add.reduceat(logs[self._variables], self._first, axis=0, dtype=np.uint16) / UNITS)
 
 
 class TableSteps(WarpSteps):
@@ -276,7 +278,10 @@ class WarpKernels:
         if self._plan.sets or not table.n or table.n * self._whole < LEAST_SECONDS or not self.steps.supported:
             return False
         some = table.subset(np.arange(0, table.n, -(-table.n // SAMPLE)))
-        room = self.steps.room(~some.observed(range(self._plan.n_variables)), self._whole)
+        missing = ~some.observed(range(self._plan.n_variables))
+        if missing.mean() > MOST_MISSING or self.steps.room(missing[:, ::FEWER], SLACK * self._whole) is None:
+            return False  # without milliseconds of a closer look
+        room = self.steps.room(missing, self._whole)
         if room is not None:
             table.by_warps, table.parts = True, [Part(table.n, room)]
         return room is not None
