@@ -229,3 +229,14 @@ def test_a_tree_takes_numbers_of_the_same_structure_only() -> None:
             with pytest.raises(jtgpu.PlanError, match="differs from"):
                 tree.reload(other)
         assert str(tree.posteriors()) == before
+
+
+@pytest.mark.parametrize("name", ["w", "texts", "nothing"])
+def test_weights_of_a_column_are_numbers(name: str) -> None:
+    table = {"y": [1.0, 2.0, 4.0, 5.0], "w": [1, "a", 1, 1], "texts": ["1", "2", "1", "1"]}
+    message = {"w": "row 1, column 'w': the weight is 'a'", "texts": "the weight is '1'", "nothing": "no column 'noth"}
+    net = fit({"y": []}, table, numbers="gaussian").network
+    with pytest.raises(DataError, match=message[name]):
+        fit({"y": []}, table, numbers="gaussian", weights=name)
+    with pytest.raises(DataError, match=message[name]):
+        jtgpu.learn.check(net, table, "y", weights=name)

@@ -11,12 +11,13 @@ import numpy as np
 from ...cases.answer_table import read_file
 from ...errors import DataError
 from ...inference.results.printed import Printed, make_frame, to_frame_method
-from ...inference.tables import as_numbers, open_table
+from ...inference.tables import open_table
 from ...mixed.evidence import read_cases
 from ...mixed.joint_parts import joint_parts
 from ...model.mixed import MixedNetwork
 from ...util.arrays import Floats
 from ..columns import sample_weights
+from .numbers import column_weights
 
 LEAST_ROWS = 4  # of a configuration: fewer have no spread that could be compared
 
@@ -79,9 +80,7 @@ def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any,
     for v in names:
         if v not in table.names:
             raise DataError(f"the table has no column {v!r}")
-    if isinstance(weights, str):
-        weights = as_numbers(table.column(weights))
-    w = sample_weights(weights, table.n)
+    w = sample_weights(column_weights(table, weights), table.n)
     read = read_cases(net, {v: table.column(v) for v in names}, None, None)
     discrete, asked = [v for v in names if not net.is_number(v)], [v for v in names if net.is_number(v)]
     given, numbers = [net.discrete.index(v) for v in discrete], [net.numbers.index(v) for v in asked]

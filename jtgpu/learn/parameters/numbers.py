@@ -88,9 +88,7 @@ def _fit_table(  # noqa: PLR0913
     progress: Callable[[Any], None],
 ) -> MixedFit:  # fmt: skip
     kinds = column_kinds(table, parents, numbers, states)
-    if isinstance(weights, str):
-        weights = as_numbers(table.column(weights)) if weights in table.names else _no_column(weights, table.names)
-    row_weights = sample_weights(weights, table.n)
+    row_weights = sample_weights(column_weights(table, weights), table.n)
     columns: dict[str, Any] = {v: table.column(v) for v in parents}
     cut = [v for v in parents if kinds[v] == "intervals"]
     labels: dict[str, Any] = {}
@@ -125,6 +123,19 @@ def _fit_table(  # noqa: PLR0913
         len(read.states), dropped, empty_configurations(fitted.network, fitted.sums), gaps, fitted.interrupted,
         (read, row_weights, strength),
     )  # fmt: skip
+
+
+def column_weights(table: Table, weights: Any) -> Any:
+    """The weights of rows that a column has if this is its name."""
+    if not isinstance(weights, str):
+        return weights
+    if weights not in table.names:
+        raise DataError(f"there is no column {weights!r} of weights{closest(weights, table.names)}")
+    numbers = as_numbers(table.column(weights))
+    if numbers is None:
+        row, cell = first_text(table.column(weights))
+        raise DataError(f"{table.row_name(row)}, column {weights!r}: the weight is {shown(cell)}, not a finite number")
+    return numbers
 
 
 def column_kinds(
