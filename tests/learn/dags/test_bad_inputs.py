@@ -39,6 +39,7 @@ DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "weights that are not whole": (RAIN, {"weights": [0.5] * 40}, "row 0: the weight 0.5 is not a whole number"),
     "weights that are not numbers": (RAIN, {"weights": [float("nan")] * 40}, "row 0: the weight nan"),
     "no weight": (RAIN, {"weights": [0] * 40}, "all weights are zero"),
+    "huge weights": (RAIN, {"weights": [1e300] * 40}, r"the weights add up to 4e\+301, more than 2,147,483,647"),
     "other lengths": ({**RAIN, "wet": ["no"]}, {}, "length"),
     "no table": (3, {}, "."),
 }  # fmt: skip

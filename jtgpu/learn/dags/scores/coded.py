@@ -280,8 +280,10 @@ def whole_weights(weights: Any, n_rows: int) -> Ints | None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(f"row {row}: the weight {given[row]} is not a whole number >= 0")
-    if not numbers.sum():
+    if not numbers.any():
         raise DataError("all weights are zero")
+    if numbers.sum() > MAX_ROWS:
+        raise DataError(f"the weights add up to {numbers.sum():g}, more than {MAX_ROWS:,}")
     return given.astype(np.int64)
 
 
