@@ -240,3 +240,26 @@ def test_weights_of_a_column_are_numbers(name: str) -> None:
         fit({"y": []}, table, numbers="gaussian", weights=name)
     with pytest.raises(DataError, match=message[name]):
         jtgpu.learn.check(net, table, "y", weights=name)
+
+
+def test_a_start_is_a_network_of_the_structure() -> None:
+    table = {"s": [*"ababab"], "x": [1.0, 2, 3, 4, 2, None], "y": [2.0, 1, 3, 5, None, 4]}
+    structure = {"x": ["s"], "y": ["x"]}
+    expected = fit(structure, table, numbers="gaussian", tolerance=1e-12, prior=0)
+    cpts: dict[str, Any] = {"s": [0.9, 0.1], "x": jtgpu.Gaussian([0.0, 1.0]), "y": jtgpu.Gaussian(0, {"x": 1.0})}
+    states: dict[str, Any] = {"y": float, "x": float, "s": ["a", "b"]}  # in another order
+    start = jtgpu.MixedNetwork(states, structure, cpts)
+    found = fit(structure, table, numbers="gaussian", tolerance=1e-12, prior=0, start=start)
+    for v in "xy":
+        assert found.network.gaussian(v).mean == pytest.approx(expected.network.gaussian(v).mean, abs=1e-4)
+    others = (
+        jtgpu.MixedNetwork({**states, "s": ["b", "a"]}, structure, cpts),
+        jtgpu.MixedNetwork(states, {}, {**cpts, "x": jtgpu.Gaussian(0), "y": jtgpu.Gaussian(0)}),
+        jtgpu.MixedNetwork({"x": float}, {}, {"x": jtgpu.Gaussian(0)}),
+    )
+    for wrong in others:
+        with pytest.raises(jtgpu.ArgumentError, match="start: the network has other variables, states or parents"):
+            fit(structure, table, numbers="gaussian", start=wrong)
+    for other in ("random", "given", 5, jtgpu.load("asia")):
+        with pytest.raises(jtgpu.ArgumentError, match="start must be 'auto' or a MixedNetwork"):
+            fit(structure, table, numbers="gaussian", start=other)

@@ -131,6 +131,7 @@ def fit(  # noqa: PLR0913
         Variables without a column, to their numbers of states or the names of these.
     start : {"auto", "given", "counts", "uniform", "random"}, BayesianNetwork or DynamicNetwork
         Where EM starts. ``"auto"``: counts of the complete rows of each family, random families of hidden variables.
+        With numbers ``"auto"``, or a `MixedNetwork` of the structure.
     restarts : int
         Number of starts; the best result is returned. All but the first are random.
     seed : int

@@ -20,7 +20,7 @@ from ...mixed.fitting import Strength, empty_configurations, run, starting_netwo
 from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
-from ...util.arguments import choice, mapping, number, whole_number
+from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.missing import is_missing
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
@@ -55,6 +55,9 @@ def fit_numbers(  # noqa: PLR0913
 ) -> MixedFit:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", missing, ("em", "error", "drop"))
+    words = ("auto", "given") if isinstance(structure, MixedNetwork) else ("auto",)
+    if not isinstance(start, MixedNetwork) and not (isinstance(start, str) and start in words):
+        raise ArgumentError(f"with numbers, start must be 'auto' or a MixedNetwork, not {described(start)}")
     kinds: str | Mapping[str, str] = numbers or "gaussian"
     if isinstance(structure, MixedNetwork):
         start = structure if isinstance(start, str) and start == "given" else start
@@ -112,7 +115,8 @@ def _fit_table(  # noqa: PLR0913
     shell = _shell(labels, parents)
     read = read_cases(shell, columns, None, None)
     read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
-    first = start if isinstance(start, MixedNetwork) else starting_network(labels, parents, read, row_weights)
+    first = _in_order(start, shell) if isinstance(start, MixedNetwork) else None
+    first = first or starting_network(labels, parents, read, row_weights)
     fitted = run(
         first, read, row_weights, strength, iterations=rule[0], tolerance=rule[1], progress=progress,
         options={"threads": threads},
@@ -198,6 +202,17 @@ def _shell(labels: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> M
         numeric = {p: 0.0 for p in parents[v] if labels[p] is float}
         cpts[v] = Gaussian(0.0, numeric) if s is float else np.full((*shape, len(s)), 1.0 / len(s))
     return MixedNetwork(labels, parents, cpts)
+
+
+def _in_order(start: MixedNetwork, shell: MixedNetwork) -> MixedNetwork:
+    """The network where EM starts, with the variables in the order of the cases."""
+    own = {v: (start.states(v), start.is_number(v), start.parents(v)) for v in start}
+    if own != {v: (shell.states(v), shell.is_number(v), shell.parents(v)) for v in shell}:
+        raise ArgumentError("start: the network has other variables, states or parents than the structure")
+    return MixedNetwork(
+        {v: float if start.is_number(v) else start.states(v) for v in shell}, {v: start.parents(v) for v in shell},
+        {v: start.gaussian(v) if start.is_number(v) else start.cpt(v) for v in shell},
+    )  # fmt: skip
 
 
 def _with_rule(
