@@ -43,7 +43,8 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
         if kind == "net":
             if network is None:
                 raise ArgumentError(f"prior={prior!r} requires a network with CPTs as the structure, or as start=")
-            return expected_prior_counts(network, ess)
+            expected = expected_prior_counts(network, ess)  # in the order of its variables
+            return [expected[network.index(v)] for v in model]
         raise ArgumentError(f"prior must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {prior!r}")
     if isinstance(prior, Mapping):
         for v in prior:

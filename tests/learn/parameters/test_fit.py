@@ -301,3 +301,18 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert seen[0].number > 3
     assert not path.exists()
     assert found.network == fit(net, states, tolerance=0, iterations=6).network
+
+
+def test_the_prior_of_a_network_does_not_depend_on_the_order_of_its_variables() -> None:
+    states = {v: ["n", "y"] for v in "abc"}
+    cpts: dict[str, Any] = {"a": [0.9, 0.1], "b": [0.2, 0.8], "c": [[0.7, 0.3], [0.4, 0.6]]}
+    cases = {"a": [*"nny"], "b": [*"yyn"], "c": [*"nyy"]}
+    fits = [
+        jtgpu.learn.fit({"a": [], "b": [], "c": ["a"]}, cases, prior="net:10", start=jtgpu.BayesianNetwork(
+            {v: states[v] for v in order}, {"c": ["a"]}, cpts
+        )).network for order in ("abc", "cba", "bac")
+    ]  # fmt: skip
+    assert np.asarray(fits[0].cpt("a")) == pytest.approx([11 / 13, 2 / 13])
+    for other in fits[1:]:
+        for v in "abc":
+            assert np.asarray(other.cpt(v)) == pytest.approx(np.asarray(fits[0].cpt(v)), abs=1e-15)
