@@ -81,6 +81,7 @@ def test_a_network_of_many_variables(gpu: Device, monkeypatch: pytest.MonkeyPatc
         assert_same(found[0], found[-1])
 
 
+@pytest.mark.slow
 def test_the_same_bits_for_any_chunks_and_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one piece, chunk by chunk, without room for rows, on two devices; some cases have too many cells."""
     net = two_parts()

@@ -114,6 +114,7 @@ def test_a_block_has_the_bits_of_a_warp(gpu: Device) -> None:
         np.testing.assert_array_equal(one.log_evidence, found[0].log_evidence)
 
 
+@pytest.mark.slow
 def test_a_network_of_many_variables_in_several_chunks(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one GPU and on two, and after other tables: the same bits."""
     net = bundled("child")
