@@ -305,7 +305,11 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
             "columns_gap": gap,
         }
     backend.close()
-    return row if share == SHARE else {"network": given.name, "share": share, "filled": row}
+    if share == SHARE:
+        return row
+    for name in ("limit_cases_per_s", "share"):  # those of a case that observes nothing
+        del row[name]
+    return {"network": given.name, "share": share, "filled": row}
 
 
 def measure_observed(given: Loaded, seconds: float, n_targets: int) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class ChunkKernels:
         graph = self._graph
         if graph is None or n > self._n:
             graph = self._capture(n)
-        if (self._n - n) * self.case_us > self._us:  # queueing them takes less than cases in vain
+        if (self._n - n) * self.case_us > self._us:  # queueing them is quicker than computing unused cases
             self._queue(n)
         else:
             graph.launch(self._stream)

@@ -43,7 +43,7 @@ MOST_SHARED = 48 << 10  # bytes of a block
 FITTING, SPARE = 0.95, 4  # share of the cases of a sample that shall have so many times the room that they need
 LEAST_CAPACITY = 1 << 10
 SAMPLE = 32  # cases that say what a table's cases observe
-FEWER, SLACK = 8, 4.0  # an eighth of these shall not take four times as long as the other kernels
+FEWER, SLACK = 8, 4.0  # every eighth of these comes first, and ends the search if it takes four times as long as records
 MOST_MISSING = 0.8  # share of the cells of a table that suits
 LEAST_SECONDS = 0.01  # of the other kernels, of a table for which this is considered
 CELLS_AT, N_CASES, CASES = 14, 18, 24  # words of a struct Cases before cells and its numbers, and of all of it
@@ -280,7 +280,7 @@ class WarpKernels:
         some = table.subset(np.arange(0, table.n, -(-table.n // SAMPLE)))
         missing = ~some.observed(range(self._plan.n_variables))
         if missing.mean() > MOST_MISSING or self.steps.room(missing[:, ::FEWER], SLACK * self._whole) is None:
-            return False  # without milliseconds of a closer look
+            return False  # early: estimates for the whole sample take milliseconds
         room = self.steps.room(missing, self._whole)
         if room is not None:
             table.by_warps, table.parts = True, [Part(table.n, room)]
