@@ -339,6 +339,16 @@ def test_columns_are_copied_in_and_out() -> None:
     np.testing.assert_array_equal(cases.impossible, np.isneginf(log_evidence))
 
 
+def test_rows_behind_a_chunk_are_the_last_one() -> None:
+    """Rows that observe nothing would take a warp a case longest."""
+    states = np.arange(15, dtype=np.int32).reshape(5, 3)
+    table = RowTable(states, scale_weights(None, 5, np.array([2, 2, 2])), Targets([0], 2, None))
+    host = table.host_chunk(32, lambda cells, dtype: np.full(cells, -7, dtype))
+    table.fill(host, 1, 4, 32)
+    np.testing.assert_array_equal(host.states[:3], states[1:4])
+    assert (host.states[3:] == states[3]).all()
+
+
 @pytest.mark.parametrize(("n", "most", "wave"), [(5000, 1 << 18, 1024), (100, 1 << 18, 1024), (100_000, 4000, 32), (
     1_000_000, 1 << 18, 33_792), (40_000, 1 << 18, 33_792), (1 << 20, 1 << 14, 32)])  # fmt: skip
 def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
