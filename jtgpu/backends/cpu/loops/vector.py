@@ -11,17 +11,20 @@ the instructions of `accumulate`, `combine` and `reduce_lanes`, so one source co
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic as _numba_intrinsic
 from numba.extending import models, register_model
 
 __all__ = [
     "LANES", "accumulate", "add", "by_maximum", "by_sum", "call", "combine", "copy_transposed", "fma", "fma1",
-    "gather", "intrinsic", "is_maximum", "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int",
-    "reduce_lanes", "scatter", "splat", "store", "total", "zero",
+    "gather", "intrinsic", "is_maximum", "largest", "load", "lost_digits", "maximum", "peek", "peek_int",
+    "plain_arithmetic", "poke", "poke_int", "reduce_lanes", "restore_arithmetic", "scatter", "splat", "store",
+    "total", "zero",
 ]  # fmt: skip
 
 LANES = 8
@@ -354,3 +357,87 @@ def _reduction(name: str) -> Any:
 
 total = _reduction("fadd")  # sum of the lanes
 largest = _reduction("fmax")  # maximum of the lanes
+
+
+# The processor notes underflow, overflow and invalid operations until somebody clears the note. If numbers >= 0 are
+# only added and multiplied and none was noted, every operation has a relative error of at most 2**-53: no digit was
+# lost, however small the numbers became. The note belongs to the thread; NumPy's functions clear it, so an entry of
+# compiled code reads what it did itself:
+#
+#     word = plain_arithmetic()   # clears old notes; subnormal numbers count as what they are
+#     ...                         # contractions, which store to memory: LLVM keeps stores on their side of both calls
+#     lost = lost_digits()
+#     restore_arithmetic(word)    # the caller's modes
+
+# underflow, overflow, invalid; all notes; flush to zero and subnormal inputs as zero
+_X86, _ARM = {"lost": 0x19, "old": 0x3F, "modes": 0x8040}, {"lost": 0x0D, "modes": 1 << 24}
+
+
+def _is_arm() -> bool:
+    return platform.machine().lower() in ("arm64", "aarch64")
+
+
+def _read_word(builder: Any, register: str) -> Any:
+    """The status word (``fpsr``) or the modes (``fpcr``) of the processor, int64; x86 has both in one."""
+    if _is_arm():
+        kind = ir.FunctionType(_I64, [])
+        return builder.asm(kind, f"mrs $0, {register}", "=r", [], True)
+    slot = cgutils.alloca_once(builder, _I32)  # not `alloca`: in a loop it would take stack each time
+    pointer = builder.bitcast(slot, ir.IntType(8).as_pointer())
+    builder.call(_declared(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), [pointer.type]), [pointer])
+    return builder.zext(builder.load(slot), _I64)
+
+
+def _write_word(builder: Any, register: str, word: Any) -> None:
+    if _is_arm():
+        builder.asm(ir.FunctionType(ir.VoidType(), [_I64]), f"msr {register}, $0", "r", [word], True)
+        return
+    slot = cgutils.alloca_once(builder, _I32)
+    builder.store(builder.trunc(word, _I32), slot)
+    pointer = builder.bitcast(slot, ir.IntType(8).as_pointer())
+    builder.call(_declared(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), [pointer.type]), [pointer])
+
+
+@intrinsic
+def plain_arithmetic(typing: Any) -> Any:
+    """Clear what the processor noted, and let it compute with subnormal numbers; returns the modes before (int64)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = _read_word(builder, "fpcr")
+        if _is_arm():
+            _write_word(builder, "fpsr", ir.Constant(_I64, 0))
+            _write_word(builder, "fpcr", builder.and_(word, ir.Constant(_I64, ~_ARM["modes"])))
+            return word
+        # writing takes as long as a small contraction: not where nothing is to be changed
+        wrong = builder.and_(word, ir.Constant(_I64, _X86["modes"] | _X86["lost"]))
+        with builder.if_then(builder.icmp_unsigned("!=", wrong, ir.Constant(_I64, 0)), likely=False):
+            _write_word(builder, "", builder.and_(word, ir.Constant(_I64, ~(_X86["modes"] | _X86["old"]))))
+        return word
+
+    return types.int64(), generate
+
+
+@intrinsic
+def lost_digits(typing: Any) -> Any:
+    """Whether a number underflowed, overflowed or was invalid since `plain_arithmetic`, so that digits may be lost."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        mask = _ARM["lost"] if _is_arm() else _X86["lost"]
+        noted = builder.and_(_read_word(builder, "fpsr"), ir.Constant(_I64, mask))
+        return builder.icmp_unsigned("!=", noted, ir.Constant(_I64, 0))
+
+    return types.boolean(), generate
+
+
+@intrinsic
+def restore_arithmetic(typing: Any, word: Any) -> Any:
+    """Set the modes that were before `plain_arithmetic`, whose result `word` is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        modes = _ARM["modes"] if _is_arm() else _X86["modes"]
+        changed = builder.and_(args[0], ir.Constant(_I64, modes))
+        with builder.if_then(builder.icmp_unsigned("!=", changed, ir.Constant(_I64, 0)), likely=False):
+            _write_word(builder, "fpcr", args[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
