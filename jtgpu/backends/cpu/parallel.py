@@ -8,6 +8,7 @@ been taken yet.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ import numpy as np
 
 from ...util.loops import loops
 from ...util.system import new_lock
-from .records import Records
+from .records import IMPOSSIBLE, Records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +31,8 @@ _loops = loops("jtgpu.backends.cpu.loops.parallel")
 
 GRAIN = 20_000  # terms of a task: 2 us or more, ten times what handing it over costs
 
-NEXT, FAILED, FINISHED, ACTIVE = 0, 8, 16, 24  # places of the counters, a cache line each
-CONTROL = 32
+NEXT, FAILED, FINISHED, ACTIVE, LOST = 0, 8, 16, 24, 32  # places of the counters, a cache line each
+CONTROL = 40
 
 
 class Tasks(NamedTuple):
@@ -66,12 +67,12 @@ class Job(NamedTuple):
     records: NDArray[np.int64]
 
 
-def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit: int, threads: int) -> bool:
+def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit: int, threads: int) -> float:
     """Make every table of a program whose loads are done."""
     # records: See `jtgpu.backends.cpu.records.Records`
     # space: Its arena and exponents; every thread has scratch memory of its own, as large
     # limit: See `jtgpu.backends.cpu.sweep.run`
-    # returns False when a table is zero everywhere.
+    # returns 0; `IMPOSSIBLE` when a table is zero everywhere; NaN when digits were lost.
     n_tasks = len(tasks.task_ptr) - 1
     control = np.zeros(CONTROL, np.int64)
     job = Job(
@@ -100,7 +101,7 @@ def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit:
         while not _loops.is_over(control, n_tasks):
             time.sleep(1e-5)
         raise
-    return bool(control[FAILED] == 0)
+    return math.nan if control[LOST] else IMPOSSIBLE if control[FAILED] else 0.0
 
 
 # The worker pool. Its threads sleep until a large program runs; they are daemons, so that a process can end.

@@ -206,6 +206,25 @@ class Memory(NamedTuple):
     factor: NDArray[np.float64]  # (largest cardinality * L,) scratch memory
 
 
+FAR = 1080  # log2 of how much larger a number is than another one that no longer changes it
+
+
+class Extended(NamedTuple):
+    """An arena in extended numbers, ``cell * 2**power``; see `loops.extended`."""
+
+    cell: NDArray[np.float64]  # in [.5, 1), or 0
+    power: NDArray[np.int32]  # 0 for a cell that is 0
+    powers: NDArray[np.float64]  # (FAR,) 2**-i
+
+
+class Weights(NamedTuple):
+    """Likelihoods in extended numbers."""
+
+    value: NDArray[np.float64]  # variable after variable
+    power: NDArray[np.int64]  # of each
+    first: NDArray[np.int64]  # (V,) first number of each variable, by rank
+
+
 class Cases(NamedTuple):
     """The rows of a table that run in one call. B rows in all."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,14 +18,14 @@ from ..state_map import NOTHING
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache
 from .records import IMPOSSIBLE
-from .workspace import ROOM, Numbers, Workspace, scaled_weights
+from .workspace import ROOM, Numbers, Workspace, extended_weights, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..state_map import StateMap
 
-_sweep = loops("jtgpu.backends.cpu.loops.sweep")
+_sweep, _extended = loops("jtgpu.backends.cpu.loops.sweep"), loops("jtgpu.backends.cpu.loops.extended")
 
 DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
 PARALLEL = 3_000_000  # terms from which several threads run a program, 300 us of one core
@@ -113,7 +114,10 @@ class Runner:
         space.fit_program(cached)
         log_evidence = IMPOSSIBLE
         state = with_sets(evidence.state, self.program.n_sets)
-        if log_scale != IMPOSSIBLE:
+        space.tables = space.arena, _NO_POWER
+        if log_scale != log_scale or space.numbers.is_lossy:
+            log_evidence = math.nan
+        elif log_scale != IMPOSSIBLE:
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
                 own = state if states is None else states.case(state)
                 if own is not None:
@@ -123,6 +127,14 @@ class Runner:
                     code, space.arena, space.exponent, self.by_rank, state, NOTHING if states is None else states.code,
                     weights, weight_ptr, self.limit, zeros, space.block,
                 )  # fmt: skip
+        if log_evidence != log_evidence and log_scale != IMPOSSIBLE:
+            t = space.extended(cached.cells)
+            space.tables = t.cell, t.power
+            extended, log_scale = extended_weights(evidence, self.program)
+            log_evidence = _extended.run(
+                t, cached.records, self.by_rank, state, NOTHING if states is None else states.code, extended, zeros,
+                space.arena,
+            )  # fmt: skip
         if log_evidence == IMPOSSIBLE and not (zeros and log_scale != IMPOSSIBLE):
             raise ImpossibleEvidence("the evidence has probability 0")
         return float(log_evidence + log_scale)
@@ -153,10 +165,13 @@ class Runner:
         """`sweep.run` on several cores."""
         p = cached.records
         tasks = cached.tasks(p, len(space.exponent), self.threads)
-        possible = _sweep.load_all(
-            space.arena, p.loads, p.load_ptr, *case, space.exponent, self.limit, False, space.block
-        ) and run_tasks(tasks, p.records, space, self.limit, self.threads)
-        return float(_sweep.evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
+        run = _sweep.load_all(space.arena, p.loads, p.load_ptr, *case, space.exponent, self.limit, space.block)
+        if run == 0.0:
+            run = run_tasks(tasks, p.records, space, self.limit, self.threads)
+        return float(_sweep.evidence_log(space.arena, p.roots, space.exponent) if run == 0.0 else run)
+
+
+_NO_POWER = np.zeros(0, np.int32)
 
 
 def with_sets(state: NDArray[np.int32], n_sets: int) -> NDArray[np.int32]:

@@ -12,7 +12,19 @@ from ...plans.arrays import POSTERIOR
 from ...plans.program import Program
 from ...util.loops import loops
 from ..base import slice_of
-from .records import ALIGNMENT, BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, Layout
+from .records import (
+    ALIGNMENT,
+    BUFFER,
+    CONTRACT,
+    FAR,
+    LIST,
+    OFFSETS,
+    SCRATCH_FIELDS,
+    WORK,
+    Extended,
+    Layout,
+    Weights,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,9 +54,12 @@ def scaled_weights(
     A weight on an observed variable is a number; those of a set are its cells that agree with the observed states.
     """
     # returns weight_ptr: (V,) int64: First number of each variable, by rank
-    # returns log_scale: ln of what the vectors were divided by; -inf if the evidence is impossible
+    # returns log_scale: ln of what the vectors were divided by; -inf if the evidence is impossible; NaN if the vectors
+    #     take `extended_weights`
     if not evidence.likelihood:
         return _NO_WEIGHTS, _NO_PTR, 0.0
+    if evidence.exponents:
+        return _NO_WEIGHTS, _NO_PTR, math.nan
     vectors = []
     n_plain, ptr = program.n_plain, np.zeros(program.n_variables, np.int64)
     at, log_scale = 0, 0.0
@@ -61,6 +76,8 @@ def scaled_weights(
             top = max(vector.tolist()) if len(vector) < FEW else float(vector.max())
         if not top > 0:
             return _NO_WEIGHTS, _NO_PTR, -math.inf
+        if top >= 1.0 and loses_digits(vector, top):
+            log_scale = math.nan
         if state >= 0:
             log_scale += math.log(top)
             continue
@@ -74,6 +91,35 @@ def scaled_weights(
     return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
 
 
+def loses_digits(table: NDArray[np.float64], top: float) -> bool:
+    """Whether a table that is divided by the power of two next to its largest entry gets subnormal entries."""
+    least = table.min()
+    return bool(least < TINY * top and ((table > 0.0) & (table < TINY * top)).any())
+
+
+def extended_weights(evidence: Evidence, program: Program) -> tuple[Weights, float]:
+    """`scaled_weights` in extended numbers."""
+    values, powers, first = [_NO_WEIGHTS], [_NO_PTR], np.zeros(program.n_variables, np.int64)
+    at, log_scale = 1, 0.0
+    for v, given in sorted(evidence.likelihood.items()):
+        value, power = np.frexp(np.asarray(given, np.float64).ravel())
+        power = power + evidence.exponents.get(v, 0)
+        if v >= program.n_plain:
+            cells = slice_of(program.weighed_scope(v), evidence.state)
+            shape = program.shape(program.weighed_scope(v))
+            value, power = value.reshape(shape)[cells].ravel(), power.reshape(shape)[cells].ravel()
+        elif evidence.state[v] >= 0:
+            s = int(evidence.state[v])
+            log_scale += math.log(value[s]) + int(power[s]) * LN2 if value[s] > 0 else -math.inf
+            continue
+        first[program.axis_rank[v]] = at
+        values.append(value)
+        powers.append(power.astype(np.int64))
+        at += len(value)
+    return Weights(np.concatenate(values), np.concatenate(powers), first), log_scale
+
+
+TINY = 2.0**-1020
 _NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 _POWERS = {k: np.array(2.0**-k) for k in range(-32, 33)}  # arrays without axes: NumPy takes less time than for numbers
 
@@ -96,6 +142,7 @@ class Numbers:
         self.layout = Layout(cell, answer[program.by_rank], first, np.zeros(0, np.int64))
         self._program = program
         self.is_maximal = any(program.maximal)
+        self.is_lossy = False  # whether the factors take extended numbers
         self.exponent, self._factors = self._scaled(factors)
 
     def _scaled(
@@ -109,6 +156,7 @@ class Numbers:
             top = float(table.max())
             if top > 0 and not 2.0**-ROOM < top < 2.0**ROOM:
                 exponent[f] = math.frexp(top)[1]
+                self.is_lossy = self.is_lossy or loses_digits(table, top)
             view = np.transpose(table, [scope.index(v) for v in program.scopes[f]])
             views.append((view, int(self.layout.factor[f])))
         return exponent, views
@@ -123,6 +171,14 @@ class Numbers:
                 np.ldexp(table, -exponent, out=cells)
             else:
                 cells[...] = table
+
+    def fill_extended(self, t: Extended) -> None:
+        """Write the beginning of an arena of extended numbers."""
+        t.cell[: self.factor_cells], t.power[: self.factor_cells] = 0.0, 0
+        t.cell[0], t.power[0] = 0.5, 1
+        for table, at in self._factors:
+            cells = slice(at, at + table.size)
+            t.cell[cells].reshape(table.shape)[...], t.power[cells].reshape(table.shape)[...] = np.frexp(table)
 
     def factor_views(self, cells: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Every factor's part of an array that begins as an arena does, with the model's axes."""
@@ -198,6 +254,8 @@ class Workspace(Scratch):
         self.arena: NDArray[np.float64] = np.empty(0)
         self.exponent = numbers.exponent.copy()
         # of the backward pass
+        self.tables: tuple[NDArray[np.float64], NDArray[np.int32]] = self.arena, _NO_POWER  # of the last run
+        self._extended: Extended | None = None
         self.values: NDArray[np.float64] = np.zeros(1)
         self.places: NDArray[np.int64] = np.zeros(1, np.int64)
 
@@ -221,10 +279,20 @@ class Workspace(Scratch):
         else:
             self.numbers.fill(self.arena)
 
+    def extended(self, cells: int) -> Extended:
+        """An arena of extended numbers with room for a program."""
+        t = self._extended
+        if t is None or len(t.cell) < cells:
+            t = Extended(np.empty(cells), np.empty(cells, np.int32), np.ldexp(1.0, -np.arange(FAR)))
+            self.numbers.fill_extended(t)
+            self._extended = t
+        return t
+
     def use(self, numbers: Numbers) -> None:
         """Take the numbers of another model of the same shape."""
         self.numbers = numbers
         self.exponent[:] = numbers.exponent
+        self._extended = None
         if len(self.arena):
             numbers.fill(self.arena)
 
@@ -234,3 +302,6 @@ class Workspace(Scratch):
             self.values = np.zeros(largest)
         if len(self.places) < most:
             self.places = np.zeros(most, np.int64)
+
+
+_NO_POWER = np.zeros(0, np.int32)

@@ -6,12 +6,13 @@ import numpy as np
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..parallel import ACTIVE, FAILED, FINISHED, NEXT, Job, Tasks
+from ..parallel import ACTIVE, FAILED, FINISHED, LOST, NEXT, Job, Tasks
 from . import atomics
 from .fields import input_field
 from .growth import longer
 from .kernels import contract
 from .sweep import finish
+from .vector import lost_digits, plain_arithmetic, restore_arithmetic
 
 __all__ = ["enter", "is_over", "leave", "needs", "split_all", "work"]
 
@@ -251,7 +252,12 @@ def work(job, tasks, place, limit, scratch):  # type: ignore[no-untyped-def]
         ready = _wait(job, tasks, t, place)
         if ready <= 0:
             return ready < 0
-        if not _run_task(job, tasks, t, limit, scratch):
+        word = plain_arithmetic()
+        possible = _run_task(job, tasks, t, limit, scratch)
+        if lost_digits():
+            atomics.write(job.control, LOST, 1)
+        restore_arithmetic(word)
+        if not possible:
             atomics.write(job.control, FAILED, 1)
             return False
         atomics.write(job.done, t, 1)

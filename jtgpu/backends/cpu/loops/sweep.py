@@ -14,9 +14,19 @@ from ....util.jit import compiled, inlined
 from .. import records as rec
 from .fields import input_field
 from .kernels import contract
-from .vector import peek, peek_int, poke, poke_int
+from .vector import (
+    lost_digits,
+    peek,
+    peek_int,
+    plain_arithmetic,
+    poke,
+    poke_int,
+    restore_arithmetic,
+)
 
-__all__ = ["copy_posteriors", "evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
+__all__ = [
+    "LOG2", "copy_posteriors", "evidence_log", "finish", "hashes", "load_all", "run", "run_changed", "states_by_rank",
+]  # fmt: skip
 
 LOG2 = math.log(2.0)
 
@@ -99,8 +109,8 @@ def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, coun
     return top > 0.0
 
 
-@compiled("f8[:], i8[:], i8[:], i4[:], f8[:], i8[:], i8[:], i8, b1, i8[:]")
-def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+@inlined
+def _load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch
 ):
     """Run every load."""
@@ -115,6 +125,16 @@ def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         if not possible and not zeros:
             return False
     return True
+
+
+@compiled("f8[:], i8[:], i8[:], i4[:], f8[:], i8[:], i8[:], i8, i8[:]")
+def load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, scratch):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Run every load; returns NaN if digits were lost, `IMPOSSIBLE` or 0."""
+    word = plain_arithmetic()
+    possible = _load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, False, scratch)
+    lost = lost_digits()
+    restore_arithmetic(word)
+    return math.nan if lost else 0.0 if possible else rec.IMPOSSIBLE
 
 
 @compiled()
@@ -151,6 +171,50 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     return log_evidence
 
 
+@inlined
+def states_by_rank(by_rank, state, mapped):  # type: ignore[no-untyped-def]
+    """The observed states by rank, (V,) int32; empty if the case has a state that is impossible. See `run`."""
+    n = len(by_rank)
+    states = np.empty(n, np.int32)
+    for r in range(n):
+        v = by_rank[r]
+        if len(mapped) == 0:
+            states[r] = state[v]
+            continue
+        s = state[mapped[1 + v]]
+        numbers = mapped[1 + 2 * n + v]
+        if s >= 0 and numbers > 0:
+            s = np.int32(mapped[numbers + s])
+            if s < 0:
+                return states[:0]
+        states[r] = s
+    return states
+
+
+@inlined
+def _run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    code, arena, exponent, by_rank, state, mapped, weights, weight_ptr, limit, zeros, scratch
+):
+    """`run`, whether or not digits are lost."""
+    lowest, highest = 2.0**-limit, 2.0**limit
+    loads = code[code[rec.END_STORE_PTR] : code[rec.END_LOADS]]
+    load_ptr = code[code[rec.END_ANSWERS] : code[rec.END_LOAD_PTR]]
+    states = states_by_rank(by_rank, state, mapped)
+    if len(states) < len(by_rank):
+        return rec.IMPOSSIBLE
+    if not _load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch):
+        return rec.IMPOSSIBLE
+    memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
+    records = code.ctypes.data + 8 * code[rec.END_LOADS]
+    for p in range(code[rec.END_LOAD_PTR], code[rec.END_RECORD_PTR] - 1):
+        record = records + 8 * code[p]
+        top = contract(memory, record, room)
+        if not top > 0.0 and not zeros:
+            return rec.IMPOSSIBLE
+        finish(memory, record, top, exponents, lowest, highest)
+    return evidence_log(arena, code[rec.HEADER : code[rec.END_ROOTS]].reshape((-1, 3)), exponent)
+
+
 @compiled("i8[:], f8[:], i8[:], const(i8[:]), const(i4[:]), const(i8[:]), f8[:], i8[:], i8, b1, i8[:]")
 def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     code, arena, exponent, by_rank, state, mapped, weights, weight_ptr, limit, zeros, scratch
@@ -166,35 +230,16 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # limit: A table whose largest entry leaves 2**-limit .. 2**limit is scaled.
     # zeros: Whether to continue where a table is zero everywhere, as derivatives do
     # scratch: `workspace.Scratch.block`
-    # returns ln P(e); `IMPOSSIBLE` if it is zero.
-    lowest, highest = 2.0**-limit, 2.0**limit
-    loads = code[code[rec.END_STORE_PTR] : code[rec.END_LOADS]]
-    load_ptr = code[code[rec.END_ANSWERS] : code[rec.END_LOAD_PTR]]
-    n = len(by_rank)
-    states = np.empty(n, np.int32)
-    for r in range(n):
-        v = by_rank[r]
-        if len(mapped) == 0:
-            states[r] = state[v]
-            continue
-        s = state[mapped[1 + v]]
-        numbers = mapped[1 + 2 * n + v]
-        if s >= 0 and numbers > 0:
-            s = np.int32(mapped[numbers + s])
-            if s < 0:
-                return rec.IMPOSSIBLE
-        states[r] = s
-    if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch):
-        return rec.IMPOSSIBLE
-    memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
-    records = code.ctypes.data + 8 * code[rec.END_LOADS]
-    for p in range(code[rec.END_LOAD_PTR], code[rec.END_RECORD_PTR] - 1):
-        record = records + 8 * code[p]
-        top = contract(memory, record, room)
-        if not top > 0.0 and not zeros:
-            return rec.IMPOSSIBLE
-        finish(memory, record, top, exponents, lowest, highest)
-    return evidence_log(arena, code[rec.HEADER : code[rec.END_ROOTS]].reshape((-1, 3)), exponent)
+    # returns ln P(e); `IMPOSSIBLE` if it is zero; NaN if digits were lost, so that neither is certain: the case needs
+    #     extended numbers.
+    word = plain_arithmetic()
+    log_evidence = _run(
+        code, arena, exponent, by_rank, state, mapped, weights, weight_ptr, limit, zeros, scratch
+    )  # fmt: skip
+    if lost_digits():
+        log_evidence = math.nan
+    restore_arithmetic(word)
+    return log_evidence
 
 
 @compiled("i8[:], f8[:], const(i8[:]), const(i4[:]), const(i8[:]), const(i8[:])")
@@ -261,21 +306,12 @@ def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyp
     return h
 
 
-@compiled(
-    "f8[:], i8[:], i8[:], i8[:], i8[:], i8[:], i8[:, :], i4[:], f8[:], i8[:], i8, i8[:], u8[:], u8[:], u8[:], u8[:], "
-    "i8[:]"
-)
-def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+@inlined
+def _run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, scratch,
     record_hash, load_hash, signature, bits, made,
 ):  # fmt: skip
-    """`run` that makes no table whose numbers are up to date."""
-    # record_hash, load_hash: `hashes` of the program
-    # signature: (E,) uint64: One a table, as `exponent`; 0 for none. Belongs to the arena, whose cells must be the same
-    #     in every program.
-    # bits: The bits of `weights`
-    # made: (2,) int64: Gets the contractions that were made, and all
-    # others: See `run`
+    """`run_changed`, whether or not digits are lost."""
     lowest, highest = 2.0**-limit, 2.0**limit
     made[0], made[1] = 0, len(record_ptr) - 1
     count = scratch[rec.SCRATCH_FIELDS:]
@@ -304,3 +340,29 @@ def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         finish(memory, record, top, exponents, lowest, highest)
         signature[out] = h
     return evidence_log(arena, roots, exponent)
+
+
+@compiled(
+    "f8[:], i8[:], i8[:], i8[:], i8[:], i8[:], i8[:, :], i4[:], f8[:], i8[:], i8, i8[:], u8[:], u8[:], u8[:], u8[:], "
+    "i8[:]"
+)
+def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, scratch,
+    record_hash, load_hash, signature, bits, made,
+):  # fmt: skip
+    """`run` that makes no table whose numbers are up to date."""
+    # record_hash, load_hash: `hashes` of the program
+    # signature: (E,) uint64: One a table, as `exponent`; 0 for none. Belongs to the arena, whose cells must be the same
+    #     in every program.
+    # bits: The bits of `weights`
+    # made: (2,) int64: Gets the contractions that were made, and all
+    # others: See `run`
+    word = plain_arithmetic()
+    log_evidence = _run_changed(
+        arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, scratch,
+        record_hash, load_hash, signature, bits, made,
+    )  # fmt: skip
+    if lost_digits():
+        log_evidence = math.nan
+    restore_arithmetic(word)
+    return log_evidence
