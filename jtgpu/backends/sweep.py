@@ -36,7 +36,7 @@ class Derivatives:
     """Derivatives of P(e) by every entry of every factor, as ``cells * 2**exponent``."""
 
     cells: NDArray[np.float64]  # (all entries,) factor after factor, in the order of the model's axes
-    exponent: NDArray[np.int64]  # (F,)
+    exponent: NDArray[np.int64]  # (all entries,)
     root: NDArray[np.float64]  # (components,) P(e) of each component, as root * 2**root_exponent
     root_exponent: NDArray[np.int64]  # (components,)
     log_scale: float = 0.0  # ln of a factor that all of them have in common

@@ -106,7 +106,11 @@ class Table:
         self.runner, self.model, self.targets = runner, runner.model, targets
         self.states = with_sets(states, runner.program.n_sets)
         self.likelihood = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
-        self.weights, self.weight_ptr, self.log_scale = weight_columns(runner.program, self.likelihood, len(states))
+        self.weights, self.weight_ptr, self.log_scale, self.lost = weight_columns(
+            runner.program, self.likelihood, len(states)
+        )
+        if self.model.numbers.is_lossy:
+            self.lost[:] = True
         self.log_evidence = np.empty(len(self.states))
         self.impossible = np.zeros(len(self.states), np.bool_)
 
@@ -130,9 +134,16 @@ class Table:
         state = self.states[row, : self.runner.program.n_plain]
         return Evidence(state, {v: w[row] for v, w in self.likelihood.items()})
 
+    def lost_rows(self, rows: NDArray[np.int64]) -> list[int]:
+        """Those of some rows that have to run by themselves, in their order."""
+        lost: list[int] = rows[self.lost[rows]].tolist()
+        return lost
+
     def cases(self, rows: NDArray[np.int64]) -> Cases:
         """Rows as `lanes` takes them."""
-        return Cases(rows, self.states, self.runner.by_rank, self.weights, self.log_evidence, self.impossible)
+        return Cases(
+            rows, self.states, self.runner.by_rank, self.weights, self.log_evidence, self.impossible, self.lost
+        )
 
 
 def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: int) -> Memory:
@@ -170,6 +181,8 @@ class _Posteriors:
                 lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
                 Posteriors(self.cells, self.place, runner.cards, hard), runner.limit, first, last,
             )  # fmt: skip
+            for row in table.lost_rows(group.rows[first:last]):
+                self._run_row(space, row)
         finally:
             runner.release(space)
 
@@ -178,6 +191,7 @@ class _Posteriors:
         table = self._table
         case = table.case(row)
         cached = table.get(case.state >= 0, soft_of(case))
+        table.impossible[row] = False
         try:
             table.log_evidence[row] = table.runner.run(space, cached, case, tables=False) - table.log_scale[row]
         except ImpossibleEvidence:

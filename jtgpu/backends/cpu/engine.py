@@ -62,6 +62,7 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     """Add one row with a program of its own."""
     case = table.case(row)
     cached = table.get(case.state >= 0, soft_of(case))
+    table.impossible[row] = False
     try:
         table.log_evidence[row] = table.runner.run(space, cached, case) - table.log_scale[row]
     except ImpossibleEvidence:
@@ -170,6 +171,8 @@ class Cpu(Backend):
                         lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
                         Counting(cells, each), runner.limit, first, last,
                     )  # fmt: skip
+                    for row in table.lost_rows(group.rows[first:last]):
+                        _count_row(table, space, row, Counting(cells, each))
             finally:
                 runner.release(space)
             sums.add(numbers[id(group), first], cells)
@@ -275,6 +278,8 @@ class CpuSession:
             p = cached.records
             space.fit_program(cached, self._cells)
             log_evidence = IMPOSSIBLE
+            if log_scale != log_scale or model.numbers.is_lossy:
+                return backend.run(evidence, targets)
             if log_scale != IMPOSSIBLE:
                 log_evidence = _sweep.run_changed(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
@@ -282,6 +287,9 @@ class CpuSession:
                     space.block, *cached.hashes(p),
                     self._signature, weights.view(np.uint64), self.made,
                 )  # fmt: skip
+            if log_evidence != log_evidence:
+                self._forget()  # tables that lost digits must not serve a later query
+                return backend.run(evidence, targets)
             if log_evidence == IMPOSSIBLE:
                 raise ImpossibleEvidence("the evidence has probability 0")
             return Result(runner.posteriors(space, cached, evidence), float(log_evidence + log_scale))

@@ -15,7 +15,7 @@ import numpy as np
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
 from ..base import BatchResult
-from .batch import Table, lane_memory
+from .batch import Table, answer_batch, lane_memory
 from .lanes import CACHE
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
@@ -85,14 +85,15 @@ class FewCases:
         states = with_sets(states, runner.program.n_sets)
         lanes = 1 if n <= FEW else next((w for w in self._widths if w >= n), self._widths[-1])
         sweep = self._acquire(lanes)
-        memory, weights, log_scale = sweep.memory, _NO_WEIGHTS, None
+        memory, weights, table = sweep.memory, _NO_WEIGHTS, None
         if likelihood:
             table = Table(runner, states, likelihood, None)
-            weights, log_scale = table.weights, table.log_scale
+            weights = table.weights
             ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
             memory = memory._replace(weights=np.empty(max(weights.shape[1] * lanes, 1)), weight_ptr=ptr)
         result = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
-        cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible)
+        lost = np.zeros(n, np.bool_) if table is None else table.lost
+        cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible, lost)
         out = Posteriors(result.posterior, self._place, runner.cards, self._hard)
         # a program for one lane does not tell what depends on the case: each call computes every table
         step = n if lanes > 1 else 1
@@ -100,8 +101,15 @@ class FewCases:
             _lanes.run_lanes(memory, sweep.cached.records, cases, out, runner.limit, first, first + step)
         with self._lock:
             self._idle.setdefault(lanes, []).append(sweep)
-        if log_scale is not None:
-            result.log_evidence[:] += log_scale
+        if table is not None:
+            result.log_evidence[:] += table.log_scale
+        if self.model.numbers.is_lossy:
+            lost[:] = True
+        if lost.any():
+            rows = np.flatnonzero(lost)
+            exact = answer_batch(runner, states[rows], {v: w[rows] for v, w in (likelihood or {}).items()}, None)
+            result.posterior[rows], result.log_evidence[rows] = exact.posterior, exact.log_evidence
+            result.impossible[rows] = exact.impossible
         return result
 
 

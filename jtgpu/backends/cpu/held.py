@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import Evidence, slice_of
 from ..state_map import NOTHING
 from .records import IMPOSSIBLE
 from .runner import Runner, soft_of, with_sets
-from .workspace import scaled_weights
+from .workspace import loses_digits, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,8 @@ class CpuHeldCase:
         self._log_scale = dict.fromkeys(evidence.likelihood, 0.0)
         self._rest = total  # of the weights that were not replaced
         self._first = dict(evidence.likelihood)
+        self._present, self._exponents = dict(evidence.likelihood), dict(evidence.exponents)
+        self._lost = {-1} if math.isnan(total) else set[int]()  # variables whose weights lose digits when scaled
         ptr = program.posterior_ptr
         self._cell: dict[int, tuple[int, int]] = {}  # of each target: first cell of its posterior, and cells
         for rank, cell, _ in self._cached.records.answers.tolist():
@@ -48,6 +51,8 @@ class CpuHeldCase:
     def set(self, v: int, weights: Floats) -> None:
         vector = self._sliced(v, weights)
         top = float(vector.max())
+        self._present[v] = weights
+        (self._lost.add if top >= 1.0 and loses_digits(vector, top) else self._lost.discard)(v)
         shift = math.frexp(top)[1] if top > 0 else 0
         if v in self._first:
             before = self._sliced(v, np.asarray(self._first.pop(v), np.float64))
@@ -74,10 +79,17 @@ class CpuHeldCase:
 
     def run(self) -> float:
         space, runner = self._space, self._runner
-        log_evidence = _sweep.run(
-            self._cached.code, space.arena, space.exponent, runner.by_rank, self._state, NOTHING, self._weights,
-            self._ptr, runner.limit, False, space.block,
-        )  # fmt: skip
+        log_evidence = math.nan
+        if not self._lost and not space.numbers.is_lossy:
+            log_evidence = _sweep.run(
+                self._cached.code, space.arena, space.exponent, runner.by_rank, self._state, NOTHING, self._weights,
+                self._ptr, runner.limit, False, space.block,
+            )  # fmt: skip
+        if log_evidence != log_evidence:
+            try:
+                return runner.run(space, self._cached, Evidence(self._evidence, self._present, self._exponents))
+            except ImpossibleEvidence:
+                return -math.inf
         if log_evidence == IMPOSSIBLE:
             return -math.inf
         return float(log_evidence) + self._rest + math.fsum(self._log_scale.values())

@@ -9,7 +9,7 @@ import numpy as np
 
 from .costs import LANES, ROW_BY_ROW, Config
 from .records import Memory
-from .workspace import ROOM, Workspace
+from .workspace import ROOM, TINY, Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,13 +43,13 @@ def _times_power(table: NDArray[np.float64], exponent: NDArray[np.int64]) -> NDA
 
 def weight_columns(
     program: Program, likelihood: Mapping[int, NDArray[np.float64]], n: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
     """The likelihoods side by side, scaled by powers of two; first columns by rank (-1: none); and the scales.
 
-    The scales are natural logarithms, one for each of n rows.
+    The scales are natural logarithms, one for each of n rows; then the rows whose likelihoods lose digits when scaled.
     """
     ptr = np.full(program.n_variables, -1, np.int64)
-    log_scale = np.zeros(n)
+    log_scale, lost = np.zeros(n), np.zeros(n, np.bool_)
     parts, at = [], 0
     for v, w in likelihood.items():
         top = w.max(axis=1, initial=0.0)
@@ -57,12 +57,15 @@ def weight_columns(
         if v >= program.n_plain:  # many cells: only where needed
             shift[np.abs(shift) < ROOM // 2] = 0
         log_scale += shift * np.log(2.0)
+        if (shift > 0).any():
+            tiny = np.where(shift > 0, TINY * top, 0.0)[:, None]
+            lost |= ((w > 0.0) & (w < tiny)).any(axis=1)
         ptr[program.axis_rank[v]] = at
         parts.append(_times_power(w, -shift))
         at += w.shape[1]
     if len(parts) == 1:
-        return np.require(parts[0], requirements=["C", "W"]), ptr, log_scale  # compiled loops take no other
-    return (np.ascontiguousarray(np.hstack(parts)) if parts else np.zeros((n, 0))), ptr, log_scale
+        return np.require(parts[0], requirements=["C", "W"]), ptr, log_scale, lost  # compiled loops take no other
+    return (np.ascontiguousarray(np.hstack(parts)) if parts else np.zeros((n, 0))), ptr, log_scale, lost
 
 
 def memory_of(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,14 @@ from .backward import Steps
 from .batch import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of, with_sets
-from .workspace import Workspace, scaled_weights
+from .workspace import Workspace, extended_weights, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from .records import Weights
+
+_Entries = TypeVar("_Entries", "NDArray[np.float64]", "NDArray[np.int64]")
 
 # The k best configurations of a contraction forest, one after the other, from one sweep.
 
@@ -32,7 +36,7 @@ _backward, _draws = loops("jtgpu.backends.cpu.loops.backward"), loops("jtgpu.bac
 
 
 def further(
-    arena: NDArray[np.float64],
+    tables: tuple[NDArray[np.float64], NDArray[np.int32]],
     steps: Steps,
     scratch: tuple[NDArray[np.float64], NDArray[np.int64]],
     others: list[NDArray[np.int32]],
@@ -54,7 +58,7 @@ def further(
     def split(first: int, barred: NDArray[np.int64]) -> None:
         states = others[-1]
         cells, loss = np.zeros(first + 1, np.int64), np.full(first + 1, -np.inf)
-        _backward.alternatives(arena, *steps[:2], first, barred, states, cells, loss, *scratch)
+        _backward.alternatives(tables, *steps[:2], first, barred, states, cells, loss, *scratch)
         order = np.argsort(-loss, kind="stable")[: k - len(others)]
         order = order[loss[order] > -np.inf]
         splits.append((order, cells, loss, barred, first))
@@ -77,7 +81,7 @@ def further(
         push(parent, place + 1)
         states = others[parent].copy()
         chosen = _backward.cell_of(steps.steps, steps.step_ptr[step], states)
-        _backward.retrace(arena, *steps[:2], step, int(cells[step]), states, *scratch)
+        _backward.retrace(tables, *steps[:2], step, int(cells[step]), states, *scratch)
         others.append(states)
         logs.append(-value)
         more = np.append(barred, chosen) if step == first else np.array([chosen])
@@ -114,7 +118,7 @@ class CpuSweep:
             log_value = self._runner.run(space, cached, evidence)
             ranked, logs = [self._trace(space, cached, evidence.state)], [log_value]
             if k > 1:
-                further(space.arena, cached.steps, (space.values, space.places), ranked, logs, k)
+                further(space.tables, cached.steps, (space.values, space.places), ranked, logs, k)
             return Best(self._by_number(ranked), np.array(logs))
         finally:
             self._runner.release(space)
@@ -123,7 +127,7 @@ class CpuSweep:
         """The best configuration, by rank, when the program has run."""
         steps, states = cached.steps, np.maximum(with_sets(state, self.program.n_sets)[self._runner.by_rank], 0)
         last = len(steps.step_ptr) - 1
-        _backward.trace(space.arena, steps.steps, steps.step_ptr, last, states, space.values, space.places)
+        _backward.trace(space.tables, steps.steps, steps.step_ptr, last, states, space.values, space.places)
         return states
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
@@ -187,7 +191,7 @@ class CpuSweep:
         def part(t: int, block: NDArray[np.int32], numbers: NDArray[np.float64]) -> None:
             mine = slice(len(block) * t // threads, len(block) * (t + 1) // threads)
             _draws.draw(
-                space.arena, steps.steps, steps.step_ptr, start, numbers[mine], block[mine], by_rank, *own[t]
+                space.tables, steps.steps, steps.step_ptr, start, numbers[mine], block[mine], by_rank, *own[t]
             )
 
         with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as pool:
@@ -231,7 +235,7 @@ class CpuSweep:
         steps, by_rank = cached.unshared_steps, self._runner.by_rank
         start = np.maximum(state[by_rank], 0)
         _draws.draw(
-            space.arena, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES, _NONE_MADE,
+            space.tables, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES, _NONE_MADE,
             space.values, space.places,
         )  # fmt: skip
 
@@ -251,41 +255,75 @@ class CpuSweep:
                         records.wanted[place[t], 0],
                         space.exponent[records.wanted[place[t], 1]],
                     )
-            cells = self._spread(space, cell, evidence, (weights, weight_ptr))
-            roots = records.roots
+            sizes = [program.size(s) for s in program.factor_scopes]
+            roots, (arena, power) = records.roots[:, 0], space.tables
+            if len(power):
+                extended, log_scale = extended_weights(evidence, program)
+                cells, exponents = self._spread_extended(arena, power, cell, evidence, extended)
+                return Derivatives(cells, exponents, arena[roots], power[roots].astype(np.int64), log_scale)
+            cells = self._spread(arena, cell, evidence, (weights, weight_ptr))
+            for v in (v for v in soft_of(evidence) if v >= program.n_plain):  # of a set: scaled as those that agree
+                own, scope = np.asarray(evidence.likelihood[v], np.float64), program.weighed_scope(v)
+                agreeing = own.reshape(program.shape(scope))[slice_of(scope, evidence.state)]
+                self._of(v, cells)[...] *= np.ldexp(own.ravel(), -math.frexp(float(agreeing.max()))[1])
             return Derivatives(
-                cells, exponent, space.arena[roots[:, 0]].copy(), space.exponent[roots[:, 1]].copy(), log_scale
+                cells, np.repeat(exponent, sizes), arena[roots], space.exponent[records.roots[:, 1]], log_scale
             )
         finally:
             runner.release(space)
 
+    def _of(self, v: int, entries: _Entries) -> _Entries:
+        """The part of all factors' entries that belongs to the factor with the weights of a variable, as a view."""
+        sizes = [self.program.size(s) for s in self.program.factor_scopes]
+        f = int(self.program.evidence_factor[v])
+        return entries[sum(sizes[:f]) : sum(sizes[: f + 1])]
+
+    def _spread_extended(
+        self, arena: NDArray[np.float64], power: NDArray[np.int32], cell: NDArray[np.int64], evidence: Evidence,
+        weights: Weights,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # fmt: skip
+        """`_spread` of extended numbers: mantissas and exponents."""
+        program = self.program
+        cells = self._spread(arena, cell, evidence, (weights.value, weights.first))
+        exponents = self._spread(power.astype(np.float64), cell, evidence, None).astype(np.int64)
+        for v in soft_of(evidence):
+            value, more = np.frexp(np.asarray(evidence.likelihood[v], np.float64).ravel())
+            more = more + evidence.exponents.get(v, 0)
+            scope = program.factor_scopes[int(program.evidence_factor[v])]
+            if v >= program.n_plain:
+                self._of(v, cells)[...] *= value
+            else:
+                more = np.broadcast_to(
+                    more.reshape([-1 if u == v else 1 for u in scope]), program.shape(scope)
+                ).ravel()
+            self._of(v, exponents)[...] += more
+        return cells, exponents
+
     def _spread(
         self,
-        space: Workspace,
+        arena: NDArray[np.float64],
         cell: NDArray[np.int64],
         evidence: Evidence,
-        weighed: tuple[NDArray[np.float64], NDArray[np.int64]],
+        weighed: tuple[NDArray[np.float64], NDArray[np.int64]] | None,
     ) -> NDArray[np.float64]:
-        """Derivatives by every entry of every factor from the tables that begin at `cell`, (F,)."""
+        """Derivatives by every entry of every factor from the tables that begin at `cell`, (F,), weighed but for sets;
+        without `weighed` the tables' numbers as they are."""
         program = self.program
-        weights, weight_ptr = weighed
         factor = np.full(program.n_variables, -1, np.int64)
-        soft = list(soft_of(evidence))
-        factor[soft] = program.evidence_factor[soft]
+        weights, weight_ptr = _NO_CHANCES, factor
+        if weighed is not None:
+            weights, weight_ptr = weighed
+            soft = [v for v in soft_of(evidence) if v < program.n_plain]
+            factor[soft] = program.evidence_factor[soft]
         if len(weight_ptr) == program.n_variables:
             weight_ptr = weight_ptr[program.axis_rank]
         first = np.cumsum([0, *(program.size(s) for s in program.factor_scopes)], dtype=np.int64)
         cells = np.empty(int(first[-1]))
         scopes = [() if t == UNIT else program.scopes[t] for t in program.factor_derivative]
         _spread.spread(
-            space.arena, cell, evidence.state, (weights, weight_ptr, factor), program.cardinality,
+            arena, cell, evidence.state, (weights, weight_ptr, factor), program.cardinality,
             ragged(program.factor_scopes), ragged(scopes), first, cells,
         )  # fmt: skip
-        for v in (v for v in soft if v >= program.n_plain):  # of a set: all cells, scaled as those that agree
-            f, own = int(program.evidence_factor[v]), np.asarray(evidence.likelihood[v], np.float64)
-            scope = program.factor_scopes[f]
-            agreeing = own.reshape(program.shape(scope))[slice_of(scope, evidence.state)]
-            cells[first[f] : first[f + 1]] *= np.ldexp(own.ravel(), -math.frexp(float(agreeing.max()))[1])
         return cells
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:

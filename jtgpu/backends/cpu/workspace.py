@@ -58,11 +58,9 @@ def scaled_weights(
     #     take `extended_weights`
     if not evidence.likelihood:
         return _NO_WEIGHTS, _NO_PTR, 0.0
-    if evidence.exponents:
-        return _NO_WEIGHTS, _NO_PTR, math.nan
     vectors = []
     n_plain, ptr = program.n_plain, np.zeros(program.n_variables, np.int64)
-    at, log_scale = 0, 0.0
+    at, log_scale = 0, math.nan if evidence.exponents else 0.0
     for v, given in sorted(evidence.likelihood.items()):
         vector, state = np.asarray(given, np.float64), -1
         if v < n_plain:
@@ -155,8 +153,10 @@ class Numbers:
         for f, (table, scope) in enumerate(zip(factors, program.factor_scopes, strict=True)):
             top = float(table.max())
             if top > 0 and not 2.0**-ROOM < top < 2.0**ROOM:
-                exponent[f] = math.frexp(top)[1]
-                self.is_lossy = self.is_lossy or loses_digits(table, top)
+                if loses_digits(table, top):
+                    self.is_lossy = True
+                else:
+                    exponent[f] = math.frexp(top)[1]
             view = np.transpose(table, [scope.index(v) for v in program.scopes[f]])
             views.append((view, int(self.layout.factor[f])))
         return exponent, views

@@ -266,5 +266,5 @@ def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int
 def _over_evidence(derivatives: Derivatives, evidence: Derivatives, size: Ints, program: Program) -> Floats:
     """Derivatives divided by P(e) of each factor's component."""
     root = np.array(program.factor_root)
-    exponent = derivatives.exponent - evidence.root_exponent[root]
-    return np.asarray(np.ldexp(derivatives.cells / np.repeat(evidence.root[root], size), np.repeat(exponent, size)))
+    exponent = derivatives.exponent - np.repeat(evidence.root_exponent[root], size)
+    return np.asarray(np.ldexp(derivatives.cells / np.repeat(evidence.root[root], size), exponent))

@@ -269,7 +269,7 @@ class EvidenceFunction:
         for row in np.flatnonzero(weights).tolist():
             case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
             derivatives = sweep.derivatives(case)
-            exponent = np.repeat(derivatives.exponent - derivatives.root_exponent[root], size)
+            exponent = derivatives.exponent - np.repeat(derivatives.root_exponent[root], size)
             total += weights[row] * np.ldexp(derivatives.cells / np.repeat(derivatives.root[root], size), exponent)
         return [part.reshape(f.shape) for part, f in zip(np.split(total, np.cumsum(size)[:-1]), factors, strict=True)]
 

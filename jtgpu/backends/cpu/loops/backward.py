@@ -10,7 +10,9 @@ import numpy as np
 from ....plans.specialise import FlatProgram, Reduced
 from ....util.jit import compiled, inlined
 from ..backward import CELLS, CHANCES, CHANCES_MADE, N_INPUTS, N_SEEN, N_TAKEN, PLACES, UNSHARED
+from ..records import FAR
 from .fields import input_field
+from .sweep import LOG2
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -168,8 +170,40 @@ def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-unt
 
 
 @compiled()
-def slice_of(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
-    """Fill `values` with a step's slice."""
+def _extended_slice(tables, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+    """`slice_of` of extended numbers: fill `values` with mantissas; returns their exponents, int64."""
+    arena, power = tables
+    k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
+    taken = step + PLACES
+    at = taken + 2 * m + 2 * steps[step + N_SEEN]
+    powers = np.zeros(cells, np.int64)
+    for i in range(cells):
+        values[i] = 1.0
+    for _ in range(k):
+        a, strides = steps[at], at + 1
+        last = strides + m + 1 + 2 * steps[strides + m]
+        for j in range(strides + m + 1, last, 2):
+            a += states[steps[j]] * steps[j + 1]
+        at = last
+        for q in range(m):
+            work[q] = 0
+        for i in range(cells):
+            values[i], shift = math.frexp(values[i] * arena[a])
+            powers[i] += power[a] + shift
+            for q in range(m - 1, -1, -1):
+                work[q] += 1
+                a += steps[strides + q]
+                if work[q] < steps[taken + 2 * q + 1]:
+                    break
+                work[q] = 0
+                a -= steps[taken + 2 * q + 1] * steps[strides + q]
+    return powers
+
+
+@compiled()
+def slice_of(tables, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+    """Fill `values` with a step's slice; relative to its largest cell where tables are extended numbers."""
+    # tables: Cells and, of extended numbers, their exponents
     # steps: See `Steps`
     # step: Where the step begins
     # states: (V,) int32: By rank; those of the output's variables are read
@@ -177,6 +211,16 @@ def slice_of(arena, steps, step, states, values, work):  # type: ignore[no-untyp
     # work: Scratch memory, a number a variable that is eliminated
     # returns The slice's cells.
     k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
+    arena = tables[0]
+    if len(tables[1]) > 0:
+        powers = _extended_slice(tables, steps, step, states, values, work)
+        top = np.int64(-1 << 40)
+        for i in range(cells):
+            if values[i] > 0.0:
+                top = max(top, powers[i])
+        for i in range(cells):
+            values[i] = math.ldexp(values[i], max(powers[i] - top, -FAR)) if values[i] > 0.0 else 0.0
+        return cells
     taken = step + PLACES
     at = taken + 2 * m + 2 * steps[step + N_SEEN]
     if k == 2 and m == 1:  # nearly all
@@ -232,15 +276,15 @@ def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
     return cell
 
 
-@compiled("f8[:], i8[:], i8[:], i8, i4[:], f8[:], i8[:]")
-def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[no-untyped-def]
+@compiled("(f8[:], i4[:]), i8[:], i8[:], i8, i4[:], f8[:], i8[:]")
+def trace(tables, steps, step_ptr, last, states, values, work):  # type: ignore[no-untyped-def]
     """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0."""
     # step_ptr: (n+1,) int64
     # states: (V,) int32: By rank; those of the eliminated variables are set
     # others: See `slice_of`
     for p in range(last - 1, -1, -1):
         step = step_ptr[p]
-        cells = slice_of(arena, steps, step, states, values, work)
+        cells = slice_of(tables, steps, step, states, values, work)
         top = 0
         for i in range(1, cells):
             if values[i] > values[top]:
@@ -248,15 +292,15 @@ def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[n
         _take(steps, step, top, states)
 
 
-@compiled("f8[:], i8[:], i8[:], i8, i8, i4[:], f8[:], i8[:]")
-def retrace(arena, steps, step_ptr, p, cell, states, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+@compiled("(f8[:], i4[:]), i8[:], i8[:], i8, i8, i4[:], f8[:], i8[:]")
+def retrace(tables, steps, step_ptr, p, cell, states, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Choose a cell (int64) at step p (int64), and the largest ones at all that follow; others see `trace`."""
     _take(steps, step_ptr[p], cell, states)
-    trace(arena, steps, step_ptr, p, states, values, work)
+    trace(tables, steps, step_ptr, p, states, values, work)
 
 
-@compiled("f8[:], i8[:], i8[:], i8, i8[:], i4[:], i8[:], f8[:], f8[:], i8[:]")
-def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+@compiled("(f8[:], i4[:]), i8[:], i8[:], i8, i8[:], i4[:], i8[:], f8[:], f8[:], i8[:]")
+def alternatives(tables, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """For step `first` and all that follow the best cell except the chosen one; at `first` also except `barred`."""
     # first: Steps ``first``, ``first`` - 1, ... 0 are visited.
     # barred: Cells of step `first`
@@ -265,16 +309,26 @@ def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss,
     # others: See `trace`
     for p in range(first, -1, -1):
         step = step_ptr[p]
-        cells = slice_of(arena, steps, step, states, values, work)
+        extended = len(tables[1]) > 0  # then in logarithms: the second best may be far below the chosen one
+        if extended:
+            powers = _extended_slice(tables, steps, step, states, values, work)
+            cells = len(powers)
+            for i in range(cells):
+                values[i] = math.log(values[i]) + powers[i] * LOG2 if values[i] > 0.0 else -math.inf
+        else:
+            cells = slice_of(tables, steps, step, states, values, work)
+        nothing = -math.inf if extended else 0.0
         chosen = cell_of(steps, step, states)
         at_choice = values[chosen]
-        values[chosen] = 0.0
+        values[chosen] = nothing
         if p == first:
             for c in barred:
-                values[c] = 0.0
+                values[c] = nothing
         top = 0
         for i in range(1, cells):
             if values[i] > values[top]:
                 top = i
         cells_out[p] = top
-        loss[p] = math.log(values[top]) - math.log(at_choice) if values[top] > 0.0 else -math.inf
+        loss[p] = -math.inf
+        if values[top] > nothing:
+            loss[p] = values[top] - at_choice if extended else math.log(values[top]) - math.log(at_choice)

@@ -37,9 +37,9 @@ def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _sums(arena, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _sums(tables, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the running sums of a step's slice at `chances[first:]` (float64); `known`: states; see `slice_of`."""
-    cells = slice_of(arena, steps, step, known, values, work)
+    cells = slice_of(tables, steps, step, known, values, work)
     total = 0.0
     for i in range(cells):
         total += values[i]
@@ -63,8 +63,8 @@ def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
         cell //= card
 
 
-@compiled("f8[:], i8[:], i8[:], i4[:], f8[:, :], i4[:, :], i8[:], f8[:], u1[:], f8[:], i8[:]")
-def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+@compiled("(f8[:], i4[:]), i8[:], i8[:], i4[:], f8[:, :], i4[:, :], i8[:], f8[:], u1[:], f8[:], i8[:]")
+def draw(tables, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Samples, one a row of `out`.
 
     As many rows as fit the cache go through the steps together: a step, and the slices that its rows share, is read
@@ -92,7 +92,7 @@ def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, v
             if steps[step + CHANCES] == UNSHARED:
                 for r in range(rows):
                     _know(steps, step, m, states, r, known)
-                    _sums(arena, steps, step, known, values, 0, values, work)
+                    _sums(tables, steps, step, known, values, 0, values, work)
                     _put(steps, step, m, _pick(values, 0, cells, uniforms[first + r, lead]), states, r)
                 continue
             kept, there = steps[step + CHANCES], steps[step + CHANCES_MADE]
@@ -106,7 +106,7 @@ def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, v
                 at = kept + place[r] * cells
                 if not made[there + place[r]]:
                     _know(steps, step, m, states, r, known)
-                    _sums(arena, steps, step, known, chances, at, values, work)
+                    _sums(tables, steps, step, known, chances, at, values, work)
                     made[there + place[r]] = 1
                 cell = _pick(chances, at, cells, uniforms[first + r, lead])
                 if m == 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ....util.jit import compiled, inlined
 from .. import records as rec
 from ..records import Cases, Counting, Memory, Posteriors, Records
-from .lanes import chunk, fill_chunk, note_evidence
+from .lanes import chunk, fill_chunk, note_evidence, note_loss
+from .vector import plain_arithmetic, restore_arithmetic
 
 
 @compiled(allocates=False)
@@ -64,20 +65,24 @@ def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-
 
 @compiled(allocates=False)
 def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    lanes, possible = len(m.dead), True
+    lanes, possible, always = len(m.dead), True, False
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
+        word = plain_arithmetic()
         fill_chunk(m, cases, begin, n)
         possible = possible and chunk(m, code, limit, begin == first, True)
         note_evidence(m, code.roots, cases, begin, n, possible)
+        always = note_loss(cases, begin, n, begin == first, always)
+        restore_arithmetic(word)
         for i in range(n):
-            weight = out.weights[cases.rows[begin + i]]
+            row = cases.rows[begin + i]
+            weight = 0.0 if cases.lost[row] else out.weights[row]
             if not m.dead[i] and weight != 0.0:
                 _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[rec.SCRATCH_FIELDS:])
 
 
 @compiled("Memory, Records, Cases, Counting, i8, i8, i8")
 def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """`run_lanes` for expected counts, which are added in the order of the rows."""
+    """`run_lanes` for expected counts, which are added in the order of the rows, but of rows in which digits were lost."""
     # m, code, cases, limit, first, last: See `run_lanes`
     _count_lanes(m, code, cases, out, limit, first, last)

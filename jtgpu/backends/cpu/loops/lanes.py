@@ -11,7 +11,17 @@ from .fields import input_field
 from .kernels import contract
 from .lane_loads import load_lanes
 from .vector import LANES as WIDE
-from .vector import largest, load, maximum, poke, store, zero
+from .vector import (
+    largest,
+    load,
+    lost_digits,
+    maximum,
+    plain_arithmetic,
+    poke,
+    restore_arithmetic,
+    store,
+    zero,
+)
 
 LOG2 = math.log(2.0)
 BLOCK = 8  # numbers of a cache line
@@ -203,6 +213,18 @@ def note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyp
 
 
 @inlined
+def note_loss(cases, begin, n, first, always):  # type: ignore[no-untyped-def]
+    """Mark n rows if digits were lost; returns whether those of later chunks are to be marked, too."""
+    # begin, n: Places in ``cases.rows``
+    # first: Whether the first chunk has run, whose tables that do not depend on the case serve the others
+    lost = lost_digits() or always
+    if lost:
+        for i in range(begin, begin + n):
+            cases.lost[cases.rows[i]] = True
+    return always or (lost and first)
+
+
+@inlined
 def fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
     """Copy the states and likelihoods of n rows to the lanes; the last row fills the lanes that are left over."""
     lanes, n_vars = m.chunk.shape
@@ -263,13 +285,16 @@ def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    lanes, possible = len(m.dead), True
+    lanes, possible, always = len(m.dead), True, False
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
+        word = plain_arithmetic()
         fill_chunk(m, cases, begin, n)
         possible = possible and chunk(m, code, limit, begin == first, True)
         note_evidence(m, code.roots, cases, begin, n, possible)
         _write(m, code.answers, cases, out, begin, n)
+        always = note_loss(cases, begin, n, begin == first, always)
+        restore_arithmetic(word)
 
 
 @compiled("Memory, Records, Cases, Posteriors, i8, i8, i8")
