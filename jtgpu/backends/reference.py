@@ -1,16 +1,19 @@
-"""The definition: a program's contractions one after the other, in NumPy float64, with nothing clever.
+"""The definition: a program's contractions one after the other, in NumPy, with nothing clever.
 
-The fast backends are tested against it.
+Numbers are *extended*: a mantissa, float64, and an exponent of two for every cell. So no number is too small, whatever
+the others are. The fast backends are tested against it.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,30 +44,75 @@ def contract(
     return np.asarray(result, np.float64).reshape([shape[v] for v in out])
 
 
-def _scaled(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """The table divided by the power of two that brings its largest entry into [0.5, 1), and the exponent."""
-    top = float(table.max())
-    if not top > 0:
-        raise ImpossibleEvidence("the evidence has probability 0")
-    shift = math.frexp(top)[1]
-    return np.ldexp(table, -shift), shift
+class Extended(NamedTuple):
+    """Numbers >= 0 as ``mantissa * 2**exponent``: mantissas in [0.5, 1), or both 0; arrays of one shape."""
+
+    mantissa: NDArray[np.float64]
+    exponent: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, table: Any, exponent: Any = 0) -> Extended:
+        """``table * 2**exponent``."""
+        mantissa, shift = np.frexp(np.asarray(table, np.float64))
+        return cls(mantissa, np.where(mantissa > 0, shift + np.asarray(exponent, np.int64), 0))
+
+    def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Extended:
+        """The same change of both arrays' axes."""
+        return Extended(change(self.mantissa), change(self.exponent))
+
+    def times(self, other: Extended) -> Extended:
+        """The product, broadcast."""
+        return Extended.of(self.mantissa * other.mantissa, self.exponent + other.exponent)
+
+    @property
+    def top(self) -> int:
+        """The largest exponent of a number above 0; 0 if there is none."""
+        return int(self.exponent.max(where=self.mantissa > 0, initial=_LEAST)) if self.mantissa.any() else 0
+
+    def plain(self, top: int) -> NDArray[np.float64]:
+        """The numbers divided by ``2**top``, as float64."""
+        return np.ldexp(self.mantissa, self.exponent - top)
+
+    @property
+    def log(self) -> float:
+        """The natural logarithm of a single number above 0."""
+        return math.log(float(self.mantissa)) + int(self.exponent) * math.log(2.0)
 
 
-def contract_maximal(
-    tables: Sequence[NDArray[np.float64]], scopes: Sequence[Sequence[int]], out: Sequence[int]
-) -> NDArray[np.float64]:
-    """``out[s] = max_r prod_t tables[t][r, s]``; see `contract`."""
+_LEAST = -(1 << 40)  # below all exponents
+
+
+def contract_extended(
+    tables: Sequence[Extended], scopes: Sequence[Sequence[int]], out: Sequence[int], maximal: bool = False
+) -> Extended:
+    """`contract`, or with maxima in place of sums, of extended numbers."""
     joint = list(dict.fromkeys(v for s in scopes for v in s))
-    result = np.ones((1,) * len(joint))
+    if not maximal and all(_is_moderate(t, len(tables)) for t in tables):  # no product of these numbers is too small
+        tops = [t.top for t in tables]
+        plain = [t.plain(top) for t, top in zip(tables, tops, strict=True)]
+        return Extended.of(contract(plain, scopes, out), sum(tops))
+    product = Extended.of(np.ones((1,) * len(joint)))
     for table, scope in zip(tables, scopes, strict=True):
-        result = result * _widened(table, scope, joint)
-    gone = [v for v in joint if v not in out]
-    result = result.max(axis=tuple(joint.index(v) for v in gone))
+        product = product.times(table.map(partial(_widened, scope=scope, joint=joint)))
+    gone = tuple(joint.index(v) for v in joint if v not in out)
+    possible = product.mantissa > 0
+    top = np.max(product.exponent, axis=gone, keepdims=True, where=possible, initial=_LEAST)
+    terms = np.where(possible, np.ldexp(product.mantissa, np.where(possible, product.exponent - top, 0)), 0.0)
+    combined = terms.max(axis=gone) if maximal else terms.sum(axis=gone)
     left = [v for v in joint if v in out]
-    return np.transpose(result, [left.index(v) for v in out])
+    order = [left.index(v) for v in out]
+    return Extended.of(combined, np.where(combined > 0, top.reshape(combined.shape), 0)).map(
+        lambda cells: np.transpose(cells, order)
+    )
 
 
-def _widened(table: NDArray[np.float64], scope: Sequence[int], joint: Sequence[int]) -> NDArray[np.float64]:
+def _is_moderate(table: Extended, n: int) -> bool:
+    """Whether products with n - 1 other such tables, each relative to its largest entry, are ordinary numbers."""
+    least = table.exponent.min(where=table.mantissa > 0, initial=-_LEAST)
+    return bool(table.top - least < 1000 // max(n, 1))
+
+
+def _widened(table: NDArray[Any], scope: Sequence[int], joint: Sequence[int]) -> NDArray[Any]:
     """The table with an axis for every variable of `joint`, of length one where it has none."""
     present = [v for v in joint if v in scope]
     turned = np.transpose(table, [scope.index(v) for v in present])
@@ -73,57 +121,52 @@ def _widened(table: NDArray[np.float64], scope: Sequence[int], joint: Sequence[i
 
 
 class _Tables:
-    """All tables of a program for one case: table t stands for ``tables[t] * 2**exponent[t]``.
-
-    Scaling by powers of two rounds nothing.
-    """
+    """All tables of a program for one case."""
 
     def __init__(
         self, program: Program, factors: Sequence[NDArray[np.float64]], evidence: Evidence, zeros: bool = False
     ):
         """`factors`: axes in the model's order; `zeros`: whether a table may be zero everywhere."""
         self._program, self._zeros = program, zeros
-        self.tables: dict[int, NDArray[np.float64]] = {}
-        self.exponent: dict[int, int] = {}
+        self.tables: dict[int, Extended] = {}
         scopes = program.scopes
         for f, (factor, scope) in enumerate(zip(factors, program.factor_scopes, strict=True)):
-            table = np.transpose(factor, [scope.index(v) for v in scopes[f]])
+            table = Extended.of(np.transpose(factor, [scope.index(v) for v in scopes[f]]))
             if program.chosen:  # contractions may sum an observed variable out of each table by itself
-                table = table * allowed(scopes[f], evidence, program.cardinality)
-            self._put(f, table, 0)
+                table = table.times(Extended.of(allowed(scopes[f], evidence, program.cardinality)))
+            self._put(f, table)
         n = program.n_plain
         for v, given in evidence.vectors(program.cardinality[:n]).items():
             f = int(program.evidence_factor[v])
-            weights, shift = _scaled(given)
-            self._put(f, self.tables[f] * _widened(weights, [v], scopes[f]), self.exponent[f] + shift)
+            weights = Extended.of(given, evidence.exponents.get(v, 0))
+            self._put(f, self.tables[f].times(weights.map(partial(_widened, scope=[v], joint=scopes[f]))))
         for v in (v for v in sorted(evidence.likelihood) if v >= n):
             f = int(program.evidence_factor[v])
-            weights, shift = _scaled(np.reshape(evidence.likelihood[v], self.tables[f].shape))
-            self._put(f, self.tables[f] * weights, self.exponent[f] + shift)
+            weights = Extended.of(evidence.likelihood[v], evidence.exponents.get(v, 0))
+            self._put(f, self.tables[f].times(weights.map(partial(np.reshape, shape=self.tables[f].mantissa.shape))))
         for out, ins, maximal in zip(program.outs, program.ins, program.maximal, strict=True):
-            take = contract_maximal if maximal else contract
-            table = take([self.tables[t] for t in ins], [scopes[t] for t in ins], scopes[out])
-            self._put(out, table, sum(self.exponent[t] for t in ins))
+            tables = [self.tables[t] for t in ins]
+            self._put(out, contract_extended(tables, [scopes[t] for t in ins], scopes[out], maximal))
 
-    def _put(self, t: int, table: NDArray[np.float64], exponent: int) -> None:
-        shift = 0
-        if table.any() or not self._zeros:
-            table, shift = _scaled(table)
-        self.tables[t], self.exponent[t] = table, exponent + shift
+    def _put(self, t: int, table: Extended) -> None:
+        if not (table.mantissa.any() or self._zeros):
+            raise ImpossibleEvidence("the evidence has probability 0")
+        self.tables[t] = table
 
     @property
     def log_root(self) -> float:
         """ln of the product of the roots."""
-        return sum(math.log(float(self.tables[t])) + self.exponent[t] * math.log(2.0) for t in self._program.roots)
+        return sum(self.tables[t].log for t in self._program.roots)
 
     def distributions(self) -> dict[int, NDArray[np.float64]]:
         """By variable or factor the normalised tables of the contractions that are answers."""
         program = self._program
-        return {
-            answer: self.tables[out] / self.tables[out].sum()
+        relative = {
+            answer: self.tables[out].plain(self.tables[out].top)
             for out, answer in zip(program.outs, program.answers, strict=True)
             if answer >= 0
         }
+        return {answer: table / table.sum() for answer, table in relative.items()}
 
 
 def allowed(scope: Sequence[int], evidence: Evidence, cardinality: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -193,7 +236,7 @@ class ReferenceSweep:
         self.program = program
         self._factors = factors
 
-    def _backward(self, tables: dict[int, NDArray[np.float64]], evidence: Evidence, choose: Any) -> NDArray[np.int32]:
+    def _backward(self, tables: dict[int, Extended], evidence: Evidence, choose: Any) -> NDArray[np.int32]:
         """States chosen node by node, from the roots to the leaves; ``choose(slice, variables)`` picks a cell."""
         program = self.program
         states = evidence.state.copy()
@@ -207,13 +250,14 @@ class ReferenceSweep:
             )
             if not taken:
                 continue
-            product = np.ones([1] * len(taken))
+            product = Extended.of(np.ones([1] * len(taken)))
             for t in ins:
                 scope = program.scopes[t]
-                cut = tables[t][tuple(slice(None) if v in taken else states[v] for v in scope)]
-                product = product * _widened(cut, [v for v in scope if v in taken], taken)
-            cell = choose(product.ravel(), taken)
-            states[taken] = np.unravel_index(cell, product.shape)
+                part = tuple(slice(None) if v in taken else states[v] for v in scope)
+                widened = partial(_widened, scope=[v for v in scope if v in taken], joint=taken)
+                product = product.times(tables[t].map(itemgetter(part)).map(widened))
+            relative = product.plain(product.top)
+            states[taken] = np.unravel_index(choose(relative.ravel(), taken), relative.shape)
         if program.chosen:
             states[[v not in program.chosen for v in range(program.n_plain)]] = -1
         return states
@@ -289,29 +333,29 @@ class ReferenceSweep:
     def derivatives(self, evidence: Evidence) -> Derivatives:
         program = self.program
         tables = _Tables(program, self._factors, evidence, zeros=True)
-        cells, exponents = [], np.zeros(program.n_factors, np.int64)
+        parts = []
         for f, (scope, t) in enumerate(zip(program.factor_scopes, program.factor_derivative, strict=True)):
-            derivative = np.ones(tuple(int(program.cardinality[v]) for v in scope))
+            derivative = Extended.of(np.ones(tuple(int(program.cardinality[v]) for v in scope)))
             if t != UNIT:
-                derivative = derivative * _widened(tables.tables[t], program.scopes[t], scope)
-                exponents[f] = tables.exponent[t]
-            derivative = derivative * allowed(scope, evidence, program.cardinality)
-            for v in scope:
-                if v in evidence.likelihood and program.evidence_factor[v] == f:
-                    weights, shift = _scaled(np.asarray(evidence.likelihood[v], np.float64))
-                    derivative = derivative * _widened(weights, [v], scope)
-                    exponents[f] += shift
-            for v in range(program.n_plain, program.n_variables):
-                if v in evidence.likelihood and program.evidence_factor[v] == f:
-                    weights, shift = _scaled(np.reshape(evidence.likelihood[v], derivative.shape))
-                    derivative = derivative * weights
-                    exponents[f] += shift
-            cells.append(derivative.ravel())
+                own = program.scopes[t]
+                derivative = derivative.times(tables.tables[t].map(partial(_widened, scope=own, joint=scope)))
+            derivative = derivative.times(Extended.of(allowed(scope, evidence, program.cardinality)))
+            for v in evidence.likelihood:
+                if program.evidence_factor[v] != f:
+                    continue
+                weights = Extended.of(evidence.likelihood[v], evidence.exponents.get(v, 0))
+                if v < program.n_plain:
+                    weights = weights.map(partial(_widened, scope=[v], joint=scope))
+                else:
+                    weights = weights.map(partial(np.reshape, shape=derivative.mantissa.shape))
+                derivative = derivative.times(weights)
+            parts.append(derivative.map(np.ravel))
+        roots = [tables.tables[t] for t in program.roots]
         return Derivatives(
-            np.concatenate(cells),
-            exponents,
-            np.array([float(tables.tables[t]) for t in program.roots]),
-            np.array([tables.exponent[t] for t in program.roots], np.int64),
+            np.concatenate([part.mantissa for part in parts]),
+            np.concatenate([part.exponent for part in parts]),
+            np.array([float(root.mantissa) for root in roots]),
+            np.array([int(root.exponent) for root in roots], np.int64),
         )
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:

@@ -235,8 +235,8 @@ class CpuSweep:
         steps, by_rank = cached.unshared_steps, self._runner.by_rank
         start = np.maximum(state[by_rank], 0)
         _draws.draw(
-            space.tables, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES, _NONE_MADE,
-            space.values, space.places,
+            space.tables, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES,
+            _NONE_MADE, space.values, space.places,
         )  # fmt: skip
 
     def derivatives(self, evidence: Evidence) -> Derivatives:

@@ -228,7 +228,7 @@ def _load(t, load, states, weights, count):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def contract(t, record, kept_at, at, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def contract(t, record, kept_at, at, count):  # type: ignore[no-untyped-def]
     """Run a contraction; returns whether its output has an entry above 0."""
     # t: `records.Extended`
     # record: (n,) int64: See `records`

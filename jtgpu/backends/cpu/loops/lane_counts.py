@@ -83,6 +83,6 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
 
 @compiled("Memory, Records, Cases, Counting, i8, i8, i8")
 def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
-    """`run_lanes` for expected counts, which are added in the order of the rows, but of rows in which digits were lost."""
+    """`run_lanes` for expected counts, added in the order of the rows; without rows in which digits were lost."""
     # m, code, cases, limit, first, last: See `run_lanes`
     _count_lanes(m, code, cases, out, limit, first, last)
