@@ -92,7 +92,7 @@ class SliceTable:
         self._runner, self.most_kept = runners[0], most_kept
         self.states, self.program = np.ascontiguousarray(states, np.int32), runners[0].program
         given = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
-        self.weights, self._ptr, self.log_scale = weight_columns(self.program, given, len(states))
+        self.weights, self._ptr, self.log_scale, _ = weight_columns(self.program, given, len(states))
         self._likelihood = given.keys()
         self.log_scale = self.log_scale if self.log_scale.any() else np.zeros(0)
         self._some, self._always = (np.zeros(self.program.n_variables, np.bool_) for _ in range(2))
