@@ -16,8 +16,6 @@ class Evidence:
     state: NDArray[np.int32]  # (V,) observed state of each variable, -1 = not observed
     # variable -> (card,) weights >= 0; V + i, a set variable: (cells,) weights of the plan's set i, in its axis order
     likelihood: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
-    # of variables with weights: powers of two, (card,), that they are multiplied by; none for most cases
-    exponents: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
     def none(cls, n_variables: int) -> Evidence:

@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +42,18 @@ def contract(
     result = np.einsum(*operands, [label[v] for v in out if v in label])
     shape = {v: n for t, s in zip(tables, scopes, strict=True) for v, n in zip(s, t.shape, strict=True)}
     return np.asarray(result, np.float64).reshape([shape[v] for v in out])
+
+
+@dataclass(frozen=True)
+class ExtendedEvidence(Evidence):
+    """A case with weights that are no ordinary numbers: ``weight * 2**exponent``."""
+
+    exponents: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)  # of variables with weights: (card,)
+
+
+def exponents_of(evidence: Evidence) -> Mapping[int, NDArray[np.int64]]:
+    """Exponents of the weights, by variable; none for most cases."""
+    return evidence.exponents if isinstance(evidence, ExtendedEvidence) else {}
 
 
 class Extended(NamedTuple):
@@ -138,11 +150,11 @@ class _Tables:
         n = program.n_plain
         for v, given in evidence.vectors(program.cardinality[:n]).items():
             f = int(program.evidence_factor[v])
-            weights = Extended.of(given, evidence.exponents.get(v, 0))
+            weights = Extended.of(given, exponents_of(evidence).get(v, 0))
             self._put(f, self.tables[f].times(weights.map(partial(_widened, scope=[v], joint=scopes[f]))))
         for v in (v for v in sorted(evidence.likelihood) if v >= n):
             f = int(program.evidence_factor[v])
-            weights = Extended.of(evidence.likelihood[v], evidence.exponents.get(v, 0))
+            weights = Extended.of(evidence.likelihood[v], exponents_of(evidence).get(v, 0))
             self._put(f, self.tables[f].times(weights.map(partial(np.reshape, shape=self.tables[f].mantissa.shape))))
         for out, ins, maximal in zip(program.outs, program.ins, program.maximal, strict=True):
             tables = [self.tables[t] for t in ins]
@@ -343,7 +355,7 @@ class ReferenceSweep:
             for v in evidence.likelihood:
                 if program.evidence_factor[v] != f:
                     continue
-                weights = Extended.of(evidence.likelihood[v], evidence.exponents.get(v, 0))
+                weights = Extended.of(evidence.likelihood[v], exponents_of(evidence).get(v, 0))
                 if v < program.n_plain:
                     weights = weights.map(partial(_widened, scope=[v], joint=scope))
                 else:

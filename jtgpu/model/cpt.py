@@ -16,6 +16,7 @@ from ..util import late_imports
 from ..util.text_table import DIGITS, SMALL, WIDTH, display_width, format_table
 from .cpts import ROW_TOLERANCE, check_numbers, freeze
 from .discrete import DiscreteModel
+from .noisy import NoisyOr
 
 
 class Axis(NamedTuple):
@@ -201,6 +202,8 @@ def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) ->
     # given: See `cpt_from_mapping`
     # raises NetworkError: If the shape is wrong, a number is negative or not finite, or a row does not sum to 1.
     name = model.variables[scope[-1]]
+    if isinstance(given, NoisyOr):
+        given = given.of_states(name, {model.variables[v]: model.states(v) for v in scope})
     try:
         table = freeze(cpt_from_mapping(model, scope, given) if isinstance(given, Mapping) else given)
     except (TypeError, ValueError) as error:
@@ -301,7 +304,7 @@ class _Reader:
 
     def state(self, v: int, key: Any) -> int:
         try:
-            return self.model.state_index(v, key)
+            return self.model.state_position(v, key)
         except UnknownState as error:
             raise self.error(f"a key is not a state: {error}") from None
 

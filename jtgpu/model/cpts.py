@@ -101,7 +101,7 @@ def numbers_by_state(model: DiscreteModel, v: int, given: Any, what: str) -> NDA
     """Numbers given for the states of a variable, in order or by name."""
     name, labels = model.variables[v], model.states(v)
     if isinstance(given, Mapping) and not hasattr(given, "__array__"):
-        numbers = {int(model.state_index(v, s)): x for s, x in given.items()}
+        numbers = {model.state_position(v, s): x for s, x in given.items()}
         missing = [label for s, label in enumerate(labels) if s not in numbers]
         if missing:
             raise NetworkError(f"{what} of {name!r}: there is no number for state {missing[0]!r}")

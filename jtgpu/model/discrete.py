@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -11,11 +12,11 @@ import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.arguments import mapping
-from .state_values import StateNumber, StateValues, listed
+from ..util.arguments import choice, mapping
+from .state_values import CodesByVariable, StateNumber, StateValues, listed
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from numpy.typing import NDArray
 
@@ -44,6 +45,8 @@ class DiscreteModel:
         The variables in order, with the names of their states.
     name : str, optional
     """
+
+    state_codes: CodesByVariable = "names"  # see `with_codes`
 
     def __init__(self, states: Mapping[str, Sequence[str]], *, name: str = ""):
         self._name, states = str(name), mapping("states", states)
@@ -120,8 +123,8 @@ class DiscreteModel:
         variable : str or int
             Name or number.
         state : str, int, float or bool
-            Name or number. Where the name of a state is a number (``"1"``), numbers are names; where the states are
-            intervals (``"[2.5, 4)"``), a number is the interval that contains it.
+            Name. A number is a name, too (1 and 1.0 mean the state ``"1"``); where the states are intervals
+            (``"[2.5, 4)"``), it is the interval that contains it. See `with_codes` for other codes.
 
         Returns
         -------
@@ -131,12 +134,16 @@ class DiscreteModel:
         Raises
         ------
         UnknownState
-            If the variable has no such state, or several states of that name; the message suggests the closest names.
+            If the variable has no such state, or several states of that name; the message suggests the closest names,
+            and what to write for codes.
         """
         v = self.index(variable)
         labels = self._states[v]
         if isinstance(state, str):
             if state not in labels:
+                found = self.state_values(v).codes.get(state)
+                if found is not None:
+                    return StateNumber(found)
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has no state {shown(state)}{closest(state, labels)}"
                     f" (its states are {listed(labels)})"
@@ -144,26 +151,80 @@ class DiscreteModel:
             if labels.count(state) > 1:
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has {labels.count(state)} states named {shown(state)}; "
-                    "use the state's number instead"
+                    "rename them, or read states by number (codes='index')"
                 )
             return StateNumber(labels.index(state))
         values = self.state_values(v)
         try:
             number = values.find(state)
         except TypeError:
-            raise UnknownState(
-                f"a state of {self._variables[v]!r} must be given by name or number, got {shown(state)}"
-            ) from None
+            raise UnknownState(f"a state of {self._variables[v]!r} must be given by name, got {shown(state)}") from None
         if number is None:
             raise UnknownState(values.refusal(self._variables[v], state))
         return StateNumber(number)
+
+    def state_position(self, variable: str | int, state: str | float) -> int:
+        """Position of a state in the model's tables: `state_index`, or itself unless numbers are names."""
+        v = self.index(variable)
+        values = self.state_values(v)
+        by_name = not values.by_index and (values.numbers or values.intervals)
+        is_position = not by_name and not isinstance(state, (bool, str))
+        if is_position and isinstance(state, (int, np.integer)) and 0 <= state < len(self._states[v]):
+            return int(state)
+        return int(self.state_index(v, state))
 
     def state_values(self, v: int) -> StateValues:
         """The states of a variable by the values that numbers, truth values and typed texts have."""
         cached = self._values.get(v)
         if cached is None:
-            cached = self._values[v] = StateValues(self._states[v])
+            codes = self.state_codes
+            own = codes if isinstance(codes, str) else codes.get(self._variables[v], "names")
+            cached = self._values[v] = StateValues(self._states[v], own)
         return cached
+
+    def with_codes(self, codes: CodesByVariable | None) -> Self:
+        """This model, which also understands codes of states in evidence and tables.
+
+        Parameters
+        ----------
+        codes : "names", "index" or mapping
+            ``"names"``: a number is the name of a state (the default of every model). ``"index"``: a number is the
+            number of a state, from 0. A mapping from variables to ``{code: state}``, such as
+            ``{"xray": {1: "yes", 0: "no"}}``: these codes, for these variables; a code is a number or a text.
+
+        Returns
+        -------
+        model
+            A copy that shares all numbers with this one.
+
+        Raises
+        ------
+        ArgumentError
+            If a code stands for no state.
+        UnknownVariable
+            If the model has no such variable.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.load("asia").with_codes({"xray": {1: "yes", 0: "no"}})
+        >>> round(float(net.compile().posterior("lung", {"xray": 1})["yes"]), 6)
+        0.488711
+        """
+        if codes is None:
+            return self
+        if isinstance(codes, str):
+            choice("codes", codes, ("names", "index"))
+        else:
+            mapping("codes", codes)
+            codes = {self._variables[self.index(v)]: mapping(f"codes of {v!r}", given) for v, given in codes.items()}
+        model = copy.copy(self)
+        model.__dict__.pop("codes", None)
+        model.__dict__.pop("_values", None)
+        model.state_codes = codes
+        for v in range(len(self._variables)) if not isinstance(codes, str) else ():
+            model.state_values(v)  # raises now
+        return model
 
     def __len__(self) -> int:
         return len(self._variables)

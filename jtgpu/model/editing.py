@@ -220,7 +220,7 @@ class EditableModel(DescribedModel):
             p = self.index(parent)
             if p not in self._parents[v]:
                 raise NetworkError(f"{self._variables[p]!r} is no parent of {name!r}; its parents: {self.parents(v)}")
-            at[self._parents[v].index(p)] = int(self.state_index(p, state))
+            at[self._parents[v].index(p)] = self.state_position(p, state)
         table = self._cpts[v].copy()
         table[tuple(at)] = numbers_by_state(self, v, row, "row")
         changed.cpts[name] = table
@@ -279,7 +279,7 @@ class EditableModel(DescribedModel):
         """
         v = self.index(variable)
         own, changed = self._variables[v], _Parts(self)
-        merged = sorted({int(self.state_index(v, s)) for s in states})
+        merged = sorted({self.state_position(v, s) for s in states})
         if len(merged) < 2:
             raise NetworkError(f"merge_states of {own!r} needs at least two different states, got {shown(states)}")
         kept = [s for s in range(len(self._states[v])) if s not in merged[1:]]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NetworkError, TableTooLarge
+from ..errors import NetworkError, TableTooLarge, shown
 from .discrete import MAX_AXES
+from .state_values import listed, present_state
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -138,13 +139,17 @@ class NoisyOr(NoisyMax):
         For each parent, in order: the probability that it alone, being present, produces the effect.
     leak : float, default 0
         The probability of the effect if no parent is present.
-    present : int, default 0
-        The number of the state that stands for presence, 0 or 1, of the parents and of the child. All have two states.
+    present : str or int, optional
+        The state that stands for presence, of the parents and of the child, which have two states each: its name, or
+        its number, 0 or 1. Default: by the names of each variable's states, when the network is made: ``yes`` and not
+        ``no``, ``true`` and not ``false``, ``present`` and not ``absent``, ``positive`` and not ``negative``, ``1`` and
+        not ``0``, ``on`` and not ``off``.
 
     Raises
     ------
     NetworkError
-        If a number is no probability.
+        If a number is no probability; when the network is made, if the names of states do not say which one stands for
+        presence.
 
     Notes
     -----
@@ -154,23 +159,86 @@ class NoisyOr(NoisyMax):
     Examples
     --------
     >>> import jtgpu
-    >>> jtgpu.NoisyOr([0.8, 0.5], leak=0.1).cpt[..., 0].round(3).tolist()
+    >>> jtgpu.NoisyOr([0.8, 0.5], leak=0.1, present=0).cpt[..., 0].round(3).tolist()
     [[0.91, 0.82], [0.55, 0.1]]
     >>> net = jtgpu.BayesianNetwork(
-    ...     {"flu": ["yes", "no"], "cold": ["yes", "no"], "fever": ["yes", "no"]}, {"fever": ["flu", "cold"]},
-    ...     {"flu": [0.1, 0.9], "cold": [0.2, 0.8], "fever": jtgpu.NoisyOr([0.8, 0.5], leak=0.1)},
+    ...     {"flu": ["no", "yes"], "cold": ["no", "yes"], "fever": ["no", "yes"]}, {"fever": ["flu", "cold"]},
+    ...     {"flu": [0.9, 0.1], "cold": [0.8, 0.2], "fever": jtgpu.NoisyOr([0.8, 0.5], leak=0.1)},
     ... )
+    >>> net.cpt("fever")["yes", "no"]["yes"].round(3)
+    np.float64(0.82)
     """
 
-    def __init__(self, links: Sequence[float], leak: float = 0.0, *, present: int = 0) -> None:
-        if present not in (0, 1):
-            raise NetworkError(f"present must be the number of a state, 0 or 1, not {present!r}")
-        for name, p in (*((f"link {i}", p) for i, p in enumerate(links)), ("leak", leak)):
+    def __init__(self, links: Sequence[float], leak: float = 0.0, *, present: str | int | None = None) -> None:
+        try:
+            self.links = tuple(float(p) for p in links)
+            self.leak = float(leak)
+        except (TypeError, ValueError):
+            raise NetworkError(
+                f"links must be a probability for each parent, in the order of the parents, and leak one; got "
+                f"{shown(links)} and {shown(leak)}"
+            ) from None
+        if len(self.links) >= MAX_AXES:
+            raise NetworkError(f"found {len(self.links)} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)")
+        if 2 ** (len(self.links) + 1) > MAX_CELLS:
+            raise TableTooLarge(f"the CPT of a noisy-MAX child would have {2 ** (len(self.links) + 1):,} numbers")
+        for name, p in (*((f"link {i}", p) for i, p in enumerate(self.links)), ("leak", self.leak)):
             if not 0 <= p <= 1:
                 raise NetworkError(f"{name} is {p}, which is not a probability")
-        step = -1 if present else 1  # rows: the parent present, absent; columns: the effect, none
-        effects = [np.array([[p, 1 - p], [0.0, 1.0]])[::step, ::step] for p in links]
-        super().__init__(effects, [leak, 1 - leak][::step], strongest="last" if present else "first")
+        if present is not None and not isinstance(present, str) and present not in (0, 1):
+            raise NetworkError(f"present must be the name of a state, or its number, 0 or 1, not {present!r}")
+        self.present = present
+        if present is None or isinstance(present, str):
+            self.attributes = {}
+        else:
+            self._fill([int(present)] * (len(self.links) + 1))
+
+    def _fill(self, present: Sequence[int]) -> None:
+        """Make the CPT; `present`: the state that stands for presence, of each parent and the child."""
+        step = -1 if present[-1] else 1  # columns: the effect, none
+        effects = [
+            np.array([[p, 1 - p], [0.0, 1.0]])[:: -1 if s else 1, ::step]
+            for p, s in zip(self.links, present[:-1], strict=True)
+        ]
+        super().__init__(effects, [self.leak, 1 - self.leak][::step], strongest="last" if present[-1] else "first")
+
+    def of_states(self, child: str, states: Mapping[str, Sequence[str]]) -> NoisyOr:
+        """The CPT for variables with these states, the parents in order and the child."""
+        if not (self.present is None or isinstance(self.present, str)):
+            return self
+        numbers = []
+        for v, names in states.items():
+            number = names.index(self.present) if self.present in names else None
+            if self.present is None and len(names) == 2:
+                number = present_state(names)
+            if number is None or len(names) != 2:
+                raise NetworkError(
+                    f"the NoisyOr of {child!r} needs two states of {v!r}, one of which stands for presence, and these "
+                    f"are {listed(names)}: " + (
+                        f"there is no state {self.present!r}" if self.present is not None and len(names) == 2
+                        else "say which, present='...', the name or the number of a state" if len(names) == 2
+                        else "use NoisyMax"
+                    )
+                )  # fmt: skip
+            numbers.append(number)
+        if len(numbers) != len(self.links) + 1:
+            raise NetworkError(f"the NoisyOr of {child!r} has {len(self.links)} links for {len(numbers) - 1} parents")
+        made = NoisyOr(self.links, self.leak, present=0)
+        made._fill(numbers)
+        made.present = self.present
+        return made
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if not hasattr(self, "cpt"):
+            raise NetworkError(
+                "this NoisyOr does not know yet which states stand for presence: give it to a network as a CPT, or say "
+                "present=0 or present=1"
+            )
+        return super().__array__(dtype, copy)
+
+    def __repr__(self) -> str:
+        presence = "by name" if self.present is None else repr(self.present)
+        return f"NoisyOr({list(self.links)}, leak={self.leak:g}, present={presence})"
 
 
 def noisy_attributes(parameters: NDArray[np.float64], strengths: Sequence[int]) -> dict[str, tuple[float, ...]]:

@@ -1,26 +1,38 @@
 """Numbers, truth values and texts as states of a variable: one rule, for evidence of every kind.
 
-1. If a state has a number as its name ("0", "1.5"), numbers are names: 1, 1.0 and the texts "1" and "1.0" mean the
-   state "1", never state number 1. True and False mean "1" and "0".
+1. A number is the *name* of a state: 1, 1.0 and the texts "1" and "1.0" mean the state "1", never state number 1.
+   Where names are codes ("01", "1"; "007"), only the name itself does.
 2. If all states are intervals ("[2.5, 4)"), a number means the interval that contains it.
-3. Otherwise an integer, or a float without a fraction, is the number of a state, from 0.
-4. True and False are states of that name, in any letter case.
+3. True and False are states of that name, in any letter case, or "1" and "0"; likewise 1 and 0 the states True and
+   False.
+4. Any other number is an error, unless `codes` say what it means: "index", the numbers of states from 0, or a name for
+   each code. Arrays without names of columns hold numbers of states.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import shown
+from ..errors import ArgumentError, closest, shown
 from ..util.text_table import intervals_of
 
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 SEVERAL = -1  # in place of a state: names of several states are the same number
+# Names of the state that stands for presence, and of the other one.
+PRESENT = {
+    "yes": "no", "y": "n", "true": "false", "t": "f", "present": "absent", "positive": "negative", "pos": "neg",
+    "1": "0", "on": "off", "abnormal": "normal", "active": "inactive", "fail": "ok", "failed": "ok", "faulty": "ok",
+    "occurs": "none", "occurred": "none",
+}  # fmt: skip
+
+Codes = Literal["names", "index"] | Mapping[object, str]  # of one variable
+CodesByVariable = Literal["names", "index"] | Mapping[str, Mapping[object, str]]
 
 
 class StateNumber(int):
@@ -32,46 +44,67 @@ class StateNumber(int):
 class StateValues:
     """The states of one variable by number, truth value or text."""
     # labels: sequence of str: Names of the states
-    # by_index: Whether numbers are always numbers of states, as in arrays of state numbers
+    # codes: What numbers mean that are no names: nothing ("names"), numbers of states ("index", as in arrays), or the
+    #     name of a state for each code
     # names, numbers: Name, and number that is a name -> the state, or `SEVERAL`
+    # is_codes: Whether names are numerals that are not numbers: leading zeros, or two of one number
 
-    def __init__(self, labels: Sequence[str], *, by_index: bool = False):
+    def __init__(self, labels: Sequence[str], codes: Codes = "names"):
         self.labels = labels
+        self.by_index = codes == "index"
         self.names: dict[str, int] = {}
         for i, name in enumerate(labels):
             self.names[name] = SEVERAL if name in self.names else i
         self.numbers: dict[float, int] = {}
-        for i, name in enumerate(() if by_index else labels):
-            number = _numeral(name)
-            if number is not None:
-                self.numbers[number] = SEVERAL if number in self.numbers else i
-        self.intervals = None if by_index or self.numbers else intervals_of(labels)
+        self.is_codes = False
+        numerals = {} if self.by_index else {i: x for i, s in enumerate(labels) if (x := _numeral(s)) is not None}
+        for i, number in numerals.items():
+            plain = _is_plain(labels[i])
+            self.is_codes = self.is_codes or not plain or number in self.numbers
+            self.numbers[number] = SEVERAL if number in self.numbers else i
+        if self.is_codes:
+            self.numbers = {x: self.names[_text(x)] for x in self.numbers if _text(x) in self.names}
+        self.intervals = None if self.by_index or numerals else intervals_of(labels)
+        self.codes: dict[Any, int] = {}
+        for code, name in codes.items() if isinstance(codes, Mapping) else ():
+            if self.names.get(name, SEVERAL) == SEVERAL:
+                raise ArgumentError(
+                    f"codes: {shown(name)} is not one state{closest(name, labels)} (the states are {listed(labels)})"
+                )
+            number = _numeral(code) if isinstance(code, str) else code
+            self.codes[code if number is None else number] = self.names[name]
 
     def find(self, value: Any) -> int | None:
         """Number of the state that a number or a truth value means; None if it means no state, or several."""
         # raises TypeError: For a value of another type.
         if isinstance(value, StateNumber):
             return int(value) if 0 <= value < len(self.labels) else None
+        if self.codes and value in self.codes:
+            return self.codes[value]
         if isinstance(value, (bool, np.bool_)):
             return self._truth(bool(value))
         number = float(value) if isinstance(value, (float, np.floating)) else operator.index(value)
+        state: int | None = -1
         if self.intervals is not None:
             state = self.intervals.find(number) if abs(number) < MAX_EXACT or isinstance(number, float) else -1
+        elif self.by_index:
+            state = int(number) if isinstance(number, int) or number.is_integer() else -1
         elif self.numbers:
             # a large integer is compared as text: as a float it would be rounded
             large = isinstance(number, int) and abs(number) >= MAX_EXACT
             state = self.names.get(str(number), -1) if large else self.numbers.get(number, -1)
-        else:
-            state = int(number) if isinstance(number, int) or number.is_integer() else -1
-        return state if 0 <= state < len(self.labels) else None
+        elif number in (0, 1) and self._is_truth:
+            state = self._truth(number == 1)
+        return state if state is not None and 0 <= state < len(self.labels) else None
 
     def by_integer(self) -> dict[str | int, int]:
         """The state that each integer means, as far as it means one."""
-        if self.intervals is not None:
-            return {}  # too many
-        if not self.numbers:
-            return {i: i for i in range(len(self.labels))}
-        return {int(x): i for x, i in self.numbers.items() if i >= 0 and x.is_integer() and abs(x) < MAX_EXACT}
+        found: dict[str | int, int] = {}
+        if self.by_index:
+            found = {i: i for i in range(len(self.labels))}
+        elif self.intervals is None:  # those would be too many
+            found = {int(x): i for x, i in self.numbers.items() if i >= 0 and x.is_integer() and abs(x) < MAX_EXACT}
+        return found | {code: i for code, i in self.codes.items() if type(code) is int}
 
     def find_text(self, text: str) -> int | None:
         """Number of the state that a typed text or a cell means: a name, a number or a truth value."""
@@ -79,15 +112,23 @@ class StateValues:
             if candidate in self.names:
                 state = self.names[candidate]
                 return None if state == SEVERAL else state
+            if candidate in self.codes:
+                return self.codes[candidate]
         number = _numeral(text)
         if number is None:
             folded = text.strip().casefold()
             return self._truth(folded == "true") if folded in ("true", "false") else None
-        if self.intervals is not None or self.numbers:
+        if self.is_codes:
+            return None
+        if self.intervals is not None or self.numbers or self.codes:
             return self.find(number)
         digits = text.strip()
         # limited, since Python refuses to convert thousands of digits
         return self.find(int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+    @property
+    def _is_truth(self) -> bool:
+        return sorted(s.casefold() for s in self.labels) == ["false", "true"]
 
     def _truth(self, value: bool) -> int | None:
         states = [i for i, s in enumerate(self.labels) if s.casefold() == str(value).casefold()]
@@ -97,25 +138,50 @@ class StateValues:
 
     def refusal(self, variable: str, value: Any) -> str:
         """Why a number or a truth value means no state: for a message."""
-        states, variable = f"its states are {listed(self.labels)}", f"variable {variable!r}"
-        if isinstance(value, (bool, np.bool_)):
-            return f"{variable} has no state {bool(value)!r}; {states}"
-        if self.intervals is not None:
-            return f"{variable}: no interval contains {value}; {states}"
-        if self.numbers:
-            same = [s for s in self.labels if _numeral(s) == value]
-            if len(same) > 1:
-                return f"{variable} has several states that are {value}: {listed(same)}; give the name as text"
-            other = ""
-            if math.isfinite(value) and value == int(value) and 0 <= value < len(self.labels):
-                other = (
-                    f", and {value} is not taken as the number of the state {shown(self.labels[int(value)])}, since "
-                    "names of its states are numbers"
-                )
-            return f"{variable} has no state named {shown(value)}{other}; {states}"
-        if isinstance(value, (float, np.floating)) and not float(value).is_integer():
-            return f"{variable} has no state {shown(value)}; {states}"
-        return f"{variable} has no state number {shown(value)}; it has 0 to {len(self.labels) - 1}"
+        states = f"its states are {listed(self.labels)}"
+        where = f"variable {variable!r}"
+        if self.intervals is not None and not isinstance(value, (bool, np.bool_)):
+            return f"{where}: no interval contains {value}; {states}"
+        same = [s for s in self.labels if _numeral(s) == value]
+        if len(same) > 1:
+            return f"{where} has several states that are {value}: {listed(same)}; give the name as text"
+        if same:
+            return f"{where} has no state {shown(value)}, did you mean {same[0]!r}? ({states})"
+        if self.by_index:
+            return f"{where} has no state number {shown(value)}; it has 0 to {len(self.labels) - 1}"
+        return f"{where} has no state {shown(value)} ({states}){self.hint(variable, value)}"
+
+    def hint(self, variable: str, value: Any) -> str:
+        """What to write where a number may be a code: the end of a message."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            return ""
+        if self.by_index or not number.is_integer() or not 0 <= number < len(self.labels) or self.intervals:
+            return ""
+        i, first = int(number), present_state(self.labels)
+        words = dict(enumerate(self.labels[:2]))
+        if first is not None:
+            words = {1: self.labels[first], 0: self.labels[1 - first]}
+        more = ", ..." if len(self.labels) > 2 else ""
+        meanings = ", ".join(f"{j}: {s!r}" for j, s in words.items())
+        return (
+            f": state number {i} is {self.labels[i]!r} (codes='index'); or say what codes mean, "
+            f"codes={{{variable!r}: {{{meanings}{more}}}}}"
+        )
+
+
+def present_state(labels: Sequence[str]) -> int | None:
+    """Which of two states stands for presence, by their names; None if these do not say it."""
+    folded = [s.strip().casefold() for s in labels]
+    if len(folded) == 2:
+        for i in range(2):
+            if PRESENT.get(folded[i]) == folded[1 - i]:
+                return i
+            negated = {f"no {folded[i]}", f"no_{folded[i]}", f"not {folded[i]}", f"not_{folded[i]}", f"non{folded[i]}"}
+            if folded[1 - i] in negated:
+                return i
+    return None
 
 
 def listed(labels: Sequence[str], most: int = 12) -> str:
@@ -134,3 +200,12 @@ def _numeral(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a numeral is written as a number, without leading zeros."""
+    return re.match(r"\s*[+-]?0[0-9]", text) is None
+
+
+def _text(number: float) -> str:
+    return str(int(number)) if number.is_integer() and abs(number) < MAX_EXACT else repr(number)

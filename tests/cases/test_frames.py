@@ -274,12 +274,12 @@ def test_columns_that_are_not_there(tree: jtgpu.JunctionTree) -> None:
 
 CELLS: list[tuple[str, Any, int]] = [
     ("n", 1, 0), ("n", 3, 2), ("n", 0, -2), ("n", 1.0, 0), ("n", "1", 0), ("n", "1.0", 0), ("n", " 2 ", 1),
-    ("n", True, 0), ("n", False, -2), ("n", -1, -1), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -2),
+    ("n", True, 0), ("n", False, -2), ("n", -1, -2), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -2),
     ("n", "?", -2), ("n", 1.5, -2), ("n", float("inf"), -2), ("n", 10**30, -2), ("n", np.int8(2), 1),
     ("t", True, 1), ("t", False, 0), ("t", "True", 1), ("t", "FALSE", 0), ("t", 1, 1), ("t", 2, -2), ("t", "1", 1),
-    ("w", "mid", 1), ("w", " mid", 1), ("w", "Mid", -2), ("w", 2, 2), ("w", "2", 2), ("w", 3, -2), ("w", -1, -1),
-    ("w", "-1", -2), ("w", 1.0, 1), ("w", 1.5, -2), ("w", True, -2), ("w", "NA", -2), ("w", "1_0", -2),
-    ("w", np.float32(2.0), 2), ("x", 0.5, 0), ("x", 1.5, 1), ("x", "1.50", 1), ("x", 1, -2), ("x", 0.50000001, -2),
+    ("w", "mid", 1), ("w", " mid", 1), ("w", "Mid", -2), ("w", 2, -2), ("w", "2", -2), ("w", 3, -2), ("w", -1, -2),
+    ("w", "-1", -2), ("w", 1.0, -2), ("w", 1.5, -2), ("w", True, -2), ("w", "NA", -2), ("w", "1_0", -2),
+    ("w", np.float32(2.0), -2), ("x", 0.5, 0), ("x", 1.5, 1), ("x", "1.50", 1), ("x", 1, -2), ("x", 0.50000001, -2),
     ("b", True, 1), ("b", False, 0), ("b", 1, 1), ("b", "0", 0), ("b", "0.0", 0), ("b", decimal.Decimal(1), 1),
     ("b", [1], -2),
 ]  # fmt: skip
@@ -327,9 +327,11 @@ def test_a_word_in_a_frame_is_no_missing_cell(cell: str, hint: str) -> None:
 
 def test_states_that_share_a_name_go_by_number() -> None:
     model = DiscreteModel({"v": ["a", "a", "b"], "n": ["1", "1.0", "2"]})
-    assert [StateLookup(model, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, 0, 1, 2]
+    assert [StateLookup(model, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, -2, -2, -2]
+    by_index = model.with_codes("index")
+    assert [StateLookup(by_index, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, 0, 1, 2]
     assert "2 states are named 'a'" in StateLookup(model, 0).reason("a")
-    assert [StateLookup(model, 1).number(c) for c in ("1", "1.0", 1, 2.0)] == [0, 1, -2, 2]
+    assert [StateLookup(model, 1).number(c) for c in ("1", "1.0", 1, 2.0)] == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +386,7 @@ def test_nullable_and_mixed_columns_of_pandas(numbers: BayesianNetwork) -> None:
         {
             "n": pd.Series([1, None, 3], dtype="Int64"),
             "t": pd.Series([True, None, False], dtype="boolean"),
-            "w": pd.Series(["low", 1, float("nan")], dtype=object),
+            "w": pd.Series(["low", "mid", float("nan")], dtype=object),
             "b": pd.Series([0, pd.NA, "1"], dtype=object),
         }
     )

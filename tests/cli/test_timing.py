@@ -13,6 +13,7 @@ from jtgpu.errors import (
 )
 from jtgpu.formats.bundled import order_file
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.state_values import StateNumber
 from jtgpu.timing import (
     Spread,
     check_answers,
@@ -44,8 +45,8 @@ def test_sampled_cases_are_possible_and_observe_the_same_variables() -> None:
 
 def test_inconsistent_answers_are_rejected() -> None:
     net = jtgpu.read(ASIA)
-    good = net.compile("reference").posteriors({"xray": 0})
-    check_answers(good, observed={"xray": 0})
+    good = net.compile("reference").posteriors({"xray": "yes"})
+    check_answers(good, observed={"xray": StateNumber(0)})
     with pytest.raises(JtgpuError, match="'xray' is observed"):
         check_answers(good, observed={"xray": 1})
     import numpy as np

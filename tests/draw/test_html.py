@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.model.state_values import StateNumber
 from tests.support.bundled import bundled
 
 LIMIT = 200_000  # bytes
@@ -140,8 +141,8 @@ def test_hostile_names() -> None:
     with net.compile("reference") as tree:
         for thing in (
             net, net.plan(), tree, tree.posteriors(), tree.posterior(name), tree.joint([name, "c"]), tree.mpe(),
-            tree.sensitivity((name, 0)), tree.sample(3, seed=1), tree.mutual_information(name),
-            tree.posteriors_batch({"c": [0, 1]}),
+            tree.sensitivity((name, StateNumber(0))), tree.sample(3, seed=1), tree.mutual_information(name),
+            tree.posteriors_batch({"c": [StateNumber(0), StateNumber(1)]}),
         ):  # fmt: skip
             assert "<img" not in shown(thing)
 

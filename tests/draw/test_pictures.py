@@ -63,7 +63,7 @@ def asia() -> jtgpu.JunctionTree:
 
 def test_the_same_bytes_twice(asia: jtgpu.JunctionTree) -> None:
     first = jtgpu.draw.show(asia, {"xray": "yes"}, targets="lung")
-    again = jtgpu.draw.show(jtgpu.load("asia").compile("reference"), {"xray": 0}, targets=["lung"])
+    again = jtgpu.draw.show(jtgpu.load("asia").compile("reference"), {"xray": "yes"}, targets=["lung"])
     assert first.svg == again.svg
     assert first.svg != jtgpu.draw.show(asia, {"xray": "no"}).svg
 

@@ -224,7 +224,7 @@ def test_a_long_sequence_among_many_short_ones() -> None:
     expected = [whole["rain"][i, t, 1] for i, t in ((0, 0), (1, 2), (1, 0), (2, 0))]
     assert frame["rain=yes"].tolist() == expected
     lengths = [1_000_000, *[1] * 2_000]
-    many = {"who": np.repeat(np.arange(2_001), lengths), "umbrella": np.zeros(sum(lengths), np.int64)}
+    many = {"who": np.repeat(np.arange(2_001), lengths), "umbrella": np.full(sum(lengths), "no")}
     with pytest.raises(jtgpu.TableTooLarge, match="use long sequences in a call of their own"):
         tree.mpe(many, id="who")
     with pytest.raises(jtgpu.TableTooLarge, match="fewer samples, and long sequences alone"):

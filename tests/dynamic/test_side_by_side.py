@@ -62,7 +62,7 @@ def test_all_cores_work_on_short_sequences(monkeypatch: pytest.MonkeyPatch) -> N
         run(tasks, runner, at_a_time)
 
     monkeypatch.setattr("jtgpu.backends.cpu.slices.on_all_cores", noted)
-    tree, days = umbrella().compile("cpu"), {"umbrella": np.zeros((300, 100), int)}
+    tree, days = umbrella().compile("cpu"), {"umbrella": np.full((300, 100), "no")}
     tree.smooth(days)
     tree.mpe(days)
     assert min(most) >= 64

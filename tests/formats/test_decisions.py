@@ -217,7 +217,7 @@ def test_every_bit_comes_back(net: DecisionNetwork) -> None:
 
 @pytest.mark.parametrize("suffix", ["xdsl", "dsl"])
 def test_noisy_tables_keep_their_strengths_next_to_decisions(suffix: str, tmp_path: Path) -> None:
-    noisy = jtgpu.NoisyOr([0.8, 0.6], 0.05)
+    noisy = jtgpu.NoisyOr([0.8, 0.6], 0.05, present=0)
     net = DecisionNetwork(
         {v: ["y", "n"] for v in "ade"}, {"e": ["a", "d"], "u": ["e", "d"]}, {"a": [0.3, 0.7], "e": noisy},
         decisions=["d"], utilities={"u": [[1, 2], [3, 4]]}, attributes={"potential": {"e": noisy.attributes}},

@@ -122,7 +122,6 @@ def test_a_variable_may_be_called_c() -> None:
 def test_lines() -> None:
     assert one("rain=yes\n\n  # a comment\n wet = no \r\na=b=z,w\n") == {"rain": 1, "wet": 0, "a=b": 2}
     assert one("a=b=x=y,1") == {"a=b": frozenset({0, 1})}
-    assert one("rain=1") == {"rain": 1}
     assert one("# nothing\n") == {}
     assert parse_evidence("rain=yes\n---\n---\nwet=no", NET) == [{"rain": 1}, {}, {"wet": 0}]
 
@@ -146,10 +145,10 @@ def test_errors_of_lines(text: str, expected: str) -> None:
 
 
 def test_json() -> None:
-    assert one(' {"rain": "yes", "wet": 0, "a=b": ["1", "z,w"]} ') == {"rain": 1, "wet": 0, "a=b": frozenset({1, 2})}
-    assert one('{"rain": 1, "wet": null}') == {"rain": 1}
+    assert one(' {"rain": "yes", "wet": "no", "a=b": ["1", "z,w"]} ') == {"rain": 1, "wet": 0, "a=b": frozenset({1, 2})}
+    assert one('{"rain": "yes", "wet": null}') == {"rain": 1}
     assert one("{}") == {}
-    assert parse_evidence('[{"rain": "yes"}, {}, {"wet": 1}]', NET) == [{"rain": 1}, {}, {"wet": 1}]
+    assert parse_evidence('[{"rain": "yes"}, {}, {"wet": "yes"}]', NET) == [{"rain": 1}, {}, {"wet": 1}]
     assert parse_evidence(" [ ] ", NET) == []
     assert one('{"ra\\u0069n": "yes"}') == {"rain": 1}
 
@@ -197,8 +196,8 @@ def test_weights_reach_the_answers() -> None:
         ("{} x", "1:4: found 'x', expected the end of the file"),
         ("{rain: 1}", "1:2: found 'r', expected a variable's name in double quotes"),
         ('{"rain" 1}', "1:9: found '1', expected ':'"),
-        ('{"rain": 1 "wet": 1}', "1:12: found '\"', expected ',' or '}'"),
-        ('{"rain": 1,}', "1:12: found '}', expected a variable's name in double quotes"),
+        ('{"rain": "no" "wet": 1}', "1:15: found '\"', expected ',' or '}'"),
+        ('{"rain": "no",}', "1:15: found '}', expected a variable's name in double quotes"),
         ('{"rain": }', "1:10: found invalid JSON: expecting value"),
         ('{"rain": "yes', "1:10: found invalid JSON: unterminated string"),
         ('{"rain": NaN}', "1:10: found 'NaN', expected the evidence on a variable"),
@@ -207,9 +206,9 @@ def test_weights_reach_the_answers() -> None:
         ('{\n "snow": 1}', "2:2: there is no variable 'snow'"),
         ('{\n "rain":\n  "yees"}', "3:3: variable 'rain' has no state 'yees'; did you mean 'yes'?"),
         ('{"rain": true}', "1:10: variable 'rain' has no state True"),
-        ('{"rain": 2}', "1:10: variable 'rain' has no state number 2"),
+        ('{"rain": 2}', "1:10: variable 'rain' has no state 2"),
         ('{"rain": 1.5}', "1:10: variable 'rain' has no state 1.5"),
-        ('{"rain": 1, "rain": 1}', "1:13: found 'rain' a second time"),
+        ('{"rain": "no", "rain": "no"}', "1:16: found 'rain' a second time"),
         ('{"rain": [1]}', "1:10: found [1] for 'rain', expected 2 weights >= 0, one per state, or a list of"),
         ('{"rain": [1, -1]}', "1:10: found [1, -1] for 'rain', expected 2 weights >= 0"),
         ('{"rain": [1, "yes"]}', "1:10: found [1, \"yes\"] for 'rain', expected 2 weights"),
@@ -217,12 +216,12 @@ def test_weights_reach_the_answers() -> None:
         ('{"rain": []}', "1:10: found [] for 'rain', expected 2 weights"),
         ('{"rain": ["yes", "maybe"]}', "1:10: variable 'rain' has no state 'maybe'"),
         ('{"rain": {"yes": 1}}', "1:10: found no weight of 'rain' for 'no'"),
-        ('{"rain": {"yes": 1, "1": 1, "no": 1}}', "1:10: found two weights for a state of 'rain'"),
+        ('{"rain": {"yes": 1, "1": 1, "no": 1}}', "1:10: variable 'rain' has no state"),
         ('{"rain": {"yes": 1, "yes": 1}}', "1:10: found 'a repeated name', expected the evidence"),
         ('{"rain": {"yes": 1, "maybe": 1}}', "1:10: variable 'rain' has no state 'maybe'"),
         ('{"rain": {"yes": 1, "no": -1}}', "1:10: found -1 for 'rain' = 'no', expected a weight >= 0"),
         ('{"rain": {"yes": 1, "no": 1e999}}', "1:10: found Infinity for 'rain' = 'no', expected a weight >= 0"),
-        ('{"rain": {"yes": 1, "2": 1}}', "1:10: variable 'rain' has no state number 2"),
+        ('{"rain": {"yes": 1, "2": 1}}', "1:10: variable 'rain' has no state"),
     ],
 )
 def test_errors_of_json(text: str, expected: str) -> None:

@@ -125,7 +125,8 @@ def test_information_with_soft_evidence_and_interventions(asia: jtgpu.JunctionTr
 
 def test_interventions_are_not_findings(asia: jtgpu.JunctionTree) -> None:
     alone = asia.conflict({"xray": "yes", "dysp": "no"}, do={"smoke": "yes"})
-    log_p = [asia.log_evidence(e, do={"smoke": "yes"}) for e in ({"xray": 0}, {"dysp": 1}, {"xray": 0, "dysp": 1})]
+    both = {"xray": "yes", "dysp": "no"}
+    log_p = [asia.log_evidence(e, do={"smoke": "yes"}) for e in ({"xray": "yes"}, {"dysp": "no"}, both)]
     assert alone == pytest.approx(log_p[0] + log_p[1] - log_p[2], abs=1e-12)
     found = asia.evidence_importance("lung", {"xray": "yes"}, do={"smoke": "yes"})
     assert [i.variable for i in found] == ["xray"]

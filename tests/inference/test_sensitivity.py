@@ -187,7 +187,7 @@ def test_parameters_and_targets_of_probability_zero(backend: BackendName) -> Non
     with pytest.raises(jtgpu.ImpossibleEvidence, match="no logarithm"):
         found.log("b")
     with pytest.raises(jtgpu.ImpossibleEvidence, match="a = 'no'"):
-        tree.sensitivity(("c", 0), {"a": "no", "b": "yes"})
+        tree.sensitivity(("c", "low"), {"a": "no", "b": "yes"})
 
 
 def test_tornado() -> None:

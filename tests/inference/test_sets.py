@@ -40,7 +40,7 @@ class Case:
             table[rng.random(table.shape) < 0.1] = 0.0
             table[table.sum(axis=-1) == 0] = 1.0
             cpts[v] = table / table.sum(axis=-1, keepdims=True)
-        self.net = jtgpu.BayesianNetwork(states, parents, cpts)
+        self.net = jtgpu.BayesianNetwork(states, parents, cpts).with_codes("index")
         self.parents, self.cpts, self.states = parents, cpts, states
         self.sets: list[tuple[str, ...]] = []
         for _ in range(int(rng.integers(1, 3))):
@@ -76,7 +76,7 @@ class Case:
             states[f"aux{j}"], parents[f"aux{j}"] = ["seen", "not"], [*members]
             cpts[f"aux{j}"] = np.stack([given, 1.0 - given], axis=-1)
             evidence[f"aux{j}"] = "seen"
-        return jtgpu.BayesianNetwork(states, parents, cpts), evidence, shift
+        return jtgpu.BayesianNetwork(states, parents, cpts).with_codes("index"), evidence, shift
 
 
 def with_child(case: Case, i: int) -> tuple[jtgpu.Posteriors, dict[tuple[str, ...], Any], jtgpu.Explanation] | None:

@@ -14,6 +14,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, EvidenceError, JtgpuError, TableTooLarge
+from jtgpu.model.state_values import StateNumber
 from tests.conftest import ROOT
 from tests.support.trees import compiled
 
@@ -200,7 +201,7 @@ def test_calls_of_joint_tables(small: jtgpu.JunctionTree) -> None:
             lambda t: t.posteriors(do={"xray": {"yes": 1, "no": "x"}}),
             "do on 'xray' for the state 'no' must be a number, got 'x'",
         ),
-        (lambda t: t.posteriors(likelihood={"xray": {"yes": 1, 0: 2, "no": 1}}), "has the state 'yes' twice"),
+        (lambda t: t.posteriors(likelihood={"xray": {"yes": 1, StateNumber(0): 2, "no": 1}}), "the state 'yes' twice"),
     ],
 )
 def test_messages(small: jtgpu.JunctionTree, call: Callable[[jtgpu.JunctionTree], Any], message: str) -> None:

@@ -17,6 +17,7 @@ from jtgpu.model import discrete
 from jtgpu.model.cpts import normalize_rows
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.state_values import StateNumber
 from tests.support import random_nets
 
 STATES: dict[str, Any] = {"rain": ["no", "yes"], "sprinkler": ["off", "on"], "wet": ["dry", "damp", "wet"]}
@@ -101,7 +102,7 @@ def test_a_cycle_is_named() -> None:
 def test_variables_and_states_are_found_by_name_or_number() -> None:
     net = lawn()
     assert net.index("wet") == net.index(2) == net.index(np.int64(2)) == 2  # type: ignore[arg-type]
-    assert net.state_index("wet", "damp") == net.state_index(2, 1) == 1
+    assert net.state_index("wet", "damp") == net.state_index(2, StateNumber(1)) == 1
     with pytest.raises(errors.UnknownVariable, match="did you mean 'sprinkler'"):
         net.index("sprinklr")
     with pytest.raises(errors.UnknownVariable, match="0 to 2"):
@@ -110,9 +111,9 @@ def test_variables_and_states_are_found_by_name_or_number() -> None:
         net.index(1.5)  # type: ignore[arg-type]
     with pytest.raises(errors.UnknownState, match="'wet' has no state 'Damp'; did you mean 'damp'"):
         net.state_index("wet", "Damp")
-    with pytest.raises(errors.UnknownState, match="0 to 2"):
+    with pytest.raises(errors.UnknownState, match="no state -1"):
         net.state_index("wet", -1)
-    with pytest.raises(errors.UnknownState, match=r"has no state 1\.5; its states"):
+    with pytest.raises(errors.UnknownState, match=r"has no state 1\.5 \(its states"):
         net.state_index("wet", 1.5)
     with pytest.raises(KeyError):
         net.index("nothing like it")
@@ -129,7 +130,7 @@ def test_truth_values_are_states_only_if_states_are_truth_values() -> None:
 def test_equal_state_names_are_distinguished_by_number() -> None:
     net = BayesianNetwork({"a": ["", "", "x"]}, {}, {"a": [0.2, 0.3, 0.5]})
     assert net.state_index("a", "x") == 2
-    assert net.state_index("a", 1) == 1
+    assert net.state_index("a", StateNumber(1)) == 1
     with pytest.raises(errors.UnknownState, match="2 states named ''"):
         net.state_index("a", "")
 

@@ -104,7 +104,7 @@ def test_wrong_numbers() -> None:
     wrong: list[tuple[Callable[[], NoisyMax], str]] = [
         (lambda: NoisyOr([0.5, 1.5]), "link 1 is 1.5, which is not a probability"),
         (lambda: NoisyOr([0.5], -1), "leak is -1, which is not a probability"),
-        (lambda: NoisyOr([0.5], present=2), "present must be the number of a state, 0 or 1, not 2"),
+        (lambda: NoisyOr([0.5], present=2), "present must be the name of a state, or its number, 0 or 1, not 2"),
         (lambda: NoisyMax([[[0.5, 0.6]]]), r"parent 0 has a row that is no distribution: \[0.5, 0.6\]"),
         (lambda: NoisyMax([[[0.5, 0.5]], [[1.0]]]), "parent 1 has rows of 1 numbers, the leak has 2"),
         (lambda: NoisyMax([[[0.5, 0.5]]], [0.5, np.nan]), "the leak has a row that is no distribution"),
@@ -118,5 +118,44 @@ def test_wrong_numbers() -> None:
             make()
     with pytest.raises(TableTooLarge, match="would have 1,073,741,824 numbers"):
         NoisyOr([0.5] * 29)
-    assert repr(NoisyOr([0.5])) == "NoisyOr(shape (2, 2))"
-    assert np.asarray(NoisyOr([0.5]), np.float32).dtype == np.float32
+    assert repr(NoisyOr([0.5])) == "NoisyOr([0.5], leak=0, present=by name)"
+    assert np.asarray(NoisyOr([0.5], present=0), np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("states", "present"),
+    [
+        (["no", "yes"], None), (["yes", "no"], None), (["False", "True"], None), (["absent", "present"], None),
+        (["0", "1"], None), (["negative", "positive"], None), (["cool", "hot"], "hot"), (["hot", "cool"], "hot"),
+    ],
+)  # fmt: skip
+def test_which_state_stands_for_presence(states: list[str], present: str | None) -> None:
+    """The first state was taken for presence, also where it is "no"."""
+    noisy = NoisyOr([0.8, 0.3], leak=0.05, present=present)
+    net = BayesianNetwork(
+        {"flu": states, "cold": states, "fever": states}, {"fever": ["flu", "cold"]},
+        {"flu": [0.5, 0.5], "cold": [0.5, 0.5], "fever": noisy},
+    )  # fmt: skip
+    on = next(s for s in states if s in ("yes", "True", "present", "1", "positive", "hot"))
+    off = next(s for s in states if s != on)
+    fever = net.cpt("fever")
+    assert fever[off, off][on] == pytest.approx(0.05)
+    assert fever[on, off][on] == pytest.approx(1 - 0.95 * 0.2)
+    assert fever[on, on][on] == pytest.approx(1 - 0.95 * 0.2 * 0.7)
+
+
+def test_presence_that_nobody_says() -> None:
+    for states, given, message in (
+        (["cool", "hot"], None, "which say, present='...'|say which, present='...'"),
+        (["cool", "hot"], "warm", "there is no state 'warm'"),
+        (["no", "yes", "maybe"], None, "use NoisyMax"),
+    ):
+        with pytest.raises(NetworkError, match=message):
+            BayesianNetwork(
+                {"a": states, "b": states}, {"b": ["a"]},
+                {"a": [1 / len(states)] * len(states), "b": NoisyOr([0.5], present=given)},
+            )  # fmt: skip
+    with pytest.raises(NetworkError, match="does not know yet which states stand for presence"):
+        np.asarray(NoisyOr([0.5]))
+    with pytest.raises(NetworkError, match="links must be a probability for each parent"):
+        NoisyOr({"flu": 0.8})  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def test_auto_slices_make_a_plan_fit() -> None:
     assert f"32 variables, cut into {plan.n_slices} slices by" in plan.describe()
     assert "one slice, with these variables split:" in plan.describe()
     assert not set(plan.slices) & set(plan.elimination_order)
-    case = {"CBODD_12_15": 1}
+    case = {"CBODD_12_15": "20_MG_L"}
     expected = whole.compile("cpu").posteriors(case)
     tree = plan.compile("cpu")
     found = tree.posteriors(case)
@@ -142,7 +142,7 @@ def test_answers_have_the_same_bits_for_any_executor(
 ) -> None:
     monkeypatch.setattr("jtgpu.backends.wrappers.cutset.MIN_WORK", least)
     net, plan = water
-    case = {"CBODD_12_15": 1}
+    case = {"CBODD_12_15": "20_MG_L"}
     states = np.full((4, len(net)), -1)
     states[1, 2], states[2, 2], states[3, 8] = 1, 0, 3
     tree = plan.compile("cpu", threads=1)

@@ -220,7 +220,8 @@ def test_several_threads_write_the_replies_of_a_batch(asia: JunctionTree, monkey
     hosted = app.networks["asia"]
     hosted.rates = hosted.batcher.rates = hosted.rates._replace(single=1.0, batch=1.0, threshold=1)  # in the thread
     bodies: list[dict[str, Any]] = [
-        {"evidence": {"xray": "yes", "smoke": i % 2}, "targets": ["lung", "bronc"][: 1 + i % 2]} for i in range(9)
+        {"evidence": {"xray": "yes", "smoke": ("yes", "no")[i % 2]}, "targets": ["lung", "bronc"][: 1 + i % 2]}
+        for i in range(9)
     ]
     for body, found in zip(bodies, together(app, posts(PATH, bodies)), strict=True):
         expected = asia.posteriors(body["evidence"], targets=body["targets"])

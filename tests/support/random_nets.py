@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.state_values import StateNumber
 
 MOST_CONFIGURATIONS = 3000  # what the oracle sums in reasonable time
 
@@ -58,7 +59,7 @@ def bayesian_networks(draw: st.DrawFn, most: int = 8) -> BayesianNetwork:
         cpts[name] = _row_numbers(rng, (*(cards[p] for p in chosen), cards[i]), zeros, sixteenths)
     declared = draw(st.permutations(names))  # children may be declared before their parents
     states = {n: [f"s{k}" for k in range(cards[names.index(n)])] for n in declared}
-    return BayesianNetwork(states, parents, cpts, name="made")
+    return BayesianNetwork(states, parents, cpts, name="made").with_codes("index")
 
 
 @st.composite
@@ -72,7 +73,8 @@ def markov_networks(draw: st.DrawFn, most: int = 7) -> MarkovNetwork:
         table = rng.random(tuple(cards[v] for v in scope)) * 10.0 ** rng.integers(-3, 4)
         table = np.where(rng.random(table.shape) < 0.15, 0.0, table)
         factors.append((scope, table))
-    return MarkovNetwork({f"v{i}": [f"s{k}" for k in range(c)] for i, c in enumerate(cards)}, factors, name="made")
+    states = {f"v{i}": [f"s{k}" for k in range(c)] for i, c in enumerate(cards)}
+    return MarkovNetwork(states, factors, name="made").with_codes("index")
 
 
 @st.composite
@@ -83,7 +85,7 @@ def evidence_weights(draw: st.DrawFn, model: DiscreteModel) -> tuple[dict[int, i
     for v, card in enumerate(model.cardinality.tolist()):
         kind = draw(st.sampled_from(["none", "none", "none", "hard", "soft", "set"]))
         if kind == "hard":
-            hard[v] = draw(st.integers(0, card - 1))
+            hard[v] = StateNumber(draw(st.integers(0, card - 1)))
         elif kind == "soft":
             soft[v] = np.array(draw(st.lists(st.floats(0.015625, 1.0), min_size=card, max_size=card)))
         elif kind == "set":

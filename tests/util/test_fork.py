@@ -170,7 +170,7 @@ def test_the_child_answers_while_another_thread_holds_every_lock() -> None:
 
 @pytest.mark.parametrize("kind", ["posteriors", *slow("patterns", "batch", "session", "do")])
 def test_forks_while_threads_query_the_same_tree(kind: str) -> None:
-    net = jtgpu.read(ROOT / "nets" / "alarm.net")
+    net = jtgpu.read(ROOT / "nets" / "alarm.net").with_codes("index")
     tree = net.plan().compile("cpu", threads=2)
     rng = np.random.default_rng(7)
     table = tree.sample(64, seed=1).states

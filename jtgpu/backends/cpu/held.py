@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ..base import Evidence, slice_of
+from ..reference import ExtendedEvidence, exponents_of
 from ..state_map import NOTHING
 from .records import IMPOSSIBLE
 from .runner import Runner, soft_of, with_sets
@@ -40,7 +41,7 @@ class CpuHeldCase:
         self._log_scale = dict.fromkeys(evidence.likelihood, 0.0)
         self._rest = total  # of the weights that were not replaced
         self._first = dict(evidence.likelihood)
-        self._present, self._exponents = dict(evidence.likelihood), dict(evidence.exponents)
+        self._present, self._exponents = dict(evidence.likelihood), dict(exponents_of(evidence))
         self._lost = {-1} if math.isnan(total) else set[int]()  # variables whose weights lose digits when scaled
         ptr = program.posterior_ptr
         self._cell: dict[int, tuple[int, int]] = {}  # of each target: first cell of its posterior, and cells
@@ -87,7 +88,7 @@ class CpuHeldCase:
             )  # fmt: skip
         if log_evidence != log_evidence:
             try:
-                return runner.run(space, self._cached, Evidence(self._evidence, self._present, self._exponents))
+                return runner.run(space, self._cached, ExtendedEvidence(self._evidence, self._present, self._exponents))
             except ImpossibleEvidence:
                 return -math.inf
         if log_evidence == IMPOSSIBLE:

@@ -16,6 +16,7 @@ from ...plans.arrays import ragged
 from ...plans.program import UNIT, Program
 from ...util.loops import loops
 from ..base import Evidence, slice_of
+from ..reference import exponents_of
 from ..sweep import Best, Derivatives, Uniforms
 from .backward import Steps
 from .batch import rows_by_pattern
@@ -288,7 +289,7 @@ class CpuSweep:
         exponents = self._spread(power.astype(np.float64), cell, evidence, None).astype(np.int64)
         for v in soft_of(evidence):
             value, more = np.frexp(np.asarray(evidence.likelihood[v], np.float64).ravel())
-            more = more + evidence.exponents.get(v, 0)
+            more = more + exponents_of(evidence).get(v, 0)
             scope = program.factor_scopes[int(program.evidence_factor[v])]
             if v >= program.n_plain:
                 self._of(v, cells)[...] *= value

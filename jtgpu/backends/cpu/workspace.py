@@ -12,6 +12,7 @@ from ...plans.arrays import POSTERIOR
 from ...plans.program import Program
 from ...util.loops import loops
 from ..base import slice_of
+from ..reference import exponents_of
 from .records import (
     ALIGNMENT,
     BUFFER,
@@ -60,7 +61,7 @@ def scaled_weights(
         return _NO_WEIGHTS, _NO_PTR, 0.0
     vectors = []
     n_plain, ptr = program.n_plain, np.zeros(program.n_variables, np.int64)
-    at, log_scale = 0, math.nan if evidence.exponents else 0.0
+    at, log_scale = 0, math.nan if exponents_of(evidence) else 0.0
     for v, given in sorted(evidence.likelihood.items()):
         vector, state = np.asarray(given, np.float64), -1
         if v < n_plain:
@@ -101,7 +102,7 @@ def extended_weights(evidence: Evidence, program: Program) -> tuple[Weights, flo
     at, log_scale = 1, 0.0
     for v, given in sorted(evidence.likelihood.items()):
         value, power = np.frexp(np.asarray(given, np.float64).ravel())
-        power = power + evidence.exponents.get(v, 0)
+        power = power + exponents_of(evidence).get(v, 0)
         if v >= program.n_plain:
             cells = slice_of(program.weighed_scope(v), evidence.state)
             shape = program.shape(program.weighed_scope(v))

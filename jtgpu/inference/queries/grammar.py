@@ -111,7 +111,7 @@ class Scanner:
         if fitting:
             at, (label, self.at) = self.at, fitting[0]
             if labels.count(label) > 1:
-                self.fail(f"{name!r} has several states named {label!r}; use the state's number", at, UnknownState)
+                self.fail(f"{name!r} has several states named {label!r}; rename them", at, UnknownState)
             return StateNumber(labels.index(label))
         word = self.word()
         # a name that is not followed by `ends` is reported

@@ -91,7 +91,7 @@ class Posterior(Mapping[str, float]):
             if state in names:
                 return float(self.probabilities[names.index(state)])
         model = DiscreteModel({self.variable: self.states})
-        return float(self.probabilities[model.state_index(0, state)])
+        return float(self.probabilities[model.state_position(0, state)])
 
     def __contains__(self, state: object) -> bool:
         return state in distinct_names(self.states)

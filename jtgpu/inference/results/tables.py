@@ -163,7 +163,7 @@ class _Table(Printed):
             key = (key,)
         if len(key) != n:
             raise EvidenceError(f"{expected}, got {shown(key)}")
-        return tuple(self._model.state_index(i, s) for i, s in enumerate(key))
+        return tuple(self._model.state_position(i, s) for i, s in enumerate(key))
 
 
 class Joint(_Table):

@@ -145,7 +145,7 @@ def _copy_numbers(
     plain = all(isinstance(c, np.ndarray) and c.dtype.kind in "iu" for c in columns)
     if not plain or not all(x.numbers_are_states for x in encoder.lookups):
         return False
-    most = [len(x.states) for x in encoder.lookups]
+    most, least = [len(x.states) for x in encoder.lookups], max((x.least for x in encoder.lookups), default=0)
     absent = sorted({*range(states.shape[1])} - {*variables})
 
     def copy(first: int) -> bool:
@@ -155,7 +155,7 @@ def _copy_numbers(
                 states[some, v] = -1
             for v, column, n in zip(variables, columns, most, strict=True):
                 part = column[some]
-                if part.min() < -1 or part.max() >= n:
+                if part.min() < least or part.max() >= n:
                     return False
                 states[some, v] = part
         return True

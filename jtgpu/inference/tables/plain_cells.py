@@ -101,7 +101,7 @@ def _encode_integers(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]
     if not len(cells):
         return False
     low, high = int(cells.min()), int(cells.max())
-    if lookup.numbers_are_states and low >= -1 and high < len(lookup.states):
+    if lookup.numbers_are_states and low >= lookup.least and high < len(lookup.states):
         out[:] = cells
         return False
     if high - low < MAX_RANGE:
@@ -113,7 +113,7 @@ def _encode_integers(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]
 def _encode_floats(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -> bool:
     if lookup.numbers_are_states:
         filled = np.where(np.isnan(cells), cells.dtype.type(NOT_OBSERVED), cells)
-        in_range = (filled >= -1) & (filled < len(lookup.states))
+        in_range = (np.isnan(cells) | (filled >= lookup.least)) & (filled < len(lookup.states))
         if in_range.all() and (filled == np.floor(filled)).all():
             out[:] = filled
             return False

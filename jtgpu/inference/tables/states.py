@@ -4,9 +4,8 @@
    `jtgpu.util.missing`).
 2. A text is the name of a state, with or without surrounding spaces.
 3. Numbers and truth values, and texts of them, as everywhere in jtgpu: `jtgpu.model.state_values`.
-4. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
 
-In an array, whose columns have no names either, numbers are numbers of states.
+In an array, whose columns have no names either, numbers are numbers of states, and -1 means "not observed".
 """
 
 from __future__ import annotations
@@ -40,11 +39,10 @@ class StateLookup:
         self.states = model.states(v)
         self._words = words
         self.na_found: set[str] = set()
-        self._values = StateValues(self.states, by_index=True) if by_index else model.state_values(v)
-        numbers = self._values.numbers
-        self.numbers_are_states = self._values.intervals is None and (
-            not numbers or (-1 not in numbers and all(numbers.get(i) == i for i in range(len(self.states))))
-        )
+        self._values = StateValues(self.states, "index") if by_index else model.state_values(v)
+        self.least = NOT_OBSERVED if self._values.by_index else 0  # of the integers that need no look-up
+        found = self._values.by_integer()
+        self.numbers_are_states = -1 not in found and all(found.get(i) == i for i in range(len(self.states)))
         self._found: dict[Any, int] = {}
 
     def number(self, value: Any) -> int:
@@ -76,7 +74,7 @@ class StateLookup:
                 state = self._values.find(value)
             except TypeError:  # an interval, a date: by its text
                 return self._look_up(str(value))
-            if state is None and value == -1 and self._values.intervals is None:
+            if state is None and value == self.least == NOT_OBSERVED:
                 return NOT_OBSERVED
         return REJECTED if state is None else state
 
@@ -85,9 +83,9 @@ class StateLookup:
         text = value if isinstance(value, str) else str(value)
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
-            return f"{self.states.count(value.strip())} states are named {cell}; use the state's number instead"
+            return f"{self.states.count(value.strip())} states are named {cell}; rename them, or use codes='index'"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
-        hint = closest(text.strip()[:MAX_HINTED], self.states, 1)
+        hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
         if isinstance(value, str) and value.strip() in LIKE_MISSING:
             hint = f"; for a missing cell, {'list it in na_values (--na-values)' if self._words else 'use None'}"
         return f"{cell} is not a state; the states are {names}{hint}"

@@ -244,6 +244,8 @@ def set_up(  # noqa: PLR0913
                 f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
             )
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
+    if network is not None:
+        model = model.with_codes(network.state_codes)
     check_sizes(model, whole_number("max_table", max_table, 1))
     if network is not None and any(network.states(v) != model.states(v) for v in variables):
         if start == "given" or fixed:

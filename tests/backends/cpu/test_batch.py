@@ -22,7 +22,7 @@ from tests.support.examples import examples
 def network(name: str) -> BayesianNetwork:
     net = jtgpu.read(ROOT / "nets" / f"{name}.net")
     assert isinstance(net, BayesianNetwork)
-    return net
+    return net.with_codes("index")
 
 
 def with_holes(net: BayesianNetwork, n: int, share: float) -> np.ndarray:

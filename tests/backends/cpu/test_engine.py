@@ -166,7 +166,7 @@ def test_an_impossible_case_is_named_or_flagged() -> None:
         {"a": ["no", "yes"], "b": ["no", "yes"]}, {"b": ["a"]}, {"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.1, 0.9]]}
     )
     tree = compiled(net)
-    table: dict[str, list[Any]] = {"a": ["no", "yes", None], "b": [-1, "yes", "no"]}
+    table: dict[str, list[Any]] = {"a": ["no", "yes", None], "b": [None, "yes", "no"]}
     with pytest.raises(errors.ImpossibleEvidence, match=r"row 1: .*a = 'yes'; b = 'yes'"):
         tree.posteriors_batch(table)
     found = tree.posteriors_batch(table, on_impossible="flag", targets="b")
@@ -187,9 +187,9 @@ def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
     with pytest.raises(errors.UnknownState, match=r"row 1, column 'x2': 5 is not a state"):
         tree.posteriors_batch(np.array([[0, 0, 0], [0, 0, 5]]))
     with pytest.raises(errors.UnknownState, match=r"row 2, column 'x0': 'perhaps'"):
-        tree.posteriors_batch({"x0": [None, -1, "perhaps"]})
+        tree.posteriors_batch({"x0": [None, None, "perhaps"]})
     with pytest.raises(errors.EvidenceError, match="'x1' has 1 rows, but column 'x0' has 2"):
-        tree.posteriors_batch({"x0": [0, 1], "x1": [0]})
+        tree.posteriors_batch({"x0": ["s0", "s1"], "x1": ["s0"]})
     with pytest.raises(errors.EvidenceError, match="2 columns named 'x0'"):
         tree.posteriors_batch({"x0": [0], 0: [0]})
     with pytest.raises(errors.EvidenceError, match=r"shape \(3, 2\)"):

@@ -189,7 +189,8 @@ def test_markov_networks_of_densities_are_those_of_the_reference(seed: int) -> N
         if rng.random() < 0.8:
             table /= table.sum(axis=-1, keepdims=True)
         factors.append(([f"v{v}" for v in scope], table))
-    net = jtgpu.MarkovNetwork({f"v{v}": [f"s{s}" for s in range(k)] for v, k in enumerate(card)}, factors)
+    states = {f"v{v}": [f"s{s}" for s in range(k)] for v, k in enumerate(card)}
+    net = jtgpu.MarkovNetwork(states, factors).with_codes("index")
     cpu, reference = net.compile("cpu"), net.compile("reference")
     for share in (0.0, 0.3, 0.6):
         evidence = {v: 0 for v in net if rng.random() < share}

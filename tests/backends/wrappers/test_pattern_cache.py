@@ -130,7 +130,7 @@ def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         backend = junction_tree._backend
         assert isinstance(backend, pattern_cache.PatternCache)
         for v in net.variables:
-            junction_tree.posteriors({v: 0})
+            junction_tree.posteriors({v: net.states(v)[0]})
             assert len(backend._patterns) <= 3
             assert sum(p.new is not None for p in backend._patterns.values()) <= 2
     with pytest.raises(errors.JtgpuError, match="closed"):
@@ -144,7 +144,7 @@ def test_the_memory_of_plans_is_bounded() -> None:
     backend = junction_tree._backend
     assert isinstance(backend, pattern_cache.PatternCache)
     for v in net.variables[:12]:
-        junction_tree.posteriors({v: 0})
+        junction_tree.posteriors({v: net.states(v)[0]})
         taken = [p.bytes for p in backend._patterns.values() if p.new is not None]
         assert len(taken) == 1 or sum(taken) <= pattern_cache.MEMORY_SHARE * junction_tree.plan.cost().bytes
 

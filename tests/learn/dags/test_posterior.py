@@ -279,9 +279,9 @@ def test_average_is_exact_inference_over_graphs() -> None:
     average = found.average(n_dags=2000, backend="reference")
     assert sum(average.weights) == pytest.approx(1.0)
     assert len(average.networks) == len(average.entries) == len(average)
-    p = average.posteriors({"a": 0})
+    p = average.posteriors({"a": "s0"})
     graphs, weights = average.networks, average.weights
-    of_evidence = [net.compile("reference").posteriors({"a": 0}) for net in graphs]
+    of_evidence = [net.compile("reference").posteriors({"a": "s0"}) for net in graphs]
     evidence = np.array([math.exp(q.log_evidence) for q in of_evidence])
     for state in range(len(SMALL.states[2])):
         each = np.array([q["c"][state] for q in of_evidence])

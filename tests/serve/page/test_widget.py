@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import jtgpu
+from jtgpu.model.state_values import StateNumber
 from jtgpu.serve.page_module import page_module, page_style
 
 
@@ -40,7 +41,7 @@ def test_a_picture_without_anywidget(tree: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_numbers_become_names(widget: Any) -> None:
-    widget.evidence, widget.do = {"xray": 1, "smoke": [0, "no"]}, {"lung": 0}
+    widget.evidence, widget.do = {"xray": StateNumber(1), "smoke": [StateNumber(0), "no"]}, {"lung": StateNumber(0)}
     assert (widget.evidence, widget.do) == ({"xray": "no", "smoke": ["yes", "no"]}, {"lung": "yes"})
     widget.do = {"lung": [0.5, 0.5]}
     assert widget.do == {"lung": [0.5, 0.5]}
