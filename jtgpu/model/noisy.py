@@ -165,8 +165,8 @@ class NoisyOr(NoisyMax):
     ...     {"flu": ["no", "yes"], "cold": ["no", "yes"], "fever": ["no", "yes"]}, {"fever": ["flu", "cold"]},
     ...     {"flu": [0.9, 0.1], "cold": [0.8, 0.2], "fever": jtgpu.NoisyOr([0.8, 0.5], leak=0.1)},
     ... )
-    >>> net.cpt("fever")["yes", "no"]["yes"].round(3)
-    np.float64(0.82)
+    >>> net.cpt("fever").round(3)[1, 0].tolist()  # flu, no cold
+    [0.18, 0.82]
     """
 
     def __init__(self, links: Sequence[float], leak: float = 0.0, *, present: str | int | None = None) -> None:
@@ -184,7 +184,7 @@ class NoisyOr(NoisyMax):
             raise TableTooLarge(f"the CPT of a noisy-MAX child would have {2 ** (len(self.links) + 1):,} numbers")
         for name, p in (*((f"link {i}", p) for i, p in enumerate(self.links)), ("leak", self.leak)):
             if not 0 <= p <= 1:
-                raise NetworkError(f"{name} is {p}, which is not a probability")
+                raise NetworkError(f"{name} is {p:g}, which is not a probability")
         if present is not None and not isinstance(present, str) and present not in (0, 1):
             raise NetworkError(f"present must be the name of a state, or its number, 0 or 1, not {present!r}")
         self.present = present
