@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ..errors import ParseError
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
+from .bif_bare import quoted
 from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
 from .draft import Draft
@@ -167,7 +170,18 @@ class BifReader(BlockReader):
             draft.attributes["potential"][family.child] = _frozen(kept)
 
 
-parse_draft, parse = parsers_of(lambda text, source: BifReader(Source(text, source)).file())
+def _read(text: str, source: str) -> Draft:
+    try:
+        return BifReader(Source(text, source)).file()
+    except ParseError:
+        again = quoted(text)
+        if again is not None:
+            with suppress(ParseError):
+                return BifReader(Source(again, source)).file()
+        raise
+
+
+parse_draft, parse = parsers_of(_read)
 
 
 # The writer, whose files read back equal, bit for bit.

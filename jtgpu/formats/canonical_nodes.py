@@ -35,6 +35,7 @@ REFUSED = {
     "noisyadder": "noisy-adder node",
     "cast": "CAST node",
     "hybrid": "hybrid node",
+    "maux": "utility that is an expression of others (maux)",
 }
 
 

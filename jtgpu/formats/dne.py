@@ -28,6 +28,8 @@ from .text import Source, floats, nth_word
 _SKIP = skipped()
 _TOKEN = token_pattern(_SKIP, "=;,")
 _START = re.compile(r"[ \t\r\n]*+//[ \t]*+~->\[DNET")
+_HEADLESS = re.compile(r"(?:\s*+(?://[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/))*+\s*+bnet\s++\w++\s*+\{")
+_OWN = re.compile(r"\bprobs\s*+=|\bkind\s*+=\s*+(?:NATURE|DECISION|UTILITY|CONSTANT)\b")  # Elvira has neither
 _COMMENT = re.compile(r"//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
 _LIST = re.compile(rf'(?:[^;"{{}}/]++|{_COMMENT.pattern}|/(?![/*]))*+')  # up to the ';'
 _CENTER = re.compile(r"\bcenter\s*+=\s*+\(\s*+(-?[0-9]{1,9})\s*+,\s*+(-?[0-9]{1,9})\s*+\)")
@@ -37,7 +39,7 @@ _LISTS = ("states", "statetitles", "parents")
 
 def sniff(text: str) -> bool:
     """Whether a text begins like a file of Netica."""
-    return _START.match(text) is not None
+    return _START.match(text) is not None or (_HEADLESS.match(text) is not None and _OWN.search(text) is not None)
 
 
 class DneReader(ValueReader):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
-from ..errors import ArgumentError, FormatError, UnknownSuffix
+from ..errors import ArgumentError, FormatError, UnknownSuffix, shown
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import choice, flag
 from .files import declared_text, read_bytes, unpacked_name, write_bytes
-from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
+from .registry import FORMATS, UNSUPPORTED, UNSUPPORTED_SUFFIXES, Format, format_of_suffix, supported
 from .text import decode
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ def open_text(path: str | os.PathLike[str]) -> Opened:
     chosen = next((f for f in FORMATS if f.sniff(text)), None)
     if chosen is None:
         head = text[:4096].lstrip()
+        if (suffix := os.path.splitext(name)[1].lower()) in UNSUPPORTED_SUFFIXES:
+            raise FormatError(f"{name}: this is {UNSUPPORTED_SUFFIXES[suffix]}")
         for other, pattern in UNSUPPORTED:
             if re.match(pattern, head, re.DOTALL):
                 raise FormatError(f"{name}: this is {other}, which is not supported; supported are {supported()}")
@@ -213,7 +216,30 @@ def _text(raw: bytes, name: str) -> str:
         declared = declared_text(raw)
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from None
-    return decode(raw) if declared is None else declared
+    if declared is not None:
+        return declared
+    text = decode(raw)
+    odd = None if raw.isascii() or _is_utf8(raw) else _GARBLED.search(text)
+    if odd:
+        warnings.warn(
+            f"{name}: the text is not UTF-8, so its encoding is a guess, Latin-1, in which it looks garbled "
+            f"({shown(text[max(odd.start() - 8, 0) : odd.end() + 8])}): convert the file to UTF-8",
+            UserWarning,
+            stacklevel=4,
+        )
+    return text
+
+
+# Letters of Western languages stand alone between ASCII; in GBK, Shift-JIS and EUC two bytes follow each other.
+_GARBLED = re.compile(r"[\x80-\xbf][\x80-\xff]|[\x80-\xff][\x80-\xbf]|[\x80-\x9f]")
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # Comments, which networks do not store: for ``jtgpu info`` and warnings of ``jtgpu convert``.

@@ -62,6 +62,10 @@ FORMATS: tuple[Format, ...] = (
 )
 
 # Formats that are recognised but not supported, for a better message than "unknown format".
+UNSUPPORTED_SUFFIXES = {
+    ".neta": "Netica's binary format: save the network as .dne there",
+    ".pgmx": "ProbModelXML (OpenMarkov): save the network as .net (Hugin) or .bif there",
+}
 UNSUPPORTED = (
     ("a zip archive", r"PK\x03\x04"),
     ("a file compressed by bzip2", r"BZh[1-9]1AY"),
@@ -69,8 +73,9 @@ UNSUPPORTED = (
     ("a file compressed by 7-Zip", r"7z\xbc\xaf\x27\x1c"),
     ("a PDF document", r"%PDF-"),
     ("a pickled object of Python", r"\x80[\x02-\x05][\x95cC}(]"),
+    ("ProbModelXML (OpenMarkov)", r"(?:<\?[^>]{0,200}+>\s*+|<!--[^>]{0,200}+>\s*+)*+<ProbModelXML\b"),
     ("an XML file of another kind", r"<"),
-    ("Elvira", r"(?://[^\n]*\s*|/\*.*?\*/\s*)*(?:bnet|idiagram)\b"),
+    ("Elvira", r"(?:\s*+(?://[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/))*+\s*+(?:bnet|idiagram)\b"),
 )
 
 
