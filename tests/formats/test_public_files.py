@@ -76,7 +76,8 @@ def test_no_text_takes_exponential_time(text: str, tmp_path: Path) -> None:
 
 
 def test_an_encoding_that_is_a_guess_is_said(tmp_path: Path) -> None:
-    text = "network x {\n}\nvariable 尺寸 {\n  type discrete [ 2 ] { a, b };\n}\nprobability ( 尺寸 ) {\n  table 0.3, 0.7;\n}\n"
+    text = "network x {\n}\nvariable 尺寸 {\n  type discrete [ 2 ] { a, b };\n}\n"
+    text += "probability ( 尺寸 ) {\n  table 0.3, 0.7;\n}\n"
     (tmp_path / "a.bif").write_bytes(text.encode("gbk"))
     with pytest.warns(UserWarning, match="not UTF-8, so its encoding is a guess"):
         jtgpu.read(tmp_path / "a.bif")

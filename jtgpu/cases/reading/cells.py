@@ -7,6 +7,8 @@ UTF-8, a column with very many distinct texts) is left to Arrow's reader, which 
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -191,25 +193,9 @@ class CsvRows:
 
     def last_row_end(self, block: bytes) -> int:
         """End of the last whole row of a block that begins with a row; 0 if there is none."""
-        end = block.rfind(self.line_end) + 1
-        if not self.quote or self.quote not in block or not self.in_quotes(block[:end]):
-            return end
-        # a cell with line ends in it, or a quote within an unquoted cell: only quotes that begin a cell count
-        before_cell = self.delimiter.encode() + b"\r\n"
-        at, outside, last = 0, 0, 0  # outside: where the text after the last quoted cell begins, -1 within a cell
-        while (quote := block.find(self.quote, at)) >= 0:
-            at = quote + 1
-            if outside < 0:
-                if block[at : at + 1] == self.quote:
-                    at += 1
-                else:
-                    outside = at
-            elif quote == 0 or block[quote - 1] in before_cell:
-                last = max(last, block.rfind(self.line_end, outside, quote) + 1)
-                outside = -1
-        if outside >= 0:
-            last = max(last, block.rfind(self.line_end, outside) + 1)
-        return last
+        if not self.quote or self.quote not in block:
+            return block.rfind(self.line_end) + 1
+        return _whole_rows(self.delimiter.encode(), self.quote).match(block).end()  # type: ignore[union-attr]
 
     def lines_before(self, block: bytes, row: int) -> int:
         """Number of lines of a block before one of its rows."""
@@ -289,25 +275,42 @@ class CsvRows:
             number - 1: f"{n} cell{'s' if n != 1 else ''} in a row of {self.n_columns} columns"
             for number, n in skipped
         }
+        if len(records) != table.num_rows + len(broken) or max(broken, default=0) >= len(records):
+            raise ParseError(f"this CSV cannot be parsed: {error}", self.name, None)
         good = iter(range(table.num_rows))
         rows = [None if i in broken else next(good) for i in range(len(records))]
         return table.take(arrow().array(rows, arrow().int64())), broken
 
     def _records(self, text: bytes) -> list[tuple[int, bytes]]:
-        """Rows, each with the number of lines before it; slow, and used for error messages only."""
+        """Rows, each with the number of lines before it; slow, and used for rows of other widths and messages only."""
         records: list[tuple[int, bytes]] = []
-        at = begin = first = line = 0
-        is_open = False
-        while (end := text.find(self.line_end, at) + 1) > 0:
-            is_open ^= self.in_quotes(text[at:end])
-            at, line = end, line + 1
-            if not is_open:
-                if self.n_columns == 1 or text[begin:end].strip(b"\r\n"):
-                    records.append((first, text[begin:end]))
-                begin, first = end, line
-        if begin < len(text):
-            records.append((first, text[begin:] + self.line_end))
+        line = 0
+        for match in _row(self.delimiter.encode(), self.quote).finditer(text):
+            record = match[0]
+            if record and (self.n_columns == 1 or record.strip(b"\r\n")):
+                records.append((line, record))
+            line += count_byte(record, self.line_end)
         return records
+
+
+def _cells(delimiter: bytes, quote: bytes, closed: bytes) -> bytes:
+    """A pattern of a row's cells: as in Arrow's reader, a quote opens a cell only as its first byte, two quotes within
+    are one, and what follows the closing one is text."""
+    d, q = re.escape(delimiter), re.escape(quote)
+    plain = rb"[^" + d + rb"\r\n]*+"
+    cell = rb"(?:" + q + rb"(?:[^" + q + rb"]++|" + q + q + rb")*+" + closed.replace(b"Q", q) + plain + rb"|(?!" + q
+    cell = cell + rb")" + plain + rb")" if quote else plain
+    return cell + rb"(?:" + d + cell + rb")*+"
+
+
+@functools.cache
+def _row(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    return re.compile(_cells(delimiter, quote, rb"(?:Q|\Z)") + rb"(?:\r\n|\n|\r|\Z)")
+
+
+@functools.cache
+def _whole_rows(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:" + _cells(delimiter, quote, b"Q") + rb"(?:\r\n|\n|\r(?!\Z)))*+")
 
 
 def count_byte(text: bytes, byte: bytes) -> int:
