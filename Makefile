@@ -25,10 +25,11 @@ test: $(VENV)/.stamp-test ## one test of everything that needs no GPU, in a few 
 test-all: $(VENV)/.stamp-test ## every test that needs no GPU, at full length
 	$(PYTEST) --hypothesis-profile=full $(ARGS)
 
-test-again: $(VENV)/.stamp-test ## every test at full length, without AVX-512 if the processor has it
+test-again: $(VENV)/.stamp-test ## every test at full length, as on another processor: other kernels of BLAS, no AVX-512
 	@without="$$($(BIN)/python -m tests.support.processors)"; \
-	echo "processor features that NumPy does without: $${without:-none}"; \
+	echo "processor features that NumPy does without: $${without:-none}; BLAS by kernels of Prescott, on one thread"; \
 	if [ -n "$$without" ]; then export NPY_DISABLE_CPU_FEATURES="$$without"; fi; \
+	export OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1; \
 	$(PYTEST) --hypothesis-profile=full $(ARGS)
 
 WORKERS ?= 2

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from tests.support.examples import slow
 from tests.support.processors import LEVELS
 
-QUICK = ("orders", "samples", "structures", "chains", "exact", "tables", "functions")
+QUICK = ("orders", "samples", "structures", "chains", "exact", "tables", "numbers", "functions")
 
 
 @cache

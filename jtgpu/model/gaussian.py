@@ -30,7 +30,7 @@ class Gaussian:
     --------
     >>> import jtgpu
     >>> jtgpu.Gaussian([170.0, 180.0], {"age": 0.1}, sd=7)
-    Gaussian(mean=[170.0, 180.0], coefficients={'age': 0.1}, sd=7.0)
+    Gaussian(mean=[170, 180], coefficients={'age': 0.1}, sd=7)
     """
 
     __slots__ = ("coefficients", "mean", "sd")
@@ -55,8 +55,19 @@ class Gaussian:
             )
 
     def __repr__(self) -> str:
-        coefficients = {p: c.tolist() for p, c in self.coefficients.items()}
-        return f"Gaussian(mean={self.mean.tolist()}, coefficients={coefficients}, sd={self.sd.tolist()})"
+        return format(self, ".6g")
+
+    def __format__(self, spec: str) -> str:
+        """The numbers with some digits: ``f"{gaussian:.17g}"`` has all of them, ``repr`` and ``print`` six."""
+
+        def text(numbers: Any) -> str:
+            if isinstance(numbers, list):
+                return f"[{', '.join(map(text, numbers))}]"
+            return format(float(numbers), spec or ".6g")
+
+        coefficients = ", ".join(f"{p!r}: {text(c.tolist())}" for p, c in self.coefficients.items())
+        mean, sd = text(self.mean.tolist()), text(self.sd.tolist())
+        return f"Gaussian(mean={mean}, coefficients={{{coefficients}}}, sd={sd})"
 
     def __eq__(self, other: object) -> bool:
         """Whether all numbers are equal, bit for bit."""

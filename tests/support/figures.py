@@ -113,6 +113,21 @@ def tables() -> Found:
     yield "picture", draw.show(bundled("child")).text()
 
 
+def numbers() -> Found:
+    """Structures of tables with numbers; fits of numbers depend on the kernels of BLAS in their last digits."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(400, 5))
+    frame: dict[str, Any] = {"a": x[:, 0], "b": x[:, 0] + 0.5 * x[:, 1], "c": x[:, 2] - 0.7 * x[:, 0], "d": x[:, 3]}
+    for method in ("exact", "order", "greedy"):
+        found = learn.structure(frame, method=method, score="bge", numbers=True)
+        yield f"bge {method}", sorted(found.arcs)
+    both = frame | {"e": np.where(x[:, 4] + x[:, 1] > 0.2, "y", "n")}
+    yield "bic-cg", sorted(learn.structure(both, method="exact", score="bic-cg", numbers=list(frame)).arcs)
+    network = learn.fit({"b": ["a"], "c": ["a"]}, {v: frame[v] for v in "abc"}, numbers="gaussian").network
+    drawn = network.compile("cpu").sample(50, seed=3).to_frame()
+    yield "kinds of samples", [list(drawn), len(drawn)]
+
+
 def functions() -> Found:
     x = np.random.default_rng(1).random(100_000)
     yield "logarithms", elementary.logs(x)
@@ -133,7 +148,7 @@ def values() -> Found:
 
 GROUPS: dict[str, Callable[[], Found]] = {
     function.__name__: function
-    for function in (orders, all_orders, samples, structures, chains, exact, tables, functions, values)
+    for function in (orders, all_orders, samples, structures, chains, exact, tables, numbers, functions, values)
 }
 
 

@@ -31,7 +31,7 @@ if no_avx512():
 if _dispatched():
     LEVELS["least"] = {
         "NPY_DISABLE_CPU_FEATURES": " ".join(_dispatched()),
-        "OPENBLAS_CORETYPE": "Nehalem",
+        "OPENBLAS_CORETYPE": "Prescott",
         "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-FMA,-FMA_Usable,-FMA4,-AVX512F",
     }
 

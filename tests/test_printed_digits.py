@@ -1,0 +1,67 @@
+"""No test compares a printed number that has digits which depend on the processor.
+
+The last digits of what BLAS computes differ between its kernels, and those of a sum between vector widths. ``repr`` and
+``print`` show six significant digits, or six decimals; twice, a comparison of 17 failed on another machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+MOST = 10  # significant digits
+NUMBER = re.compile(r"(?<![\w.])[+-]?(\d+\.\d+)(?:e[+-]?\d+)?")
+# Numbers of tests that no BLAS computes: they are compared as text on purpose, because the file or cell has all digits.
+EXACT = {
+    "tests/formats/test_formats.py": "numbers written to files read back with all bits",
+    "tests/cli/test_tables.py": "tab-separated answers have all digits",
+    "tests/inference/test_sensitivity.py": "a table for spreadsheets has all digits",
+}
+
+
+def digits(text: str) -> int:
+    """Significant digits of the longest number in a text."""
+    found = [m[1].lstrip("0").replace(".", "").lstrip("0").rstrip("0") for m in NUMBER.finditer(text)]
+    return max(map(len, found), default=0)
+
+
+def test_the_rule_finds_what_failed() -> None:
+    assert digits("Gaussian(mean=-85.22447844040443, sd=8.94989465886958)") > MOST
+    assert digits("Gaussian(mean=-85.2245, sd=8.94989)") <= MOST
+    assert digits("15.809506  497.000000") <= MOST
+
+
+def test_no_test_compares_printed_digits() -> None:
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if path == Path(__file__) or name in EXACT:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Compare, ast.Call)):
+                texts = (p for p in ast.walk(node) if isinstance(p, ast.Constant) and isinstance(p.value, str))
+                found += [(name, p.lineno, p.value[:80]) for p in texts if digits(str(p.value)) > MOST]
+    assert found == []
+
+
+def outputs(path: Path) -> list[str]:
+    """What examples are said to print: blocks of text on pages, and the lines after ``>>>``."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".rst":
+        blocks = re.findall(r"\.\. code-block:: text\n\n((?:(?: {4}.*)?\n)+)", text)
+        return [line for block in blocks for line in block.splitlines()]
+    found, after = [], False
+    for line in text.splitlines():
+        code = line.lstrip().startswith((">>>", "..."))
+        after = code or (after and bool(line.strip()))
+        if after and not code:
+            found.append(line)
+    return found
+
+
+def test_no_example_prints_more_digits() -> None:
+    paths = [*sorted((ROOT / "docs").glob("*.rst")), ROOT / "README.rst", *sorted((ROOT / "jtgpu").rglob("*.py"))]
+    assert [(p.name, line) for p in paths for line in outputs(p) if digits(line) > MOST] == []
