@@ -118,7 +118,7 @@ def numbers() -> Found:
     rng = np.random.default_rng(7)
     x = rng.normal(size=(400, 5))
     frame: dict[str, Any] = {"a": x[:, 0], "b": x[:, 0] + 0.5 * x[:, 1], "c": x[:, 2] - 0.7 * x[:, 0], "d": x[:, 3]}
-    for method in ("exact", "order", "greedy"):
+    for method in ("exact", "order"):
         found = learn.structure(frame, method=method, score="bge", numbers=True)
         yield f"bge {method}", sorted(found.arcs)
     both = frame | {"e": np.where(x[:, 4] + x[:, 1] > 0.2, "y", "n")}
