@@ -71,7 +71,7 @@ def errors_by_em(
                 ends.append(_score(tree, moved, blocks, one_pass(tree, cases, weights), prior))
             information[block.at.start + i] = (ends[1] - ends[0]) / (2 * STEP)
     tree.reload(net)
-    variance, unknown = _inverse(0.5 * (information + information.T), score)
+    variance, unknown = inverse(0.5 * (information + information.T), score)
     return _by_name(tree, net, blocks, variance, unknown)
 
 
@@ -153,7 +153,7 @@ def _moved(tree: MixedTree, net: MixedNetwork, block: Block, i: int, step: float
     return net.replace({block.name: Gaussian(mean, slopes, sd)})
 
 
-def _inverse(information: Floats, score: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def inverse(information: Floats, score: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Covariance of the parameters, and which of them the rows do not determine."""
     diagonal = np.diagonal(information)
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))

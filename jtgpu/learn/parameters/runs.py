@@ -15,8 +15,9 @@ from .coded_cases import Block, CodedCases
 from .em import EMState, Iteration, Problem, Rule, first_state, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, Steps
 from .families import available_counts, family_shapes, log_score, maximise, network_of
-from .result import Fit, standard_errors
+from .result import Fit
 from .setup import Setup
+from .standard_errors import standard_errors
 
 if TYPE_CHECKING:
     from ...util.options import Order
@@ -42,11 +43,9 @@ def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Runn
     state = counted(setup, partial(available_counts, cases), seed)
     more: dict[str, Any] = {"restarts": (state.objective,)}
     if running.errors:
-        engine = Expectation(cases, state.tables, running.backend, running.order, running.threads, running.devices)
-        try:
-            more["_errors"] = _named_errors(setup, cases, engine, state.tables)
-        finally:
-            engine.close()
+        whole = [True] * len(state.tables)
+        errors = standard_errors(state.tables, state.evaluation.counts, setup.prior, setup.sharing, whole)
+        more["_errors"] = dict(zip(setup.model, errors, strict=True))
     return _result(setup, cases, state, method, **more)
 
 
@@ -88,8 +87,13 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
     )  # fmt: skip
 
 
-def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, tables: Tables) -> dict[str, Floats]:
-    errors = standard_errors(cases, engine.evaluate_block, tables, setup.sharing)
+def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, state: EMState) -> dict[str, Floats]:
+    counts = state.evaluation.counts
+    least = [c.sum() * (1 - 1e-12) for c in counts]
+    whole = [bool(c.sum() >= n) for c, n in zip(available_counts(cases), least, strict=True)]
+    errors = standard_errors(
+        state.tables, counts, setup.prior, setup.sharing, whole, lambda tables: engine.evaluate(tables).counts
+    )
     return dict(zip(setup.model, errors, strict=True))
 
 
@@ -112,7 +116,7 @@ def fit_em(
     try:
         best, more = best_of_starts(setup, engine, rule, starts, running.flag, listen, saved)
         if running.errors:
-            more["_errors"] = _named_errors(setup, cases, engine, best.tables)
+            more["_errors"] = _named_errors(setup, cases, engine, best)
     finally:
         engine.close()
     return _result(setup, cases, best, "em", **more)

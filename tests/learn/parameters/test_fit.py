@@ -256,6 +256,54 @@ def test_standard_errors_of_counting_are_binomial() -> None:
         fit(net, states).standard_errors("b")
 
 
+def test_standard_errors_of_hidden_classes_are_those_of_all_parameters() -> None:
+    """Against the second differences of ln P of the rows, by enumeration; each row of a CPT alone was 8 times off."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    h = rng.random(n) < 0.5
+    x = np.stack([rng.random(n) < np.where(h, 0.7, 0.4) for _ in range(3)], axis=1)
+    data = {f"x{i}": np.where(x[:, i], "yes", "no").tolist() for i in range(3)}
+    found = fit({v: ["h"] for v in data}, data, hidden={"h": 2}, prior=0, errors=True, seed=1, tolerance=1e-11,
+                iterations=100_000)  # fmt: skip
+    yes = [found.network.states(v).index("yes") for v in data]
+
+    def log_likelihood(theta: np.ndarray) -> float:
+        row = np.stack([theta[0] * np.prod(np.where(x, theta[1:4], 1 - theta[1:4]), axis=1),
+                        (1 - theta[0]) * np.prod(np.where(x, theta[4:], 1 - theta[4:]), axis=1)])  # fmt: skip
+        return float(np.log(row.sum(axis=0)).sum())
+
+    cpts = [found.network.cpt(v) for v in data]
+    theta = np.array([found.network.cpt("h")[0], *(c[k, s] for k in range(2) for c, s in zip(cpts, yes, strict=True))])
+    step, unit = 1e-4, np.eye(7)
+    hessian = np.array([[sum(
+        a * b * log_likelihood(theta + step * (a * unit[i] + b * unit[j])) for a in (1, -1) for b in (1, -1)
+    ) / (4 * step**2) for j in range(7)] for i in range(7)])  # fmt: skip
+    expected = np.sqrt(np.diagonal(np.linalg.inv(-hessian)))
+    errors = [found.standard_errors("h")[0]]
+    errors += [found.standard_errors(v)[k, s] for k in range(2) for v, s in zip(data, yes, strict=True)]
+    np.testing.assert_allclose(errors, expected, rtol=1e-3)
+
+
+def test_standard_errors_of_what_the_data_do_not_determine_are_infinite() -> None:
+    cells = {"x": ["yes"] * 60 + ["no"] * 40}
+    found = fit({"x": ["h"]}, cells, hidden={"h": 2}, prior=0, errors=True, seed=1)
+    assert np.isinf(found.standard_errors("h")).all()
+    assert np.isinf(found.standard_errors("x")).all()
+
+
+def test_standard_errors_of_complete_families_beside_missing_cells() -> None:
+    net = bundled("asia")
+    states = drawn(net, 500)
+    states[::3, net.index("dysp")] = -1
+    found = fit(net, states, prior=0, errors=True)
+    p = found.network.cpt("smoke")[0]
+    np.testing.assert_allclose(found.standard_errors("smoke"), np.sqrt(p * (1 - p) / 500), rtol=1e-12)
+    alone = fit(net, states[states[:, net.index("dysp")] >= 0], prior=0, errors=True)
+    for k in np.ndindex(2, 2):  # rows whose child is missing say nothing
+        if np.isfinite(alone.standard_errors("dysp")[k]).all():
+            np.testing.assert_allclose(found.standard_errors("dysp")[k], alone.standard_errors("dysp")[k], rtol=0.05)
+
+
 def test_stepwise_approaches_em() -> None:
     net = bundled("survey")
     states = drawn(net, 4000, 0.1)
