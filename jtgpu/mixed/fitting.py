@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FALL = 1e-9  # of the objective, relative, that rounding explains
 FAR = 1e3  # standard deviations from 0 from which the mean of a number is subtracted
 MOST_CONDITION = 1e12  # of the covariance of the parents, scaled to unit variances
+LEAST_RESIDUAL = 1e-11  # variance of a residual, over the number's: below it, normal equations give noise
+EPSILON, ROUNDING = 2.0**-52, 16.0  # of a double; of a few operations with them
 
 
 class Pass(NamedTuple):
@@ -43,6 +45,7 @@ class Strength(NamedTuple):
 
     rows: float  # of the pooled regression, added to each configuration of a number's discrete parents
     each: float | str  # added to the counts of each entry of a CPT, or "bdeu:ESS"
+    keeps_zeros: bool = False  # but for entries that are 0 in the network where the fit begins
 
 
 class Prior(NamedTuple):
@@ -81,7 +84,7 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
 
 def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: Strength) -> Prior:
     """Rows of the regression of all rows whose family is complete, for each configuration; counts for CPTs."""
-    rows, count = strength
+    rows, count, keeps_zeros = strength
     numbers, net = tree.answerer.numbers, tree.network
     scaled = cases.values / numbers.scale
     moments = empty_moments(numbers)
@@ -96,7 +99,7 @@ def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: 
     for v in net.discrete:
         shape = net.cpt(v).shape
         each = float(count) if not isinstance(count, str) else float(count.partition(":")[2]) / prod(shape)
-        counts[v] = np.full(shape, each)
+        counts[v] = np.where(np.asarray(net.cpt(v)) > 0, each, 0.0) if keeps_zeros else np.full(shape, each)
     return Prior(counts, moments)
 
 
@@ -136,6 +139,7 @@ def _regression(name: str, parents: Sequence[str], s: Floats) -> tuple[Floats, f
     mean = s[0, 1:] / n
     cov = s[1:, 1:] / n - np.outer(mean, mean)
     size = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    condition = 1.0
     if m:
         constant = [p for p, x in zip(parents, size, strict=False) if x <= 1e-9 * (1 + abs(float(x)))]
         if constant:
@@ -154,10 +158,15 @@ def _regression(name: str, parents: Sequence[str], s: Floats) -> tuple[Floats, f
     else:
         slope = np.zeros(0)
     variance = float(cov[m, m] - slope @ cov[:m, m])
-    if not variance > 1e-18 * max(float(cov[m, m]), float(mean[m] ** 2) * 1e-6):
+    # what the sums cannot tell from zero: each covariance is a difference of numbers that may be much larger
+    squares = np.diagonal(s)[1:] / n
+    cancelled = float(np.max(squares / np.maximum(np.diagonal(cov), 1e-300 + EPSILON * squares)))
+    least = max(LEAST_RESIDUAL, ROUNDING * EPSILON * cancelled * condition)
+    if not variance > max(least * float(cov[m, m]), EPSILON * ROUNDING * float(squares[m])):
         raise DataError(
             f"the number {name!r} is constant, or a function of its parents, in some configuration of states: its "
-            "density has no width; remove the column, or give a prior > 0"
+            "density has no width; remove the column or the arc, or give a prior > 0 if there are fewer rows than "
+            "coefficients"
         )
     return np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance))
 

@@ -253,7 +253,7 @@ def fit(  # noqa: PLR0913
         }, "numbers")  # fmt: skip
         fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
             structure, cases, numbers, states=states, bins=bins, prior=prior, weights=weights,
-            missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads,
+            missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads, zeros=zeros,
             dialect=dialect, na_values=na_values, progress=_listener(progress),
         )  # fmt: skip
         return fitted

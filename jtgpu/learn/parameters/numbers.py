@@ -49,6 +49,7 @@ def fit_numbers(  # noqa: PLR0913
     iterations: int,
     tolerance: float,
     threads: int | None,
+    zeros: str,
     dialect: CsvDialect | None,
     na_values: str | Iterable[str] | None,
     progress: Callable[[Any], None],
@@ -82,13 +83,14 @@ def fit_numbers(  # noqa: PLR0913
     return _fit_table(
         open_table(None, cases), parents, kinds, mapping("states", states), bins, prior, weights, missing, start,
         (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress,
+        keeps_zeros=choice("zeros", zeros, ("keep", "free")) == "keep" and isinstance(start, MixedNetwork),
     )  # fmt: skip
 
 
 def _fit_table(  # noqa: PLR0913
     table: Table, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], states: Mapping[str, Any],
     bins: int | None, prior: Any, weights: Any, missing: str, start: Any, rule: tuple[int, float], threads: int | None,
-    progress: Callable[[Any], None],
+    progress: Callable[[Any], None], *, keeps_zeros: bool,
 ) -> MixedFit:  # fmt: skip
     kinds = column_kinds(table, parents, numbers, states)
     row_weights = sample_weights(column_weights(table, weights), table.n)
@@ -105,7 +107,7 @@ def _fit_table(  # noqa: PLR0913
             counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
             at_most = (bins or DEFAULT_BINS) if v in cut else None
             labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most, chosen=True)
-    strength = Strength(*_prior(prior))
+    strength = Strength(*_prior(prior), keeps_zeros)
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:
             warnings.warn(

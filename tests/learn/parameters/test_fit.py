@@ -364,3 +364,27 @@ def test_the_prior_of_a_network_does_not_depend_on_the_order_of_its_variables() 
     for other in fits[1:]:
         for v in "abc":
             assert np.asarray(other.cpt(v)) == pytest.approx(np.asarray(fits[0].cpt(v)), abs=1e-15)
+
+
+def test_zeros_of_the_start_stay_zero_beside_numbers() -> None:
+    net = jtgpu.MixedNetwork(
+        {"c": ["n", "y"], "d": ["n", "y"], "x": float}, {"d": ["c"], "x": ["c"]},
+        {"c": [0.5, 0.5], "d": [[1, 0], [0, 1]], "x": jtgpu.Gaussian([0.0, 5.0])},
+    )  # fmt: skip
+    data = {"c": ["n", "n", None, "y"], "d": ["n", "n", "y", "y"], "x": [0.1, 0.2, 5.0, None]}
+    assert jtgpu.learn.fit(net, data, start="given", prior=1).network.cpt("d").tolist() == [[1, 0], [0, 1]]
+    free = jtgpu.learn.fit(net, data, start="given", prior=1, zeros="free").network.cpt("d")
+    assert free.min() > 0.1
+    with pytest.raises(jtgpu.JtgpuError, match="zeros must be 'keep' or 'free'"):
+        jtgpu.learn.fit(net, data, start="given", zeros="fixed")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_numbers_without_residual_are_an_error(seed: int) -> None:
+    """As many rows as coefficients: the residual is rounding, and which one depends on BLAS."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 4))
+    x = rng.normal(size=(m + 1, m)) * 10.0 ** rng.integers(-2, 3, m) + rng.normal(size=m) * 10.0 ** rng.integers(0, 3)
+    data = {f"x{i}": x[:, i] for i in range(m)} | {"y": rng.normal(size=m + 1) * 10.0 ** rng.integers(-2, 3) + 50.0}
+    with pytest.raises(jtgpu.DataError, match=r"constant, or a function of its parents|collinear"):
+        jtgpu.learn.fit({"y": [f"x{i}" for i in range(m)]}, data, numbers=dict.fromkeys(data, "gaussian"), prior=0)
