@@ -12,7 +12,7 @@ import pytest
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App, make_app
-from jtgpu.serve.settings import is_loopback, url_of
+from jtgpu.serve.settings import is_loopback, own_address, url_of
 from tests.serve.client import Client
 
 
@@ -153,7 +153,9 @@ def test_other_machines_need_a_token(asia: JunctionTree) -> None:
 
 def test_urls() -> None:
     assert url_of("127.0.0.1", 80) == "http://127.0.0.1:80/"
-    assert url_of("0.0.0.0", 80, "t") == "http://127.0.0.1:80/#token=t"
+    own = own_address()  # what other machines can use, and no 127.0.0.1 that only this one does
+    for host in ("0.0.0.0", "::", ""):
+        assert url_of(host, 80, "t") == f"http://{f'[{own}]' if ':' in own else own}:80/#token=t"
     assert url_of("::1", 80) == "http://[::1]:80/"
 
 
