@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,3 +195,15 @@ def test_long_answers_are_compressed_for_clients_that_accept_it(
     assert len(found.json()["posteriors"]) == 37
     short = client.request("POST", "/v1/networks/asia/posteriors", json={}, headers={"accept-encoding": accepted})
     assert "content-encoding" not in short.headers
+
+
+def test_a_server_at_all_addresses_answers_addresses_but_not_foreign_names(asia: JunctionTree) -> None:
+    app = make_app({"asia": asia}, "0.0.0.0", token="t")
+    client = Client(app)
+    head = {"Authorization": "Bearer t"}
+    for host in ("192.0.2.7:8080", "[2001:db8::7]:8080", socket.gethostname(), f"{own_address()}:1"):
+        found = client.request("GET", "/v1/networks", headers={**head, "Host": host})
+        assert found.status_code == 200, host
+    for host in ("evil.example", "192.0.2.7.evil.example"):
+        assert client.request("GET", "/v1/networks", headers={**head, "Host": host}).status_code == 421
+    app.close()

@@ -6,7 +6,7 @@ import { logText, percent, points, probabilityOf, significant } from "./format.j
 import { totalVariation } from "./measures.js";
 import { mapSvg } from "./save.js";
 
-const [MOST_REPORTED, MOST_LISTED, MOST_ROWS] = [15, 10, 200];
+const [MOST_REPORTED, MOST_LISTED, MOST_CONFIGURATIONS] = [15, 10, 200];
 const STYLE = "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:24px auto;padding:0 16px;color:#1f2328}table{border-collapse:collapse;margin:8px 0}td,th{border-bottom:1px solid #d1d9e0;padding:3px 12px 3px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}i{display:inline-block;height:9px;background:#4a90d9}svg{max-width:100%;height:auto}.m{color:#59636e}";
 
 const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -58,7 +58,7 @@ async function decisionParts({ api, network, answer: { findings } }) {
   parts.push(`<p>Expected utility <b>${escaped(significant(best.expected_utility, 6))}</b> (${escaped(best.method)}).</p>`);
   for (const [d, rows] of Object.entries(best.policy)) {
     const known = reached(rows);
-    const shown = (known.length ? known : rows.filter(({ option }) => option !== null)).slice(0, MOST_ROWS);
+    const shown = (known.length ? known : rows.filter(({ option }) => option !== null)).slice(0, MOST_CONFIGURATIONS);
     const choices = shown.map(({ known: row, option }) => [text(Object.entries(row).map(([v, s]) => `${v} = ${s}`).join(", ") || "nothing"), text(option)]);
     parts.push(table(["best policy: if it is known that", d], choices));
     if (known.length > shown.length) parts.push(`<p class="m">${shown.length} of ${known.length.toLocaleString("en")} rows</p>`);
