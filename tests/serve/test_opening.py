@@ -37,7 +37,8 @@ def networks() -> dict[str, Any]:
         "decisions": oil(),
         "over time": umbrella(),
         "numbers": jtgpu.MixedNetwork(
-            states, {"x": ["a"]}, {"a": [0.2, 0.8], "b": [0.5, 0.5], "x": [jtgpu.Gaussian(1.0, {}, 2.0)] * 2}
+            {**states, "x": float}, {"x": ["a"]},
+            {"a": [0.2, 0.8], "b": [0.5, 0.5], "x": jtgpu.Gaussian([0.0, 3.0], sd=1)},
         ),
     }
 
@@ -55,7 +56,7 @@ def own(model: Any) -> Any:
 def test_each_kind_is_opened_and_exported_in_each_format(kind: str, tmp_path: Path) -> None:
     net = networks()[kind]
     every = [s[1:] for f in FORMATS for s in f.suffixes[:1]]
-    opened = 0
+    opened, refused = 0, list[str]()
     for suffix in every:
         path = tmp_path / f"net.{suffix}"
         try:
@@ -69,16 +70,20 @@ def test_each_kind_is_opened_and_exported_in_each_format(kind: str, tmp_path: Pa
         about = description("x", tree)
         assert about["formats"] == written_formats(model)
         for other in about["formats"]:
-            text, _ = file(model, other)
-            again = network_of_file(text.encode(), other, str(tmp_path))
-            if other not in ("uai", "fg", "erg"):
-                assert type(own(again)) is type(own(model)), other
-                assert again.variables == model.variables or other == "dsc"
-            if isinstance(own(model), jtgpu.DecisionNetwork):
-                assert own(again).decisions == net.decisions
-                assert own(again).utilities == net.utilities
+            try:
+                text, _ = file(model, other)
+            except FormatError:  # of what such a network need not have
+                refused.append(other)
+                continue
+            again = own(network_of_file(text.encode(), other, str(tmp_path)))
+            assert len(again) == len(own(model)), other
+            if kind in ("decisions", "over time", "numbers"):
+                assert type(again) is type(own(model)), other
+            if kind == "decisions":
+                assert (again.decisions, again.utilities) == (net.decisions, net.utilities)
         tree.close()
-    assert opened >= 2
+    assert kind in ("Markov", "numbers") or not refused
+    assert opened == {"Bayesian": 9, "Markov": 2, "decisions": 3, "over time": 2, "numbers": 2}[kind]
 
 
 def test_a_network_with_decisions_over_http(tmp_path: Path) -> None:
@@ -154,3 +159,16 @@ def test_one_slow_network_does_not_hold_up_others(tmp_path: Path) -> None:
     assert client.get("/v1/networks").status_code == 200
     app.close()
     tree.close()
+
+
+def test_columns_of_a_wide_table_are_listed_quickly(client: Client) -> None:
+    names = ",".join(f"{i:x}" for i in range(150_000))
+    begun = time.monotonic()
+    found = client.request(
+        "POST", "/v1/networks/alarm/columns", content=f"HR,{names}\n", headers={"Content-Type": "text/csv"}
+    )
+    assert found.status_code == 200, found.text
+    assert time.monotonic() - begun < 20
+    columns = found.json()["columns"]
+    assert len(columns) == 150_001
+    assert columns[0]["variable"] is not None
