@@ -93,6 +93,8 @@ class Editing:
             if error.kind == "timeout":
                 raise too_slow(seconds) from None
             raise
+        except asyncio.CancelledError:  # after --grace
+            raise Refusal("stopping", "the server stops") from None
         finally:
             opening.cancel()
             del self._under_way[opening]
