@@ -7,51 +7,32 @@ held by one process and is gone with it, so there is no editing where several wo
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
-from typing import Any, cast
+import threading
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..errors import JtgpuError
-from ..formats import read as read_network
-from ..formats.registry import file_suffixes
 from ..inference.tree import JunctionTree
+from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
-from ..model.dynamic import DynamicNetwork
-from ..model.first_slice import OVER_TIME, first_slice
-from ..model.mixed import MixedNetwork
-from ..model.mixed_dynamic import MixedDynamicNetwork
+from ..model.first_slice import OVER_TIME
 from ..model.network import BayesianNetwork
 from .hosted import Hosted
-from .requests import JSON, Refusal, json_response, read, trace_of
+from .opening import EditedNetwork, EditedVariable, Opening, too_slow
+from .registry import RATE
+from .requests import JSON, Refusal, json_response, read, trace_of, unless_gone
 from .routes import QuestionEndpoints, of_network
 from .settings import Settings, check_type, headers_of
 
 MOST = 20  # networks that clients may add
+AT_ONCE = 4  # networks that are opened at the same time
+FIRST_ANSWERS = 10  # questions that are answered before a network is served, at least
 FILE = "application/octet-stream"
-
-
-class EditedVariable(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A variable with its CPT; the last axis, its own states, varies fastest."""
-
-    name: str
-    states: list[str]
-    parents: list[str] = field(default_factory=list)
-    cpt: list[float]
-
-
-class EditedNetwork(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A network as the page edits it."""
-
-    title: str = ""
-    variables: list[EditedVariable]
+Opened = tuple[JunctionTree, Hosted]
 
 
 def edited_network(model: DiscreteModel) -> EditedNetwork:
@@ -63,6 +44,8 @@ def edited_network(model: DiscreteModel) -> EditedNetwork:
         raise Refusal("unsupported", "a network over time cannot be edited here")
     if isinstance(model, DiscretePart):
         raise Refusal("unsupported", "a network with numbers cannot be edited here")
+    if isinstance(model, PolicyNetwork):  # else its decisions would come back as chance variables, without utilities
+        raise Refusal("unsupported", "a network with decisions cannot be edited here; save it as a file, and edit that")
     variables = [
         EditedVariable(
             name=v, states=[*model.states(v)], parents=[*model.parents(v)],
@@ -73,48 +56,6 @@ def edited_network(model: DiscreteModel) -> EditedNetwork:
     return EditedNetwork(title=model.name, variables=variables)
 
 
-def network_of(edited: EditedNetwork) -> BayesianNetwork:
-    """Check and build a network."""
-    # raises Refusal: If names repeat, or a CPT has another number of entries than its states and parents need.
-    states: dict[str, list[str]] = {}
-    for v in edited.variables:
-        if v.name in states:
-            raise Refusal("invalid-body", f"there are two variables {v.name!r}", variable=v.name)
-        states[v.name] = v.states
-    cpts = {}
-    for v in edited.variables:
-        if not v.states:
-            raise Refusal("invalid-body", f"variable {v.name!r} has no states", variable=v.name)
-    for v in edited.variables:
-        shape = [len(states.get(p, ())) for p in v.parents] + [len(v.states)]
-        n = int(np.prod(shape, dtype=object))
-        if len(v.cpt) != n and all(p in states for p in v.parents):
-            raise Refusal(
-                "invalid-body", f"the CPT of {v.name!r} has {len(v.cpt):,} entries, expected {n:,}", variable=v.name
-            )
-        cpts[v.name] = np.array(v.cpt).reshape(shape if len(v.cpt) == n else -1)
-    parents = {v.name: v.parents for v in edited.variables}
-    return BayesianNetwork(states, parents, cpts, name=edited.title)
-
-
-def network_of_file(data: bytes, suffix: str) -> DiscreteModel:
-    """Read the contents of a file with this suffix."""
-    # raises Refusal: If no format has the suffix.
-    if f".{suffix}" not in file_suffixes():
-        raise Refusal("invalid-argument", f"no network format has the suffix {suffix[:20]!r}", field="format")
-    with tempfile.TemporaryDirectory(prefix="jtgpu-open-") as folder:
-        path = Path(folder) / f"network.{suffix}"
-        path.write_bytes(data)
-        try:
-            net: Any = read_network(path)
-            if isinstance(net, MixedNetwork):
-                return DiscretePart(net)
-            over_time = isinstance(net, (DynamicNetwork, MixedDynamicNetwork))
-            return first_slice(net) if over_time else cast(DiscreteModel, net)
-        except JtgpuError as error:  # without the name of our folder
-            raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None
-
-
 class Editing:
     """The networks that clients added."""
 
@@ -122,7 +63,7 @@ class Editing:
         self._networks, self._questions, self._settings = networks, questions, settings
         self._own = frozenset(networks)
         self._trees: dict[str, JunctionTree] = {}
-        self._lock = asyncio.Lock()
+        self._under_way: dict[Opening, str] = {}  # names of networks that are being opened
 
     async def model(self, request: Request, hosted: Hosted) -> Response:
         """The network with its CPTs."""
@@ -135,18 +76,32 @@ class Editing:
         trace.question = "edit"
         self._check(name)
         if request.method == "DELETE":
-            await self._remove(name)
+            await _close(self._forget(name))
             return json_response({"removed": name})
         kind = check_type(headers_of(request.scope), (JSON, FILE))
         body = await read(request, self._settings.max_body)
-        suffix = request.query_params.get("format", "").lower()
-        async with self._lock:
-            if name not in self._networks and len(self._trees) >= MOST:
-                raise Refusal("busy", f"there are {MOST} edited networks; remove one")
-            tree, hosted = await asyncio.to_thread(self._compiled, name, kind, body, suffix)
-            await self._remove(name)
-            self._networks[name], self._trees[name] = hosted, tree
-            self._questions.add(hosted)
+        seconds = self._settings.timeout
+        opening = Opening(body, request.query_params.get("format", "").lower() if kind == FILE else None, seconds)
+        if len(self._under_way) >= AT_ONCE:
+            raise Refusal("busy", f"{AT_ONCE} networks are being opened; try again later")
+        if name not in self._networks and len({*self._trees, *self._under_way.values()}) >= MOST:
+            raise Refusal("busy", f"there are {MOST} edited networks; remove one")
+        self._under_way[opening] = name
+        try:
+            tree, hosted = await unless_gone(request.receive, self._opened(name, opening), seconds)
+        except Refusal as error:
+            if error.kind == "timeout":
+                raise too_slow(seconds) from None
+            raise
+        except asyncio.CancelledError:  # after --grace
+            raise Refusal("stopping", "the server stops") from None
+        finally:
+            opening.cancel()
+            del self._under_way[opening]
+        before = self._forget(name)
+        self._networks[name], self._trees[name] = hosted, tree
+        self._questions.add(hosted)
+        await _close(before)
         return json_response(hosted.summary, 201)
 
     def _check(self, name: str) -> None:
@@ -157,34 +112,79 @@ class Editing:
         if name in self._own:
             raise Refusal("read-only", f"{name[:100]!r} is a network of the server; edit it under another name")
 
-    def _compiled(self, name: str, kind: str, body: bytes, suffix: str) -> tuple[JunctionTree, Hosted]:
-        if kind == FILE:
-            model = network_of_file(body, suffix)
-        else:
+    def _opened(self, name: str, opening: Opening) -> asyncio.Future[Opened]:
+        """Open a network in a thread that does not keep the server from stopping."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Opened] = loop.create_future()
+
+        def deliver(made: Opened | None, error: BaseException | None) -> None:
+            if future.done():  # the client is gone
+                _discard(made)
+            elif made is not None:
+                future.set_result(made)
+            else:
+                future.set_exception(error or RuntimeError("a network without a result"))
+
+        def work() -> None:
+            made: Opened | None = None
+            error: BaseException | None = None
             try:
-                model = network_of(msgspec.json.decode(body, type=EditedNetwork))
-            except Refusal:
-                raise
-            except JtgpuError as error:
-                raise Refusal("invalid-body", str(error)) from None
-        tree = model.compile("cpu", memory_limit=None)
+                made = self._compiled(name, opening)
+            except BaseException as raised:  # becomes that of the future
+                error = raised
+            try:
+                loop.call_soon_threadsafe(deliver, made, error)
+            except RuntimeError:  # the server has stopped
+                _discard(made)
+
+        threading.Thread(target=work, name="jtgpu-open", daemon=True).start()
+        return future
+
+    def _compiled(self, name: str, opening: Opening) -> Opened:
+        plan = opening.plan()
+        seconds = FIRST_ANSWERS * plan.cost().flops / RATE
+        if seconds > self._settings.timeout:
+            raise Refusal(
+                "too-slow", f"to answer questions about this network would take too long: {seconds:,.0f} s before the "
+                f"first one; the limit is {self._settings.timeout:g} s (--timeout)",
+                predicted=round(seconds, 3), limit=self._settings.timeout,
+            )  # fmt: skip
+        tree = plan.compile("cpu")
         hosted = Hosted(name, tree, self._settings)
-        hosted.warm()
+        try:
+            if opening.is_cancelled:
+                raise Refusal("timeout", "nobody waits for the network")
+            hosted.warm()
+        except BaseException:
+            _discard((tree, hosted))
+            raise
         return tree, hosted
 
-    async def _remove(self, name: str) -> None:
+    def _forget(self, name: str) -> Opened | None:
+        """Answer questions about a network no more."""
         hosted = self._networks.pop(name, None)
         if hosted is None:
-            return
+            return None
         self._questions.drop(hosted)
-        tree = self._trees.pop(name)
-        await asyncio.to_thread(hosted.close)
-        tree.close()
+        return self._trees.pop(name), hosted
 
     def close(self) -> None:
         """Close the trees; the application closes what is hosted."""
         for tree in self._trees.values():
             tree.close()
+
+
+def _discard(made: Opened | None) -> None:
+    """Close a network that nobody asks any more."""
+    if made is not None:
+        tree, hosted = made
+        hosted.close()
+        tree.close()
+
+
+async def _close(made: Opened | None) -> None:
+    if made is not None:
+        await asyncio.to_thread(_discard, made)
 
 
 def edit_routes(networks: dict[str, Hosted], editing: Editing) -> list[BaseRoute]:

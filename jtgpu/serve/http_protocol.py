@@ -114,6 +114,11 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._body = self._received = 0
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("HTTP/1.0 and HTTP/1.1 are spoken here")
+        if not self.url.startswith((b"/", b"*")):  # the target counts, and not Host: RFC 9112, section 3.2.2
+            host = self.url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+            self.headers[:] = [(b"host", host), *(pair for pair in self.headers if pair[0] != b"host")]
         self._wait_for("body")
         super().on_headers_complete()
 

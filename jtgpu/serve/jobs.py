@@ -87,6 +87,7 @@ class JobFolder:
     #     start of another server if this process dies.
 
     def __init__(self, folder: str = ""):
+        sweep()
         self._folder = Path(folder) if folder else None
         self._is_own = not folder
         self._jobs: list[Job] = []
@@ -95,7 +96,6 @@ class JobFolder:
     def path(self) -> Path:
         """The folder, made on first use."""
         if self._folder is None:
-            sweep()
             self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         return self._folder
 
@@ -144,9 +144,10 @@ class JobFolder:
 
 
 def sweep() -> None:
-    """Remove the folders of servers that died."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+    """Remove the folders of servers that died: those of tables, of workers, and of networks that were opened."""
+    for folder in Path(tempfile.gettempdir()).glob("jtgpu-*-*-*"):
+        kind, _, rest = folder.name.removeprefix("jtgpu-").partition("-")
+        owner = rest.partition("-")[0] if kind in ("serve", "open") else ""
         with suppress(OSError):
             if owner.isdigit() and folder.stat().st_uid == os.getuid() and not _is_alive(int(owner)):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -17,6 +17,7 @@ from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
+from ..model.dynamic import DynamicNetwork
 from ..model.first_slice import OVER_TIME
 from ..model.network import BayesianNetwork
 from .map_layout import positions
@@ -62,6 +63,7 @@ def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, An
         "source": source or (name if name in networks() else ""),
         "kind": "bayesian" if graph.is_directed else "markov",
         "digest": digest(tree),
+        "formats": written_formats(model),
         "backend": tree.backend,
         "device": tree.device,
         "dtype": tree.dtype,
@@ -146,6 +148,8 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     }
 
 
+# with decisions: formats that have nodes for them
+_WITH_DECISIONS = ("net", "xdsl", "dsl")
 _WITH_NUMBERS = {"mixed.json": "JSON", "net": "Hugin net", "xdsl": "XDSL"}  # suffix -> format
 _WITH_SLICES = {"dynamic.json": "dynamic JSON", "xdsl": "XDSL"}  # suffix -> format
 
@@ -163,14 +167,22 @@ def file(model: DiscreteModel, name: str) -> tuple[str, str]:
         if name not in _WITH_NUMBERS:
             raise ArgumentError(f"a network with numbers is written as {', '.join(_WITH_NUMBERS)}, not {name[:60]!r}")
         return dumps_mixed(model.mixed_network, _WITH_NUMBERS[name]), name
+    if isinstance(model, PolicyNetwork):  # the policy is an answer; the network has decisions and utilities
+        model = model.decision_network
     suffixes = {s[1:]: f for f in FORMATS if f.writer for s in f.suffixes if s not in f.only_read}
     if name not in suffixes:
         raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{closest(name, suffixes)}")
     return carry(model, suffixes[name]).text, name
 
 
-def written_formats() -> list[str]:
-    """Suffixes of the formats that a network can be saved in."""
+def written_formats(model: DiscreteModel | None = None) -> list[str]:
+    """Suffixes of the formats that a network of this kind can be saved in; None: one without decisions and the like."""
+    if isinstance(model, OVER_TIME):
+        return [*_WITH_SLICES] if isinstance(model.dynamic_network, DynamicNetwork) else ["dynamic.json"]
+    if isinstance(model, DiscretePart):
+        return [*_WITH_NUMBERS]
+    if isinstance(model, PolicyNetwork):
+        return [*_WITH_DECISIONS]
     return [s[1:] for f in FORMATS if f.writer for s in f.suffixes[:1]]
 
 

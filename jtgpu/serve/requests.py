@@ -296,6 +296,7 @@ async def unless_gone(receive: Receive, future: asyncio.Future[T], timeout: floa
         raise Refusal("timeout", f"no answer within {timeout:g} s; see --timeout")
     finally:
         gone.cancel()
+        future.cancel()  # if the server stops
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -24,7 +24,7 @@ from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.arguments import number, text, whole_number
 from .app import App
-from .settings import is_loopback, own_addresses, url_of
+from .settings import EVERYWHERE, is_loopback, url_of
 
 Tree = JunctionTree | DynamicTree | MixedTree | MixedDynamicTree
 
@@ -140,10 +140,11 @@ def make_app(
             raise ArgumentError(f"a server that other machines reach ({host!r}) needs a token")
         options["token"] = secrets.token_urlsafe(32)
     app = App(trees, **options)
-    if host not in ("0.0.0.0", "::", ""):
-        app.use_hosts(f"[{host}]" if ":" in host else host)
+    if host in EVERYWHERE:
+        name = socket.gethostname()
+        app.use_hosts(host or "0.0.0.0", name, name.partition(".")[0])
     else:
-        app.use_hosts(socket.gethostname(), *own_addresses())
+        app.use_hosts(f"[{host}]" if ":" in host else host)
     return app
 
 

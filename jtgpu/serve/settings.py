@@ -7,6 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -29,19 +30,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def own_addresses() -> list[str]:
-    """Addresses of this machine that clients may use as host."""
-    try:
-        addresses = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
-    except OSError:
-        return []
-    return sorted(f"[{a}]" if ":" in a else a for a in addresses)
+EVERYWHERE = ("0.0.0.0", "::", "")  # hosts that stand for all addresses of the machine
+
+
+def own_address() -> str:
+    """The address by which other machines reach this one, or else its name."""
+    for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        # a datagram socket sends nothing on `connect`, but takes the address of the route to the other machine
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect((other, 9))
+            return str(sock.getsockname()[0])
+    return socket.gethostname()
 
 
 def url_of(host: str, port: int, token: str = "") -> str:
     """The address for a browser; the token is in the fragment, which is never sent."""
-    name = "127.0.0.1" if host in ("0.0.0.0", "") else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/{f'#token={token}' if token else ''}"
+    name = own_address() if host in EVERYWHERE else host
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}/{f'#token={token}' if token else ''}"
 
 
 ORIGIN = re.compile(r"https?://[^\s/;,]+/?|null", re.IGNORECASE)  # null: of pages without one
@@ -214,7 +219,10 @@ class Guard:
         text = host.decode("latin-1").lower()
         name, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
         name = name if name and port.isdigit() else text
-        if "*" not in self._hosts and name not in self._hosts and text not in self._hosts:
+        if not (
+            "*" in self._hosts or name in self._hosts or text in self._hosts
+            or (not self._hosts.isdisjoint(EVERYWHERE) and _is_address(name))
+        ):
             raise Refusal("foreign-host", f"this server does not answer to the host {text[:200]!r}; see --allow-host")
         if len(self._good_hosts) < 100:
             self._good_hosts.add(host)
@@ -226,6 +234,15 @@ class Guard:
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
         if kind.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
             raise Refusal("missing-token", "send the token of this server as Authorization: Bearer TOKEN")
+
+
+def _is_address(host: str) -> bool:
+    """Whether a host is an address: no name server can make it mean another machine, as it can of a name."""
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _scheme(headers: Head, scope: Scope) -> str:

@@ -21,7 +21,7 @@ from ..errors import ArgumentError, JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..util.arguments import described, number, text, whole_number
-from .jobs import PREFIX
+from .jobs import PREFIX, sweep
 from .server import bind, make_app, run
 from .settings import Settings
 
@@ -67,6 +67,7 @@ def run_workers(
     JtgpuError
         If a process cannot start.
     """
+    sweep()
     shared = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
     reserved = bind(host, port, shared=True)  # never listens: it keeps the port while processes come and go
     port = int(reserved.getsockname()[1])

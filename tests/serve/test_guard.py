@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App, make_app
-from jtgpu.serve.settings import is_loopback, url_of
+from jtgpu.serve.settings import is_loopback, own_address, url_of
 from tests.serve.client import Client
 
 
@@ -153,7 +154,9 @@ def test_other_machines_need_a_token(asia: JunctionTree) -> None:
 
 def test_urls() -> None:
     assert url_of("127.0.0.1", 80) == "http://127.0.0.1:80/"
-    assert url_of("0.0.0.0", 80, "t") == "http://127.0.0.1:80/#token=t"
+    own = own_address()  # what other machines can use, and no 127.0.0.1 that only this one does
+    for host in ("0.0.0.0", "::", ""):
+        assert url_of(host, 80, "t") == f"http://{f'[{own}]' if ':' in own else own}:80/#token=t"
     assert url_of("::1", 80) == "http://[::1]:80/"
 
 
@@ -192,3 +195,15 @@ def test_long_answers_are_compressed_for_clients_that_accept_it(
     assert len(found.json()["posteriors"]) == 37
     short = client.request("POST", "/v1/networks/asia/posteriors", json={}, headers={"accept-encoding": accepted})
     assert "content-encoding" not in short.headers
+
+
+def test_a_server_at_all_addresses_answers_addresses_but_not_foreign_names(asia: JunctionTree) -> None:
+    app = make_app({"asia": asia}, "0.0.0.0", token="t")
+    client = Client(app)
+    head = {"Authorization": "Bearer t"}
+    for host in ("192.0.2.7:8080", "[2001:db8::7]:8080", socket.gethostname(), f"{own_address()}:1"):
+        found = client.request("GET", "/v1/networks", headers={**head, "Host": host})
+        assert found.status_code == 200, host
+    for host in ("evil.example", "192.0.2.7.evil.example"):
+        assert client.request("GET", "/v1/networks", headers={**head, "Host": host}).status_code == 421
+    app.close()

@@ -136,6 +136,21 @@ def test_headers_are_limited_and_name_one_host(asia: JunctionTree, head: bytes, 
         assert sock.recv(4096)[9:12] == status
 
 
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"GET http://evil.example/v1/networks HTTP/1.1", b"421"),
+        (b"GET http://localhost/v1/networks HTTP/1.1", b"200"),
+        (b"GET /v1/networks HTTP/0.9", b"400"),
+    ],
+)
+def test_the_host_of_a_target_counts(asia: JunctionTree, line: bytes, status: bytes) -> None:
+    pytest.importorskip("httptools", reason="the target is checked where httptools is installed")
+    with asia.serve() as server, connection(server) as sock:
+        sock.sendall(line + b"\r\nhost: localhost\r\n\r\n")
+        assert sock.recv(4096)[9:12] == status
+
+
 def test_slow_bodies_are_cut_off(asia: JunctionTree) -> None:
     pytest.importorskip("httptools", reason="limits of bodies need httptools")
     with asia.serve(body_timeout=0.3) as server:

@@ -180,10 +180,12 @@ def test_no_file_stays(asia: JunctionTree) -> None:
 def test_folders_of_dead_servers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     dead, other = tmp_path / "jtgpu-serve-999999999-x", tmp_path / "jtgpu-serve-else"
-    dead.mkdir()
-    other.mkdir()
-    alive = JobFolder().path
-    sweep()
+    opened = tmp_path / "jtgpu-open-999999999-x"
+    for folder in (dead, other, opened):
+        folder.mkdir()
+    alive = JobFolder().path  # it sweeps first
     assert not dead.exists()
+    assert not opened.exists()
+    sweep()
     assert other.exists()
     assert alive.exists()

@@ -251,7 +251,7 @@ export class App {
 
   key(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest?.("dialog") || isTyping(event.target) || !this.store.network) return;
+    if (event.target.closest?.("dialog") || this.root.querySelector("dialog[open]") || isTyping(event.target) || !this.store.network) return;
     const { store } = this;
     const { picked } = store;
     const keys = {

@@ -7,6 +7,15 @@ import { Panel, panelTable, shareBar } from "./panels.js";
 
 const [MOST_CHOICES, MOST_GAINS] = [40, 8]; // rows of a policy and of the value of information
 
+/** Whether policies are computed for the evidence: states that are observed, and decisions that are made. */
+export function isDecidable(network, findings) {
+  return Object.entries(findings).every(([v, { kind }]) => kind === (network.decisions.has(Number(v)) ? "do" : "observed"));
+}
+
+/** The rows of a policy, if the decision knows something, that the best policy leads to. */
+export const reached = (rows) => rows.filter(({ known, option }) => option !== null && Object.keys(known).length);
+export const NOT_DECIDABLE = "Policies are computed for observed states, and not with likelihoods, soft evidence or interventions.";
+
 export class DecisionPanel extends Panel {
   constructor(store, actions) {
     super(store, "Decisions", { isOpen: true, name: "decisions" });
@@ -30,13 +39,11 @@ export class DecisionPanel extends Panel {
 
   key() {
     const { network, findings } = this.store;
-    const isKnown = Object.entries(findings).every(([v, { kind }]) => (network.decisions.has(Number(v)) ? kind === "do" : kind === "observed"));
-    return network.decisions.size && isKnown ? `${JSON.stringify(findings)}/${this.decision()}` : null;
+    return network.decisions.size && isDecidable(network, findings) ? `${JSON.stringify(findings)}/${this.decision()}` : null;
   }
 
   idle() {
-    if (!this.store.network.decisions.size) return "";
-    return "Policies are computed for observed states, and not with likelihoods, soft evidence or interventions.";
+    return this.store.network.decisions.size ? NOT_DECIDABLE : "";
   }
 
   async ask(signal) {
@@ -89,9 +96,8 @@ export class DecisionPanel extends Panel {
     return table;
   }
 
-  /** The rows of the policy, if the decision knows something, that the best policy leads to. */
   choices(d, rows) {
-    const known = rows.filter(({ known: row, option }) => option !== null && Object.keys(row).length);
+    const known = reached(rows);
     if (!known.length) return [];
     const shown = known.slice(0, MOST_CHOICES).map(({ known: row, option }) => el("tr", {}, el("td", {}, cut(Object.entries(row).map(([name, state]) => `${name} = ${state}`).join(", "), 80)), el("td", {}, cut(option, 30))));
     const rest = known.length > shown.length ? [el("p", { class: "muted" }, `${shown.length} of ${known.length.toLocaleString("en")} rows`)] : [];

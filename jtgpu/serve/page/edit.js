@@ -36,27 +36,31 @@ export class EditDialog {
     return this.model.variables.find((v) => v.name === this.name);
   }
 
-  change(model, name = this.name) {
+  /** Draw another model or variable; `label`: of the field that has the keyboard then. */
+  change(model, name, label) {
     this.model = model;
     this.name = name;
     this.draw();
+    const field = this.dialog.querySelector(`[aria-label="${label}"]`);
+    field?.focus();
+    if (label === "Name") field.select();
   }
 
   draw() {
     const { model } = this;
-    const choice = el("select", { "aria-label": "Variable", onchange: (event) => this.change(model, event.target.value) }, ...model.variables.map((v) => el("option", { value: v.name, selected: v.name === this.name }, v.name)));
+    this.choice = el("select", { "aria-label": "Variable", onchange: (event) => this.change(this.model, event.target.value, "Variable") }, ...model.variables.map((v) => el("option", { value: v.name, selected: v.name === this.name }, v.name)));
     const fresh = () => {
-      const taken = new Set(model.variables.map((v) => v.name));
+      const taken = new Set(this.model.variables.map((v) => v.name));
       let i = 1;
       while (taken.has(`new_${i}`)) i += 1;
-      this.change(addVariable(model, `new_${i}`), `new_${i}`);
+      this.change(addVariable(this.model, `new_${i}`), `new_${i}`, "Name");
     };
-    const gone = () => this.change(removeVariable(model, this.name), model.variables.find((v) => v.name !== this.name)?.name ?? "");
+    const gone = () => this.change(removeVariable(this.model, this.name), this.model.variables.find((v) => v.name !== this.name)?.name ?? "", "Variable");
     this.message = el("p", { class: "message", role: "alert" });
     this.dialog.replaceChildren(
       el("h2", {}, "Edit the network"),
-      el("div", { class: "card-tools" }, choice, button("New variable", fresh), button("Remove variable", gone, { disabled: model.variables.length < 2 })),
-      ...(this.variable ? [this.fields(), this.table()] : []),
+      el("div", { class: "card-tools" }, this.choice, button("New variable", fresh), button("Remove variable", gone, { disabled: model.variables.length < 2 })),
+      ...(this.variable ? [this.fields(), (this.tableNode = this.table())] : []),
       this.message,
       this.buttons(),
     );
@@ -74,24 +78,48 @@ export class EditDialog {
 
   fields() {
     const { model, variable } = this;
-    const name = el("input", { type: "text", value: variable.name, "aria-label": "Name", onchange: (event) => this.rename(event.target.value.trim()) });
+    const name = el("input", { type: "text", value: variable.name, "aria-label": "Name", onchange: () => this.rename(name) });
     const states = el("textarea", { rows: Math.min(Math.max(variable.states.length, 2), 6), "aria-label": "States, one a line", onchange: (event) => this.restate(event.target.value.split("\n").map((s) => s.trim()).filter(Boolean)) }, variable.states.join("\n"));
-    const parents = variable.parents.map((p) => el("span", { class: "chip" }, p, button("\u00d7", () => this.change(setParents(model, this.name, variable.parents.filter((q) => q !== p))), { "aria-label": `Remove the arc from ${p}` })));
+    const setTo = (parents) => this.change(setParents(this.model, this.name, parents), this.name, "Add a parent");
+    const parents = variable.parents.map((p) => el("span", { class: "chip" }, p, button("\u00d7", () => setTo(variable.parents.filter((q) => q !== p)), { "aria-label": `Remove the arc from ${p}` })));
     const below = this.descendants();
     const others = model.variables.map((v) => v.name).filter((p) => !below.has(p) && !variable.parents.includes(p));
-    const more = el("select", { "aria-label": "Add a parent", onchange: (event) => event.target.value && this.change(setParents(model, this.name, [...variable.parents, event.target.value])) }, el("option", { value: "" }, "add a parent \u2026"), ...others.map((p) => el("option", { value: p }, p)));
+    const more = el("select", { "aria-label": "Add a parent", onchange: (event) => event.target.value && setTo([...variable.parents, event.target.value]) }, el("option", { value: "" }, "add a parent \u2026"), ...others.map((p) => el("option", { value: p }, p)));
     return el("div", { class: "edit-fields" }, el("label", {}, "Name ", name), el("label", {}, "States ", states), el("div", {}, "Parents ", ...parents, more));
   }
 
-  rename(name) {
-    if (!name || name === this.name) this.draw();
-    else if (this.model.variables.some((v) => v.name === name)) setText(this.message, `There is a variable ${name}.`);
-    else this.change(renameVariable(this.model, this.name, name), name);
+  // A field that is left keeps what the keyboard or the mouse goes to next: only what shows the change is drawn again.
+
+  rename(field) {
+    const name = field.value.trim();
+    const isTaken = name !== this.name && this.model.variables.some((v) => v.name === name);
+    setText(this.message, isTaken ? `There is a variable ${name}.` : "");
+    if (isTaken) return;
+    field.value = name || this.name;
+    if (!name) return;
+    const option = this.choice.selectedOptions[0];
+    option.value = name;
+    setText(option, name);
+    this.model = renameVariable(this.model, this.name, name);
+    this.name = name;
   }
 
   restate(states) {
-    if (!states.length || new Set(states).size < states.length) setText(this.message, "States must have different names, one a line.");
-    else this.change(setStates(this.model, this.name, states));
+    const isBad = !states.length || new Set(states).size < states.length;
+    setText(this.message, isBad ? "States must have different names, one a line." : "");
+    if (isBad) return;
+    this.model = setStates(this.model, this.name, states);
+    setTimeout(() => this.drawTable()); // when the next field has the keyboard
+  }
+
+  drawTable() {
+    if (!this.dialog.open || !this.tableNode) return;
+    const inputs = () => [...this.tableNode.querySelectorAll("input")];
+    const at = inputs().indexOf(this.dialog.getRootNode().activeElement);
+    const drawn = this.table();
+    this.tableNode.replaceWith(drawn);
+    this.tableNode = drawn;
+    if (at >= 0) inputs()[Math.min(at, inputs().length - 1)]?.focus();
   }
 
   /** The variable and all that are below it: an arc from them would close a cycle. */

@@ -420,8 +420,10 @@ export class MapView {
     const { clientWidth, clientHeight } = this.root;
     if (!clientWidth || (clientWidth === this.width && clientHeight === this.height)) return;
     const isFirst = !this.width;
+    const { x, y, scale } = this.view;
+    const wasWhole = this.layout && x >= 0 && y >= 0 && x + this.layout.width * scale <= this.width && y + this.layout.height * scale <= this.height;
     [this.width, this.height] = [clientWidth, clientHeight];
-    if (isFirst) this.fit();
+    if (isFirst || wasWhole) this.fit();
     else this.centre(this.store.picked, false);
   }
 

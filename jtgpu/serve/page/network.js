@@ -22,13 +22,14 @@ export class Network {
    * @param {string} id name in addresses
    * @param {object} description the answer of GET /v1/networks/{id}
    */
-  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers }) {
+  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers, formats }) {
     this.id = id;
     this.title = clean(title || id);
     this.digest = digest || "";
     this.source = source || ""; // a file or the name of a bundled network
     this.isDirected = kind !== "markov";
     this.limits = limits || {};
+    this.formats = formats || null; // suffixes of files that this kind of network can be saved in
     this.plan = plan || {};
     this.backend = backend || "";
     this.names = variables.map((v) => v.name);

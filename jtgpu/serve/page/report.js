@@ -1,11 +1,12 @@
 // A report as one HTML file.
 
+import { isDecidable, NOT_DECIDABLE, reached } from "./decisions.js";
 import { bodyOf, describeFinding, findingList } from "./findings.js";
 import { logText, percent, points, probabilityOf, significant } from "./format.js";
 import { totalVariation } from "./measures.js";
 import { mapSvg } from "./save.js";
 
-const [MOST_REPORTED, MOST_LISTED] = [15, 10];
+const [MOST_REPORTED, MOST_LISTED, MOST_CONFIGURATIONS] = [15, 10, 200];
 const STYLE = "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:24px auto;padding:0 16px;color:#1f2328}table{border-collapse:collapse;margin:8px 0}td,th{border-bottom:1px solid #d1d9e0;padding:3px 12px 3px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}i{display:inline-block;height:9px;background:#4a90d9}svg{max-width:100%;height:auto}.m{color:#59636e}";
 
 const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -41,9 +42,28 @@ export async function reportHtml(store, map, address) {
     const rows = observations.filter((o) => o.gain > 1e-9).map((o) => [text(o.variable), figure(significant(o.gain / Math.LN2, 3)), figure(`${percent(o.expected_accuracy)} %`)]);
     if (rows.length) parts.push(`<h2>What to observe next about ${escaped(network.texts[target])}</h2>`, table(["variable", "gain (bits)", "expected accuracy"], rows));
   }
+  if (network.decisions.size) parts.push(...(await decisionParts(store)));
   if (scenarios.length) parts.push(...(await scenarioTable(store, chosen)));
   parts.push("<h2>Map</h2>", mapSvg(map, network.title).text);
   return `<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(network.title)}</title><style>${STYLE}</style></head><body>\n${parts.join("\n")}\n</body></html>\n`;
+}
+
+/** Utilities, the expected utility and the best policy. */
+async function decisionParts({ api, network, answer: { findings } }) {
+  const list = network.utilities.map(({ text: name, parents }) => [text(name), text(parents.map((v) => network.texts[v]).join(", ") || "nothing")]);
+  const parts = ["<h2>Decisions</h2>", table(["utility", "depends on"], list)];
+  if (!isDecidable(network, findings)) return [...parts, `<p>${NOT_DECIDABLE}</p>`];
+  const { evidence, do: made } = bodyOf(network, findings);
+  const best = await api.ask(network.id, "policy", { evidence: { ...evidence, ...made } });
+  parts.push(`<p>Expected utility <b>${escaped(significant(best.expected_utility, 6))}</b> (${escaped(best.method)}).</p>`);
+  for (const [d, rows] of Object.entries(best.policy)) {
+    const known = reached(rows);
+    const shown = (known.length ? known : rows.filter(({ option }) => option !== null)).slice(0, MOST_CONFIGURATIONS);
+    const choices = shown.map(({ known: row, option }) => [text(Object.entries(row).map(([v, s]) => `${v} = ${s}`).join(", ") || "nothing"), text(option)]);
+    parts.push(table(["best policy: if it is known that", d], choices));
+    if (known.length > shown.length) parts.push(`<p class="m">${shown.length} of ${known.length.toLocaleString("en")} rows</p>`);
+  }
+  return parts;
 }
 
 async function scenarioTable({ api, network, scenarios }, variables) {

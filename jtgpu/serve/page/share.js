@@ -39,7 +39,7 @@ export class ShareDialog {
   /** The network in any format that can be written. */
   networkFile() {
     if (!this.formats) return [];
-    const format = el("select", { "aria-label": "Format of the network" }, ...(this.store.network.slices ? ["dynamic.json", "xdsl"] : this.formats).map((name) => el("option", { value: name }, `.${name}`)));
+    const format = el("select", { "aria-label": "Format of the network" }, ...(this.store.network.formats ?? this.formats).map((name) => el("option", { value: name }, `.${name}`)));
     return [el("span", {}, button("Network as", () => this.save("network", format.value)), " ", format)];
   }
 

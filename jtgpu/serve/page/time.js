@@ -40,7 +40,8 @@ export class TimePanel extends Panel {
   }
 
   key() {
-    return JSON.stringify([this.store.asked, this.variable()]);
+    // another network may be shown by now: this is asked before the panel hides
+    return this.store.network.slices ? JSON.stringify([this.store.asked, this.variable()]) : null;
   }
 
   async ask(signal) {

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import jtgpu
 from jtgpu.serve.map_layout import map_layout
+from jtgpu.serve.sequences import of_slices
 from tests.decisions.test_policies import oil, pigs
+from tests.dynamic.test_posteriors import umbrella
 from tests.serve.page.conftest import Site, Visit
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A server of two networks with decisions, and one without."""
+    """A server of two networks with decisions, one over time and one of neither kind."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
     trees: dict[str, jtgpu.JunctionTree] = {}
     for name, net in (("oil", oil()), ("pigs", pigs(4))):
         trees[name] = net.with_policy(net.compile().policy()).compile("cpu")
+    trees["umbrella"] = of_slices(umbrella().compile("cpu"))
     trees["asia"] = jtgpu.load("asia").compile("cpu")
     server = Site(trees)
     yield server
@@ -86,3 +90,51 @@ def test_a_policy_is_a_table_on_a_telephone(phone: Visit) -> None:
     phone.page.wait_for_selector(".panel-decisions .scroll tbody tr", state="attached")
     assert panel.locator(".scroll tbody tr").count() == 2
     assert phone.page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.slow
+def test_any_network_after_any_other(visit: Visit) -> None:
+    visit.open("#n=asia")
+    page = visit.page
+    panels = {"oil": "decisions", "umbrella": "time"}
+    for name in ("umbrella", "oil", "umbrella", "asia", "oil", "asia", "umbrella"):
+        page.get_by_label("Network", exact=True).select_option(name)
+        page.wait_for_function("n => location.hash.startsWith(`#n=${n}`)", arg=name)
+        visit.ready(boxes=True)
+        for of, panel in panels.items():
+            assert page.locator(f".panel-{panel}").is_visible() == (of == name)
+            if of == name:
+                page.wait_for_selector(f".panel-{panel}:not(.stale)")
+        n = {"asia": "8 variables", "oil": "4 variables", "umbrella": "2 variables"}[name]
+        page.wait_for_function("n => document.querySelector('.status').textContent.startsWith(n)", arg=n)
+    assert not visit.problems
+
+
+@pytest.mark.slow
+def test_decisions_are_opened_saved_and_reported(visit: Visit, tmp_path: Path) -> None:
+    path = tmp_path / "wells.xdsl"
+    jtgpu.write(oil(), path)
+    page = visit.open("#n=asia")
+    page.get_by_label("Network file").set_input_files(path)
+    page.wait_for_function("() => document.querySelector('.network-select').value === 'wells'")
+    visit.ready()
+    page.wait_for_selector(".expected-utility")
+    assert page.get_by_role("button", name="Edit", exact=True).is_hidden()
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog", name="Export")
+    formats = dialog.get_by_label("Format of the network")
+    assert formats.locator("option").all_text_contents() == [".net", ".xdsl", ".dsl"]
+    for suffix in ("net", "xdsl", "dsl"):
+        formats.select_option(suffix)
+        with page.expect_download() as waiting:
+            dialog.get_by_role("button", name="Network as").click()
+        saved = tmp_path / f"saved.{suffix}"
+        waiting.value.save_as(saved)
+        again = jtgpu.read(saved, kind=jtgpu.DecisionNetwork)
+        assert (again.decisions, again.utilities) == (oil().decisions, oil().utilities)
+    with page.expect_download() as waiting:
+        dialog.get_by_role("button", name="Report (HTML)").click()
+    report = Path(waiting.value.path()).read_text(encoding="utf-8")
+    assert "Expected utility <b>22.5</b>" in report
+    for part in (*oil().utilities, "best policy: if it is known that", "test = "):
+        assert part in report

@@ -74,6 +74,37 @@ def test_cpts_states_variables_and_arcs(visit: Any) -> None:
 
 
 @pytest.mark.slow
+def test_the_keyboard_stays_in_the_dialog(visit: Any) -> None:
+    page = visit.open("#n=asia&v=smoke")
+    page.get_by_role("button", name="Edit", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Edit the network")
+    dialog.get_by_label("P(yes), row 1").fill("0.7")
+    dialog.get_by_role("button", name="New variable").click()
+    page.keyboard.type("cough")  # the name has the keyboard
+    page.keyboard.press("Tab")
+    assert dialog.get_by_label("States, one a line").evaluate("node => node === document.activeElement")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("often\nseldom\nnever")
+    page.keyboard.press("Tab")
+    dialog.get_by_label("P(seldom), row 1").wait_for()
+    assert dialog.get_by_label("Add a parent").evaluate("node => node === document.activeElement")
+    dialog.get_by_label("Add a parent").select_option("smoke")
+    assert dialog.get_by_label("Add a parent").evaluate("node => node === document.activeElement")
+    # a click after a new name goes where it points, and what was typed before is not lost
+    dialog.get_by_label("Name").fill("Cough")
+    dialog.get_by_label("States, one a line").click()
+    assert dialog.get_by_label("States, one a line").evaluate("node => node === document.activeElement")
+    assert dialog.get_by_label("Variable", exact=True).input_value() == "Cough"
+    dialog.get_by_label("Variable", exact=True).select_option("smoke")
+    assert dialog.get_by_label("P(yes), row 1").input_value() == "0.7"
+    page.evaluate("() => document.activeElement.blur()")
+    page.keyboard.type("1te")  # keys of the page do nothing behind a dialog
+    assert page.locator(".chip-text").count() == 0
+    assert page.get_by_role("dialog").count() == 1
+    dialog.get_by_role("button", name="Cancel").click()
+
+
+@pytest.mark.slow
 def test_a_mistake_is_said_in_the_dialog(visit: Any) -> None:
     page = visit.open("#n=asia&v=either")
     page.get_by_role("button", name="Edit", exact=True).click()
@@ -142,3 +173,23 @@ def test_scenarios_as_a_file_and_a_report(visit: Any, tmp_path: Path) -> None:
     panel.get_by_label("Scenario file").set_input_files(path)
     panel.locator("th input").first.wait_for()
     assert panel.locator("th input").first.input_value() == "A"
+
+
+@pytest.mark.slow
+def test_the_panel_of_a_table_leaves_the_map_whole(visit: Any, tmp_path: Path) -> None:
+    page = visit.open("#n=asia")
+    path = tmp_path / "cases.csv"
+    path.write_text("smoke,xray\nyes,no\nno,yes\n", encoding="utf-8")
+    panel = page.locator(".panel-tables")
+    panel.locator("summary").click()
+    panel.locator("input[type=file]").set_input_files(path)
+    panel.locator("table").wait_for()
+    page.wait_for_function(
+        """() => {
+          const all = document.querySelector(".map").getBoundingClientRect();
+          return [...document.querySelectorAll(".map .box")].every((box) => {
+            const { left, right, top, bottom } = box.getBoundingClientRect();
+            return left >= all.left && right <= all.right && top >= all.top && bottom <= all.bottom;
+          });
+        }"""
+    )

@@ -1,0 +1,187 @@
+"""Networks of clients are read and planned in a process of their own, which ends when its time or memory does.
+
+A file of a few bytes may need hours or gigabytes, and no thread can be stopped. Run as a module, this is that process:
+it reads a network from stdin and writes a plan, or why there is none, to stdout.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from msgspec import Struct, field
+
+from ..errors import JtgpuError, TableTooLarge
+from ..formats import read as read_network
+from ..formats.registry import file_suffixes
+from ..inference.network_plan import NetworkPlan
+from ..model.decisions import DecisionNetwork
+from ..model.discrete import DiscreteModel
+from ..model.discrete_part import DiscretePart
+from ..model.dynamic import DynamicNetwork
+from ..model.first_slice import first_slice
+from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
+from ..model.network import BayesianNetwork
+from ..util.system import free_memory
+from .requests import Refusal, kind_of
+
+SHARE = 0.2  # of the free memory, for the tables of a network
+OWN_MEMORY = 1 << 30  # bytes of Python and its libraries
+
+
+class EditedVariable(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A variable with its CPT; the last axis, its own states, varies fastest."""
+
+    name: str
+    states: list[str]
+    parents: list[str] = field(default_factory=list)
+    cpt: list[float]
+
+
+class EditedNetwork(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A network as the page edits it."""
+
+    title: str = ""
+    variables: list[EditedVariable]
+
+
+def network_of(edited: EditedNetwork) -> BayesianNetwork:
+    """Check and build a network."""
+    # raises Refusal: If names repeat, or a CPT has another number of entries than its states and parents need.
+    states: dict[str, list[str]] = {}
+    for v in edited.variables:
+        if v.name in states:
+            raise Refusal("invalid-body", f"there are two variables {v.name!r}", variable=v.name)
+        states[v.name] = v.states
+    cpts = {}
+    for v in edited.variables:
+        if not v.states:
+            raise Refusal("invalid-body", f"variable {v.name!r} has no states", variable=v.name)
+    for v in edited.variables:
+        shape = [len(states.get(p, ())) for p in v.parents] + [len(v.states)]
+        n = int(np.prod(shape, dtype=object))
+        if len(v.cpt) != n and all(p in states for p in v.parents):
+            raise Refusal(
+                "invalid-body", f"the CPT of {v.name!r} has {len(v.cpt):,} entries, expected {n:,}", variable=v.name
+            )
+        cpts[v.name] = np.array(v.cpt).reshape(shape if len(v.cpt) == n else -1)
+    parents = {v.name: v.parents for v in edited.variables}
+    return BayesianNetwork(states, parents, cpts, name=edited.title)
+
+
+def network_of_file(data: bytes, suffix: str, folder: str) -> DiscreteModel:
+    """Read the contents of a file with this suffix, which is written to the folder."""
+    # raises Refusal: If no format has the suffix.
+    if f".{suffix}" not in file_suffixes():
+        raise Refusal("invalid-argument", f"no network format has the suffix {suffix[:20]!r}", field="format")
+    path = Path(folder) / f"network.{suffix}"
+    path.write_bytes(data)
+    try:
+        net: Any = read_network(path)
+        if isinstance(net, MixedNetwork):
+            return DiscretePart(net)
+        if isinstance(net, DecisionNetwork):
+            return net.with_policy(net.compile().policy())
+        over_time = isinstance(net, (DynamicNetwork, MixedDynamicNetwork))
+        return first_slice(net) if over_time else cast(DiscreteModel, net)
+    except TableTooLarge:
+        raise
+    except JtgpuError as error:  # without the name of our folder
+        raise Refusal("invalid-body", str(error).replace(f"{folder}/", "")) from None
+
+
+class Opening:
+    """A network of a client, on its way to a plan; `cancel` ends it from any thread."""
+
+    def __init__(self, body: bytes, suffix: str | None, seconds: float):
+        self._body, self._suffix, self._seconds = body, suffix, seconds  # suffix: of a file; None: the page's JSON
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Nobody waits for the network any more."""
+        with self._lock:
+            self.is_cancelled = True
+            if self._process is not None:
+                self._process.kill()
+
+    def plan(self) -> NetworkPlan:
+        """Read and plan the network."""
+        # raises Refusal: If the network is invalid, too large, or takes longer than the time.
+        limit = int(SHARE * free_memory())
+        path = os.pathsep.join(p for p in sys.path if p)
+        with tempfile.TemporaryDirectory(prefix=f"jtgpu-open-{os.getpid()}-") as folder:
+            with self._lock:
+                if self.is_cancelled:
+                    raise Refusal("timeout", "nobody waits for the network")
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+                )  # fmt: skip
+            try:
+                asked = pickle.dumps((self._body, self._suffix, folder, limit))
+                out, _ = self._process.communicate(asked, timeout=self._seconds)
+            except subprocess.TimeoutExpired:
+                raise too_slow(self._seconds) from None
+            finally:
+                self._process.kill()
+                self._process.communicate()
+        if not out:
+            raise Refusal("too-large", "reading and planning this network takes more memory than the server has for it")
+        made = pickle.loads(out)
+        if isinstance(made, NetworkPlan):
+            return made
+        kind, detail, fields = made
+        raise Refusal(kind, detail, **fields)
+
+
+def too_slow(seconds: float) -> Refusal:
+    """The refusal of a network that takes longer."""
+    return Refusal("too-slow", f"to open this network takes more than {seconds:g} s (--timeout)", limit=seconds)
+
+
+def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> Any:
+    """The plan of a network; else kind, detail and fields of a refusal."""
+    try:
+        if suffix is not None:
+            model = network_of_file(body, suffix, folder)
+        else:
+            try:
+                model = network_of(msgspec.json.decode(body, type=EditedNetwork))
+            except msgspec.DecodeError as error:
+                return kind_of(error), str(error), {}
+        return model.plan(memory_limit=limit)
+    except Refusal as error:
+        return error.kind, str(error), error.fields
+    except TableTooLarge as error:
+        return "too-large", str(error), {"needed": error.needed, "limit": error.limit}
+    except MemoryError:
+        return "too-large", "this network takes more memory than the server has for it", {"limit": limit}
+    except JtgpuError as error:
+        return "invalid-body", str(error), {}
+
+
+def _main() -> None:
+    body, suffix, folder, limit = pickle.load(sys.stdin.buffer)
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        most = limit + OWN_MEMORY
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    made = _planned(body, suffix, folder, limit)
+    pickle.dump(made, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    _main()
