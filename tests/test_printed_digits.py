@@ -43,7 +43,7 @@ def test_no_test_compares_printed_digits() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.Compare, ast.Call)):
                 texts = (p for p in ast.walk(node) if isinstance(p, ast.Constant) and isinstance(p.value, str))
-                found += [(name, p.lineno, p.value[:80]) for p in texts if digits(str(p.value)) > MOST]
+                found += [(name, p.lineno, str(p.value)[:80]) for p in texts if digits(str(p.value)) > MOST]
     assert found == []
 
 

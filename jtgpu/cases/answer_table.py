@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,16 +211,79 @@ def _read_csv(file: CsvFile, convert: Any) -> Any:
         if codes:
             convert.column_types = {**convert.column_types, **codes}
             table = read(convert)
+    table = _codes_as_text(file, convert, read, table)
     texts = [column for column in table.columns if len(column) and types.is_string(column.type)]
     if any("\n" in (column[-1].as_py() or "") for column in texts) and file.has_open_quote():
         raise ParseError("a quote is not closed", file.name)
     has_comma = partial(compute().match_substring_regex, pattern=DECIMAL_COMMA)
     if file.delimiter != "," and any(compute().any(has_comma(column)).as_py() for column in texts):
+        _reject_thousands(file, table)
         convert.decimal_point = ","
         converted = read(convert)
         if sum(map(types.is_string, converted.schema.types)) < len(texts):
             return converted
     return table
+
+
+# what a file may have in it if numbers are codes: leading zeros, exponents, signs, many digits, truth values
+CODES = re.compile(
+    rb"(?:^|[^0-9.eE])[+-]?0[0-9]|[0-9.][eE][+-]?[0-9]|(?:^|[^0-9eE])\+[0-9]|[0-9]{16}|[Tt][Rr][Uu][Ee]|[Ff]alse|FALSE"
+)
+
+
+def _codes_as_text(file: CsvFile, convert: Any, read: Callable[[Any], Any], table: Any) -> Any:
+    """The table, with columns as text whose numerals are codes: with leading zeros, or two texts of one number."""
+    types, text = arrow().types, arrow().string()
+    kinds = {f.name: f.type for f in table.schema}
+    numbers = [n for n, k in kinds.items() if types.is_integer(k) or types.is_floating(k) or types.is_boolean(k)]
+    if not numbers or not file.contains(CODES):
+        return table
+    cells = read(arrow_csv().ConvertOptions(
+        column_types=dict.fromkeys(numbers, text), include_columns=numbers, strings_can_be_null=False
+    ))  # fmt: skip
+    words = {*convert.null_values, ""}
+    codes = {}
+    for name in numbers:
+        seen = [c.strip() for c in cells[name].unique().to_pylist() if c is not None]
+        seen = ["0" if c == "-0" else c for c in dict.fromkeys(seen) if c not in words]
+        if types.is_boolean(kinds[name]):
+            is_code = any(c.casefold() not in ("true", "false") for c in seen)
+        else:
+            plain = {c.rstrip("0").rstrip(".") if "." in c and "e" not in c.lower() else c for c in seen}
+            is_code = any(_LEADING_ZERO.match(c) for c in seen) or len(plain) > len({float(c) for c in plain}) or any(
+                c.lstrip("+-").isdigit() and abs(int(c)) >= 2**53 for c in plain
+            )  # fmt: skip
+        if is_code:
+            codes[name] = text
+    if codes:
+        convert.column_types = {**convert.column_types, **codes}
+        table = read(convert)
+    return table
+
+
+_LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+
+
+def _reject_thousands(file: CsvFile, table: Any) -> None:
+    """Raise where commas may separate thousands: each one of the file is followed by three digits."""
+    first = None
+    for name in table.column_names:
+        column = table[name]
+        if not arrow().types.is_string(column.type):
+            continue
+        cells = compute().filter(column, compute().match_substring_regex(column, DECIMAL_COMMA))
+        for cell in cells.unique().to_pylist():
+            if not _GROUPED.fullmatch(cell.strip()):
+                return  # a decimal comma: 53,0
+            first = first or (name, cell.strip())
+    if first is not None:
+        name, cell = first
+        whole, fraction = cell.replace(",", ""), cell.replace(",", ".")
+        raise DataError(
+            f"{file.name}: column {name!r}: {cell} may be {whole} or {fraction}, and every comma of the file is "
+            f"followed by three digits: write {whole} for thousands, or a decimal point"
+        )
 
 
 def _n_rows(file: CsvFile) -> int:

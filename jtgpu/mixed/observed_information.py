@@ -6,6 +6,7 @@ E-step give. Its differences between neighbouring parameters are the information
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -153,8 +154,11 @@ def _moved(tree: MixedTree, net: MixedNetwork, block: Block, i: int, step: float
     return net.replace({block.name: Gaussian(mean, slopes, sd)})
 
 
-def inverse(information: Floats, score: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Covariance of the parameters, and which of them the rows do not determine."""
+def inverse(information: Floats, score: Floats, *, must_peak: bool = True) -> tuple[Floats, NDArray[np.bool_]]:
+    """Covariance of the parameters, and which of them the rows do not determine.
+
+    Away from a peak, an error, or with `must_peak=False` a warning: a fit is not lost because it has no errors.
+    """
     diagonal = np.diagonal(information)
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(information / np.outer(size, size))
@@ -163,13 +167,16 @@ def inverse(information: Floats, score: Floats) -> tuple[Floats, NDArray[np.bool
     variance = (along / values[known]) @ along.T
     decrement = float(score @ variance @ score)
     if (values < -1e3 * SINGULAR).any() or decrement > MOST_DECREMENT:
-        raise ArgumentError(
+        reason = (
             f"EM stopped {np.sqrt(max(decrement, 0.0)):.2g} standard errors from a peak of the objective, where "
             "parameters have none; fit with a smaller tolerance= and more iterations="
             if decrement > MOST_DECREMENT
             else "EM stopped where the objective has no peak, so parameters have no standard errors; fit from another "
             "start="
         )
+        if must_peak:
+            raise ArgumentError(reason)
+        warnings.warn(f"standard errors are rough: {reason}", stacklevel=2)
     return variance, (vectors[:, ~known] ** 2).sum(axis=1) > SINGULAR
 
 

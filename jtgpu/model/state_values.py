@@ -71,7 +71,7 @@ class StateValues:
                 raise ArgumentError(
                     f"codes: {shown(name)} is not one state{closest(name, labels)} (the states are {listed(labels)})"
                 )
-            number = _numeral(code) if isinstance(code, str) else code
+            number = _numeral(code) if isinstance(code, str) else None
             self.codes[code if number is None else number] = self.names[name]
 
     def find(self, value: Any) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ HEAD = 1 << 16  # bytes read to find the header
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
 MAX_ROW = 1 << 26  # bytes; a longer row means that a quote is never closed
 READ_SIZE = 1 << 24  # bytes per system call
+_HEXADECIMAL = re.compile(rb"0[xX]")
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 
 
@@ -136,13 +138,17 @@ class CsvFile:
 
     def has_hexadecimals(self) -> bool:
         """Whether ``0x`` is somewhere in the file."""
+        return self.contains(_HEXADECIMAL)
+
+    def contains(self, pattern: re.Pattern[bytes]) -> bool:
+        """Whether a pattern, of at most 32 bytes, is somewhere in the file."""
         stream, _ = self._open()
         before = b""
         with stream:
             while block := self._read(stream, READ_SIZE):
-                if b"0x" in (near := before + block).lower():
+                if pattern.search(near := before + block):
                     return True
-                before = near[-1:]
+                before = near[-32:]
         return False
 
     def has_open_quote(self) -> bool:

@@ -87,7 +87,8 @@ def _differences(
                 moved = _moved(tables, block, i, step)
                 ends.append(_score(moved, evaluate(moved), prior, blocks))
             information[block.at.start + i] = (ends[1] - ends[0]) / (2 * STEP)
-    variance, unknown = inverse(0.5 * (information + information.T), _score(tables, counts, prior, blocks))
+    score = _score(tables, counts, prior, blocks)
+    variance, unknown = inverse(0.5 * (information + information.T), score, must_peak=False)
     for block in blocks:
         table = tables[block.group[0]]
         p = table.reshape(-1, table.shape[-1])[block.k, block.free]

@@ -377,12 +377,18 @@ def _is_arm() -> bool:
     return platform.machine().lower() in ("arm64", "aarch64")
 
 
+def _slot(builder: Any) -> Any:
+    """Room for a word on the stack; not `alloca`, which in a loop would take more each time."""
+    alloca: Any = cgutils.alloca_once
+    return alloca(builder, _I32)
+
+
 def _read_word(builder: Any, register: str) -> Any:
     """The status word (``fpsr``) or the modes (``fpcr``) of the processor, int64; x86 has both in one."""
     if _is_arm():
         kind = ir.FunctionType(_I64, [])
         return builder.asm(kind, f"mrs $0, {register}", "=r", [], True)
-    slot = cgutils.alloca_once(builder, _I32)  # not `alloca`: in a loop it would take stack each time
+    slot = _slot(builder)
     pointer = builder.bitcast(slot, ir.IntType(8).as_pointer())
     builder.call(_declared(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), [pointer.type]), [pointer])
     return builder.zext(builder.load(slot), _I64)
@@ -392,7 +398,7 @@ def _write_word(builder: Any, register: str, word: Any) -> None:
     if _is_arm():
         builder.asm(ir.FunctionType(ir.VoidType(), [_I64]), f"msr {register}, $0", "r", [word], True)
         return
-    slot = cgutils.alloca_once(builder, _I32)
+    slot = _slot(builder)
     builder.store(builder.trunc(word, _I32), slot)
     pointer = builder.bitcast(slot, ir.IntType(8).as_pointer())
     builder.call(_declared(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), [pointer.type]), [pointer])

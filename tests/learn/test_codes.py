@@ -1,0 +1,42 @@
+"""Codes of CSV files: different texts stay different states, and thousands are no decimal points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import jtgpu
+from jtgpu import learn
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+
+@pytest.mark.parametrize(
+    ("cells", "states"),
+    [
+        (("01", "1"), ("01", "1")), (("007", "7"), ("007", "7")), (("1E2", "100"), ("100", "1E2")),
+        (("+1", "1"), ("+1", "1")), (("true", "1"), ("1", "true")), (("1", "2"), ("1", "2")),
+        (("12345678901234567890", "12345678901234567891"), ("12345678901234567890", "12345678901234567891")),
+        (("true", "FALSE"), ("False", "True")), (("1.0", "2"), ("1", "2")),
+    ],
+)  # fmt: skip
+def test_different_texts_are_different_states(
+    cells: tuple[str, str], states: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("code,y\n" + f"{cells[0]},a\n{cells[1]},b\n" * 50)
+    found = learn.structure(path)
+    net = found.network()
+    assert tuple(sorted(net.states("code"))) == states
+    assert len(found.arcs) == 1  # y depends on the code alone
+    assert learn.fit(net, path).n_rows == 100  # the network reads its file
+
+
+def test_commas_that_may_be_thousands_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "price.tsv"
+    path.write_text("price\tclass\n" + "500\tlow\n900\tlow\n1,200\thigh\n4,000\thigh\n" * 20)
+    with pytest.raises(jtgpu.DataError, match=r"column 'price': 1,200 may be 1200 or 1\.200"):
+        learn.discretise(path, 3)
+    path.write_text("price\tclass\n" + "500,5\tlow\n900\tlow\n1,200\thigh\n4,000\thigh\n" * 20)
+    assert learn.discretise(path, 2) is not None  # 500,5 says that commas are decimal
