@@ -192,6 +192,11 @@ def _with_others(
             else:
                 made = sweep.draw_rows(cases[alone], mine, numbers)
             states[rows[alone]] = made[:, : step.n]
+            for i in np.flatnonzero(alone & read.extended_rows[rows]).tolist():
+                weights = ({v: w[rows[i]] for v, w in x.items()} for x in (read.likelihood, read.exponents))
+                case = Evidence(cases[i], *weights)
+                one = sweep.best(case).states if rng is None else sweep.draw(case, 1, numbers)
+                states[rows[i]] = one[0, : step.n]
         if alone.all():
             continue
         distinct, index = _distinct(cases[~alone], step)

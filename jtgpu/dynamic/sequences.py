@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.dynamic import DynamicNetwork
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Bools, Floats, Ints
 
 _LAGGED = re.compile(r".*\[t(-\d+)?\]$")
 
@@ -67,12 +67,17 @@ class Sequences:
         return np.arange(len(self.codes)) - np.repeat(self.ptr[:-1], self.lengths)
 
     @property
-    def extended(self) -> NDArray[np.bool_]:
-        """(N,) whether a sequence has likelihoods that take extended numbers."""
+    def extended_rows(self) -> Bools:
+        """(R,) whether a row has likelihoods that take extended numbers."""
         rows = np.zeros(len(self.codes), np.bool_)
         for power in self.exponents.values():
             rows |= (power != 0).any(axis=1)
-        return np.asarray(np.logical_or.reduceat(rows, self.ptr[:-1]) if self.n else rows)
+        return rows
+
+    @property
+    def extended(self) -> Bools:
+        """(N,) whether a sequence has such rows."""
+        return np.add.reduceat(self.extended_rows, self.ptr[:-1]) > 0 if self.n else np.zeros(0, np.bool_)
 
     def cut(self, t: int) -> frozenset[int]:
         """The variables that are set in slice t."""
