@@ -73,7 +73,7 @@ def _interfaces(
     if unsure.any():
         some, mine = read.some(np.flatnonzero(unsure)), np.repeat(unsure, read.lengths)
         table = extended_table(step, some, uniforms is None)
-        again = Choosing(step, some, table, None if uniforms is None else uniforms[:, mine])
+        again = Choosing(step, some, table, None if uniforms is None else np.ascontiguousarray(uniforms[:, mine]))
         again.run()
         chosen[:, mine], failed[unsure] = again.chosen, again.failed
     if on_impossible == "error":

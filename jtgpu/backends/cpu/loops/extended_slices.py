@@ -90,6 +90,12 @@ def _multiply(t, code, s, i):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _no(s):  # type: ignore[no-untyped-def]
+    """False, not as a literal, for which Numba would compile the callee once more."""
+    return len(s.failed) == 0
+
+
+@inlined
 def _keep(s, cells, powers, i, base, stride):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     n = (i - base) // stride
     if i >= base and (i - base) % stride == 0 and n < len(cells):
@@ -112,7 +118,7 @@ def forward(t, code, by_rank, states, mapped, s, p, w, cells, powers, where, are
             continue
         _likelihoods(w, s, i)
         _weigh(w, p.before, p.first_before, p.own_before, s.cell, s.power_of)
-        if run(t, code, by_rank, states[i], mapped, w, False, arena) == rec.IMPOSSIBLE:
+        if run(t, code, by_rank, states[i], mapped, w, _no(s), arena) == rec.IMPOSSIBLE:
             s.failed[0] = i
             continue
         if not p.maximal:
@@ -177,7 +183,7 @@ def backward(  # type: ignore[no-untyped-def]  # noqa: PLR0913
             break
         _likelihoods(w, s, i)
         _weigh(w, p.after, p.first_after, p.own_after, s.cell, s.power_of)
-        run(t, code, by_rank, states[i], mapped, w, False, arena)
+        run(t, code, by_rank, states[i], mapped, w, _no(s), arena)
         _take(t, code, p.before, s, p.maximal)
         if len(chosen):
             uniform = uniforms[i] if len(uniforms) else -1.0
@@ -212,7 +218,7 @@ def answer(  # type: ignore[no-untyped-def]  # noqa: PLR0913
             _weigh_both(w, s, p, cells[n], powers[n], cells[n][:0], powers[n][:0], i)
         else:
             _weigh_both(w, s, p, cells[n], powers[n], later[n], later_powers[n], i)
-        if run(t, code, by_rank, states[i], mapped, w, False, arena) == rec.IMPOSSIBLE:
+        if run(t, code, by_rank, states[i], mapped, w, _no(s), arena) == rec.IMPOSSIBLE:
             continue
         at = 0
         for a in range(len(code.answers)):
@@ -234,5 +240,5 @@ def count(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     for i in range(end - 1, begin - 1, -1):
         n = i - base
         _weigh_both(w, s, p, cells[n], powers[n], later[n], later_powers[n], i)
-        if run(t, code, by_rank, states[i], mapped, w, False, arena) != rec.IMPOSSIBLE:
+        if run(t, code, by_rank, states[i], mapped, w, _no(s), arena) != rec.IMPOSSIBLE:
             add_counts(arena, code, states_by_rank(by_rank, states[i], mapped), weight, counts, scratch)
