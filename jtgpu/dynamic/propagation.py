@@ -63,7 +63,7 @@ class Propagation:
         """The sequences in which no entry of the message that leaves slice t is too small for a number."""
         rows, least = self.rows(t, which), self.step.least(t, self.sequences.cut(t))
         for table in (message[which], *(w[rows] for w in self.sequences.likelihood.values())):
-            least = least + np.log2(table.min(axis=1, where=table > 0, initial=1.0))
+            least = least + np.frexp(table.min(axis=1, where=table > 0, initial=1.0))[1] - 1
         lost = which[least < LEAST]
         self.unsure[lost], self.alive[lost] = True, False
         return which[~self.unsure[which]]

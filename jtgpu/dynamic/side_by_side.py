@@ -295,7 +295,7 @@ def extended_table(step: Step, read: Sequences, maximal: bool = False, targets: 
     before = Side(step.before_number, step.entries(step.before_number, step.before))
     after = Side(step.after_number, step.entries(step.after_number, step.after))
     table = ExtendedSliceTable(
-        backend, read.codes, read.likelihood, read.exponents, before, after, propagation.KEPT, targets
+        backend, read.codes, read.likelihood, read.exponents, (before, after), propagation.KEPT, targets
     )
     return cast("SliceTable", table)
 

@@ -189,12 +189,12 @@ class Step:
         prepare, factors = backends.get("cpu"), tree.intervened().factors
         return tree.cached("on CPU", maximal, lambda: prepare(tree.plan.whole, factors, maximal=maximal))
 
-    def least(self, t: int, cut: frozenset[int]) -> float:
+    def least(self, t: int, cut: frozenset[int]) -> int:
         """log2 of a number that no positive product of entries of slice t is below."""
 
-        def make() -> float:
+        def make() -> int:
             tables = [self.table(v, min(t, self.order), v in cut) for v in range(self.n)]
-            return sum(math.log2(float(x.min(where=x > 0, initial=1.0))) for x in tables)
+            return sum(math.frexp(float(x.min(where=x > 0, initial=1.0)))[1] - 1 for x in tables)
 
         return self.tree(t, cut).cached("least", 0, make)
 

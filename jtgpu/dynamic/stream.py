@@ -55,7 +55,7 @@ class Stream:
         self._step, self._t = step, 0
         # the message is `_alpha` times 2**`_power`; no positive entry is below 2**`_low`
         self._alpha: Floats = step.first()
-        self._power, self._low = np.zeros(step.cells, np.int64), 0.0
+        self._power, self._low = np.zeros(step.cells, np.int64), 0
         self._least = [step.least(t, frozenset()) for t in range(step.order + 1)]
         self.log_evidence = 0.0
         ptr: list[int] = step.backend(0).cell_ptr.tolist()
@@ -101,9 +101,9 @@ class Stream:
             state[: step.n] = given.state
         low = self._least[min(self._t, step.order)]
         for table in weights.values():
-            low += math.log2(table.min(where=table > 0, initial=1.0))
+            low += math.frexp(table.min(where=table > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST:
-            self._low = math.log2(self._alpha.min(where=self._alpha > 0, initial=1.0))
+            self._low = math.frexp(self._alpha.min(where=self._alpha > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST or exponents or self._power.any():
             return self._extended(Evidence(state, weights, exponents))
         self._low += low
@@ -129,7 +129,8 @@ class Stream:
     def _extended(self, case: Evidence) -> Mapping[str, Posterior]:
         """`step` in extended numbers: an entry of the message may be too small for a number."""
         step, t = self._step, self._t
-        weights, exponents = ({v: x[None] for v, x in given.items()} for given in (case.likelihood, case.exponents))
+        weights = {v: x[None] for v, x in case.likelihood.items()}
+        exponents = {v: x[None] for v, x in case.exponents.items()}
         one = Sequences(case.state[None, : step.n], np.array([0, 1]), weights, exponents)
         table = extended_table(step, one, targets=self._targets[:-1])
         group: Any = table.group(np.zeros(1, np.int64), np.ones(1, np.int64), self._alpha)

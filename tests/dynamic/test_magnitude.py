@@ -16,7 +16,7 @@ from jtgpu.util.elementary import exps, logs
 from tests.dynamic.random_templates import random_question, random_template
 from tests.support.examples import some
 
-BACKENDS = ["cpu", "reference"]
+BACKENDS: list[Any] = ["cpu", "reference"]
 
 
 def summed(x: Any, axis: int | None = None) -> Any:
@@ -98,22 +98,21 @@ def test_a_fit_counts_such_a_sequence_and_goes_on(make: Any) -> None:
     read = sequences.read_sequences(net, rows)
     weights = np.array([1.0, 2.0, 0.5])
     together = expected_counts(step, read, weights)
-    assert np.isfinite(together.log_evidence).all() and (together.failed < 0).all()
+    assert np.isfinite(together.log_evidence).all()
+    assert (together.failed < 0).all()
     x = together.cpts[net.index("x")]
     np.testing.assert_allclose(x, [[2000.0 + 125, 0.0 + 125], [341.0 + 125, 682.0 + 125]], rtol=1e-12)
     fitted = jtgpu.learn.fit(net, rows, hidden="s", prior=1, iterations=3, start="given")
     assert np.isfinite(fitted.log_likelihood)
 
 
-GLITCH: Any = {"s": ["ok", "failed"], "x": float}, {"s": [("s", 1)], "x": ["s"]}
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("sd", [10.0, 38.0, 60.0, 300.0])
 def test_one_reading_far_out(backend: Any, sd: float) -> None:
     net = jtgpu.MixedDynamicNetwork(
-        *GLITCH, {"s": [[0.9, 0.1], [0, 1]], "x": jtgpu.Gaussian([0.0, sd])}, start={"s": [1.0, 0]}
-    )
+        {"s": ["ok", "failed"], "x": float}, {"s": [("s", 1)], "x": ["s"]},
+        {"s": [[0.9, 0.1], [0, 1]], "x": jtgpu.Gaussian([0.0, sd])}, start={"s": [1.0, 0]},
+    )  # fmt: skip
     tree, x = net.compile(backend), np.array([0.0, 0.1, sd, 0.0, -0.1, 0.2])
     density = -0.5 * (x[:, None] - [0.0, sd]) ** 2 - 0.5 * math.log(2 * math.pi)
     compare(tree, x, Logs([1, 0], [[0.9, 0.1], [0, 1]], density))
@@ -226,4 +225,5 @@ def test_impossible_stays_impossible() -> None:
     with pytest.raises(jtgpu.ImpossibleEvidence, match="sequence 0, slice 130"):
         tiny.filter(given)
     found = tiny.smooth(given, on_impossible="flag")
-    assert found.impossible.tolist() == [True, False] and found["s"][0].max() == 0.0
+    assert found.impossible.tolist() == [True, False]
+    assert found["s"][0].max() == 0.0

@@ -46,17 +46,18 @@ class ExtendedSliceTable:
     """`jtgpu.backends.slices.SliceTable` in extended numbers."""
     # states, likelihood: As of `SlicePasses.slice_table`
     # exponents: Variable to powers of two that its likelihoods are multiplied by, (R, card); of some variables
-    # before, after: Where messages stand; `place` is the entry of each cell of their numbers
+    # sides: Where messages into and out of a slice stand; `place` is the entry of each cell of their numbers
     # targets: Variables and sets whose distributions may be asked for
 
     lanes, takes_others, chooses, counts, adds, with_evidence = 1, True, True, True, False, True
 
     def __init__(
         self, backend: Cpu, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]],
-        exponents: Mapping[int, NDArray[np.int64]], before: Side, after: Side, most_kept: int,
+        exponents: Mapping[int, NDArray[np.int64]], sides: tuple[Side, Side], most_kept: int,
         targets: Sequence[int] = (),
     ):  # fmt: skip
-        self._runner, self.most_kept, self.before, self.after = backend.runner, most_kept, before, after
+        self._runner, self.most_kept = backend.runner, most_kept
+        self.before, self.after = before, after = sides
         self.maximal = backend.runner.model.numbers.is_maximal
         program = self.program = backend.runner.program
         some, always = observed(states)
@@ -89,16 +90,17 @@ class ExtendedSliceTable:
         first = np.zeros(program.n_variables, np.int64)
         for v, at in self._first.items():
             first[program.axis_rank[v]] = at
-        own = self._first.get(before, 0), self._first.get(after, 0)
-        at = self._width, self._width + len(self.before.place)
+        own_before, own_after = self._first.get(before, 0), self._first.get(after, 0)
+        at_before, at_after = self._width, self._width + len(self.before.place)
         if ahead:
-            first[program.axis_rank[before]] = at[0]
+            first[program.axis_rank[before]] = at_before
         if back:
-            first[program.axis_rank[after]] = at[1]
+            first[program.axis_rank[after]] = at_after
         if ahead and back and before == after:  # the second message is multiplied with the first one
-            own = own[0], at[0]
+            own_after = at_before
         soft = tuple(sorted({*self._soft, *([before] if ahead else []), *([after] if back else [])}))
-        return _Way(soft, first, Ends(self.before.place, self.after.place, *at, *own, self.maximal))
+        ends = Ends(self.before.place, self.after.place, at_before, at_after, own_before, own_after, self.maximal)
+        return _Way(soft, first, ends)
 
     @property
     def n_weights(self) -> int:

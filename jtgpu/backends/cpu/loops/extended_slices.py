@@ -35,7 +35,7 @@ def _likelihoods(w, s, i):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _weigh(w, place, first, own, cell, power):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _weigh(w, place, first, own, cell, power):  # type: ignore[no-untyped-def]
     """Write a message as weights of an interface, times a likelihood of it."""
     for j in range(len(place)):
         x, e = cell[place[j]], power[place[j]]
@@ -96,7 +96,7 @@ def _no(s):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _keep(s, cells, powers, i, base, stride):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _keep(s, cells, powers, i, base, stride):  # type: ignore[no-untyped-def]
     n = (i - base) // stride
     if i >= base and (i - base) % stride == 0 and n < len(cells):
         for k in range(len(s.cell)):

@@ -126,7 +126,7 @@ def is_far(m, s, p, t, base, first):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def lose(m, s, p, bound, t, far):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def lose(m, s, p, bound, t, far):  # type: ignore[no-untyped-def]
     """Take a bound of what was lost, see `TINY`, through slice t, P of which is `top`; `far`: it is not known."""
     each = TINY * len(p.message)
     for i in range(len(m.dead)):
