@@ -55,7 +55,7 @@ class Stream:
         self._step, self._t = step, 0
         # the message is `_alpha` times 2**`_power`; no positive entry is below 2**`_low`
         self._alpha: Floats = step.first()
-        self._power, self._low = np.zeros(step.cells, np.int64), 0
+        self._power, self._low, self._is_ordinary = np.zeros(step.cells, np.int64), 0, True  # all of `_power` are 0
         self._least = [step.least(t, frozenset()) for t in range(step.order + 1)]
         self.log_evidence = 0.0
         ptr: list[int] = step.backend(0).cell_ptr.tolist()
@@ -104,7 +104,7 @@ class Stream:
             low += math.frexp(table.min(where=table > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST:
             self._low = math.frexp(self._alpha.min(where=self._alpha > 0, initial=1.0))[1] - 1
-        if self._low + low < LEAST or exponents or self._power.any():
+        if self._low + low < LEAST or exponents or not self._is_ordinary:
             return self._extended(Evidence(state, weights, exponents))
         self._low += low
         number, cells = step.before_number, self._alpha
@@ -150,7 +150,8 @@ class Stream:
         kept = group.messages(1)
         group.store(kept, 0)
         self._alpha, self._power = kept[0][0], kept[1][0]
-        if self._power.min() > LEAST / 2:
+        self._is_ordinary = bool(self._power.min() > LEAST / 2)
+        if self._is_ordinary:
             self._alpha = np.ldexp(self._alpha, self._power)
             self._alpha, self._power = self._alpha / self._alpha.sum(), np.zeros_like(self._power)
         self._low = LEAST
@@ -198,4 +199,4 @@ class Stream:
                 "state is not the state of a stream: expected the slice, ln P, weights >= 0, and powers of two"
             )
         self._t, self.log_evidence, self._alpha = int(t), float(given[1]), alpha.copy()
-        self._power, self._low = power.astype(np.int64), LEAST
+        self._power, self._low, self._is_ordinary = power.astype(np.int64), LEAST, not power.any()
