@@ -111,7 +111,7 @@ def test_a_fit_counts_such_a_sequence_and_goes_on(make: Any) -> None:
 def test_one_reading_far_out(backend: Any, sd: float) -> None:
     net = jtgpu.MixedDynamicNetwork(
         {"s": ["ok", "failed"], "x": float}, {"s": [("s", 1)], "x": ["s"]},
-        {"s": [[0.9, 0.1], [0, 1]], "x": jtgpu.Gaussian([0.0, sd])}, start={"s": [1.0, 0]},
+        {"s": np.array([[0.9, 0.1], [0, 1]]), "x": jtgpu.Gaussian([0.0, sd])}, start={"s": [1.0, 0]},
     )  # fmt: skip
     tree, x = net.compile(backend), np.array([0.0, 0.1, sd, 0.0, -0.1, 0.2])
     density = -0.5 * (x[:, None] - [0.0, sd]) ** 2 - 0.5 * math.log(2 * math.pi)
