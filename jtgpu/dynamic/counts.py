@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .propagation import Propagation, case_of, chunks
-from .side_by_side import Passes, table_of
+from .side_by_side import Passes, extended_table, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..backends.slices import SliceGroup, SliceTable
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Bools, Floats, Ints
     from .sequences import Sequences
     from .step import Step
 
@@ -92,10 +92,17 @@ class _Counting(Passes):
         return [step.joint(number, scope, x) if len(scope) > 1 else x for scope, number, x in each]
 
     def _group(self, part: Ints) -> None:
+        unsure = self.unsure[part]
+        while not self._count(part, unsure):  # some sequences take extended numbers: the others without these
+            unsure = self.unsure[part]
+
+    def _count(self, part: Ints, unsure: Bools) -> bool:
+        """Count a group without some of its sequences; whether no more than these have no answer."""
         group, length, size = self._start(part)
         starts = self._ahead(group, length, size)
         self._note(group, part)
-        total = self._sums.setdefault(int(part[0]), _Sum(self.plain))
+        total = self._sums[int(part[0])] = _Sum(self.plain)
+        each = np.where(unsure, 0.0, self._weights[part])
         own: dict[tuple[int, frozenset[int]], Any] = {}  # of slices with the same tables: cells, and their passes
         adding: dict[tuple[int, frozenset[int]], Any] = {}
         for begin, end, kept in self._blocks(group, starts, length, size):
@@ -108,19 +115,19 @@ class _Counting(Passes):
                 group.backward(passes, first, last, kept, begin, later, adding.get(key, nothing))
                 if self.table.counts:  # from the last slice to the first: no bit depends on blocks
                     cells = own[key][0] if key in own else None
-                    each = self._weights[part]
                     own[key] = group.count(passes, first, last, (kept, later), begin, each, cells), passes
             if self.table.counts or self.numbers:
                 continue
             kept, later = group.read(kept), group.read(later)
             for first, last in self._segments(begin, end):
                 t, lane = np.divmod(np.arange(first * len(part), last * len(part)), len(part))
-                valid = (group.failed[lane] < 0) & (t < group.lengths[lane])
+                valid = (group.failed[lane] < 0) & (t < group.lengths[lane]) & ~unsure[lane]
                 self._add(total, group, part, (t[valid], lane[valid]), (kept, later), begin)
-        self._added[int(part[0])] = {key: group.added(out, self._weights[part]) for key, out in adding.items()}
+        self._added[int(part[0])] = {key: group.added(out, each) for key, out in adding.items()}
         for (kind, cut), (cells, passes) in own.items():
             total.add(kind, group.families(passes, cells), cut)
-        self.unsure[part] = group.finish()
+        self.unsure[part] |= group.finish()
+        return bool(self.numbers) or not (self.unsure[part] & ~unsure).any()
 
     def _add(
         self, total: _Sum, group: SliceGroup, part: Ints, cases: tuple[Ints, Ints], messages: tuple[Floats, Floats],
@@ -142,21 +149,30 @@ class _Counting(Passes):
 def expected_counts(step: Step, sequences: Sequences, weights: Floats) -> SliceCounts:
     """Expected counts of sequences, each with a weight."""
     # weights: (N,)
-    total, left = _Sum(step), np.ones(sequences.n, np.bool_)
+    total, left, unsure = _Sum(step), np.ones(sequences.n, np.bool_), sequences.extended
     log_evidence, failed = np.zeros(sequences.n), np.full(sequences.n, -1)
     table = table_of(step, sequences, False)
     if table is not None:
         passes = _Counting(step, sequences, table, weights)
         if table.lanes:
             passes.run()
-            if passes.numbers or not passes.unsure.any():
-                total, left = passes.total(), passes.unsure
-                log_evidence, failed = passes.log_evidence, passes.failed
-    for chosen in chunks(step, sequences, step.cells, left) if left.any() else ():
+            total, left, unsure = passes.total(), ~left, passes.unsure
+            log_evidence, failed = passes.log_evidence, passes.failed
+    for chosen in chunks(step, sequences, step.cells, left & ~unsure) if left.any() else ():
         run = Propagation(step, sequences, chosen)
         done = run.forward(keep=True)
         log_evidence[chosen], failed[chosen] = done.log_evidence, done.failed
+        for _ in run.backward():  # which sequences have to be left out
+            pass
+        unsure[chosen] = run.unsure
         _count_slices(run, weights, total)
+    if unsure.any():
+        rows = np.flatnonzero(unsure)
+        some = sequences.some(rows)
+        again = _Counting(step, some, extended_table(step, some), weights[rows])
+        again.run()
+        total.join(again.total())
+        log_evidence[rows], failed[rows] = again.log_evidence, again.failed
     return SliceCounts(total.cpts, total.start, log_evidence, failed)
 
 

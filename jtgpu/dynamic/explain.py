@@ -10,9 +10,9 @@ import numpy as np
 
 from ..backends.base import Evidence
 from ..errors import ArgumentError
-from ..util.elementary import logs
+from ..util.elementary import log, logs
 from .propagation import Propagation, chunks, raise_if_impossible
-from .side_by_side import choosing
+from .side_by_side import Choosing, choosing, extended_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.dynamic import DynamicNetwork
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Bools, Floats, Ints
     from .sequences import Sequences
     from .step import Step
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 23  # random numbers that are drawn at a time
 PART = 1 << 14  # slices whose states fit the cache
+LN2 = log(2.0)
 MOST_KEYS = 1 << 62  # configurations of a slice that have a number
 
 
@@ -65,10 +66,16 @@ def _interfaces(
     # with_evidence: Whether every impossible sequence must be noticed
     compiled = choosing(step, read, uniforms, with_evidence)
     if compiled is None:
-        chosen, failed = _slice_by_slice(step, read, uniforms)
+        chosen, failed, unsure = _slice_by_slice(step, read, uniforms)
     else:
         compiled.run()
-        chosen, failed = compiled.chosen, compiled.failed
+        chosen, failed, unsure = compiled.chosen, compiled.failed, compiled.unsure
+    if unsure.any():
+        some, mine = read.some(np.flatnonzero(unsure)), np.repeat(unsure, read.lengths)
+        table = extended_table(step, some, uniforms is None)
+        again = Choosing(step, some, table, None if uniforms is None else np.ascontiguousarray(uniforms[:, mine]))
+        again.run()
+        chosen[:, mine], failed[unsure] = again.chosen, again.failed
     if on_impossible == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     states = np.empty((len(chosen), *read.codes.shape), np.int32)
@@ -88,14 +95,17 @@ def _interfaces(
     return states
 
 
-def _slice_by_slice(step: Step, read: Sequences, uniforms: Floats | None) -> tuple[Ints, Ints]:
-    """Configurations (n, R) chosen after each slice, see `Choosing`; the first impossible slice of each sequence."""
+def _slice_by_slice(step: Step, read: Sequences, uniforms: Floats | None) -> tuple[Ints, Ints, Bools]:
+    """Configurations (n, R) chosen after each slice, see `Choosing`; the first impossible slice of each sequence.
+
+    The last result are the sequences that take extended numbers.
+    """
     n = 1 if uniforms is None else len(uniforms)
-    chosen, failed = np.full((n, len(read.codes)), -1), np.full(read.n, -1)
-    for part in chunks(step, read, 0):
+    chosen, failed, unsure = np.full((n, len(read.codes)), -1), np.full(read.n, -1), read.extended
+    for part in chunks(step, read, 0, ~unsure):
         run = Propagation(step, read, part, maximal=uniforms is None)
         ahead = run.forward(keep=True)
-        failed[part] = ahead.failed
+        failed[part], unsure[part] = ahead.failed, run.unsure
         known = np.full((n, run.n), -1)  # the configuration after a slice
         if uniforms is None:
             known[0] = chosen[0, read.ptr[1:][part] - 1] = _chosen(ahead.last, None)
@@ -112,7 +122,7 @@ def _slice_by_slice(step: Step, read: Sequences, uniforms: Floats | None) -> tup
                 cells = step.joint_of(step.before_number, step.before, cells)
                 known[j, which] = _chosen(cells, None if uniforms is None else uniforms[j, rows])
                 chosen[j, rows - 1] = known[j, which]
-    return chosen, failed
+    return chosen, failed, unsure
 
 
 def _chosen(cells: Floats, uniforms: Floats | None) -> Ints:
@@ -182,6 +192,11 @@ def _with_others(
             else:
                 made = sweep.draw_rows(cases[alone], mine, numbers)
             states[rows[alone]] = made[:, : step.n]
+            for i in np.flatnonzero(alone & read.extended_rows[rows]).tolist():
+                weights = ({v: w[rows[i]] for v, w in x.items()} for x in (read.likelihood, read.exponents))
+                case = Evidence(cases[i], *weights)
+                one = sweep.best(case).states if rng is None else sweep.draw(case, 1, numbers)
+                states[rows[i]] = one[0, : step.n]
         if alone.all():
             continue
         distinct, index = _distinct(cases[~alone], step)
@@ -226,6 +241,8 @@ def _log_joint(step: Step, read: Sequences, states: NDArray[np.int32]) -> Floats
         total[rows] = _log_slices(step, kind, _log_tables(step, kind, read.cut(t)), columns, rows)
     for v, w in read.likelihood.items():
         total += logs(w[np.arange(n), columns[v]])
+        if v in read.exponents:
+            total += read.exponents[v][np.arange(n), columns[v]] * LN2
     return np.where(states[read.ptr[:-1], 0] >= 0, np.add.reduceat(total, read.ptr[:-1]), -np.inf)
 
 

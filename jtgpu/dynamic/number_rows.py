@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ..model.mixed_dynamic import MixedDynamicNetwork
     from ..util.arrays import Bools, Floats, Ints
 
-HALF_LOG_2PI = 0.5 * log(2 * math.pi)
+HALF_LOG_2PI, LN2 = 0.5 * log(2 * math.pi), log(2.0)
+TINY = 2.0**-1000  # smaller likelihoods are numbers with an exponent of their own
 
 
 class Rows(NamedTuple):
@@ -169,13 +170,15 @@ def with_densities(net: MixedDynamicNetwork, rows: Rows, on_lost: str = "error")
             else:
                 each = density.setdefault(component, np.zeros((len(offset), b.shape[0])))
                 each[here] += log_density
-    weights = dict(sequences.likelihood)
+    weights, exponents = dict(sequences.likelihood), dict(sequences.exponents)
     for component, each in density.items():
         top = each.max(axis=1)
         offset += top
         top = np.maximum(top, -np.finfo(np.float64).max)
         v = net.discrete.index(component)
-        weights[v] = exps(each - top[:, None]) * weights.get(v, 1.0)
+        weights[v], powers = scaled_densities(each - top[:, None], weights.get(v, np.ones((len(each), 1))))
+        if powers.any():
+            exponents[v] = powers
     lost = np.flatnonzero(np.isneginf(offset))
     if lost.size and on_lost == "flag":
         weights[0] = np.array(weights.get(0, np.ones((len(offset), len(net.discrete.states(0))))))
@@ -186,7 +189,19 @@ def with_densities(net: MixedDynamicNetwork, rows: Rows, on_lost: str = "error")
             f"{sequences.name(i, int(lost[0] - sequences.ptr[i]))}: the numbers have density 0 in every state: they "
             "are too many standard deviations from the means"
         )
-    return replace(sequences, likelihood=weights), offset
+    return replace(sequences, likelihood=weights, exponents=exponents), offset
+
+
+def scaled_densities(log_density: Floats, weights: Floats) -> tuple[Floats, Ints]:
+    """Densities (R, K), times weights, and powers of two that they are multiplied by; 0 in ordinary rows."""
+    made, powers = exps(log_density) * weights, np.zeros(log_density.shape, np.int64)
+    tiny = ((made < TINY) & (weights > 0) & np.isfinite(log_density)).any(axis=1)
+    if tiny.any():
+        mantissa, shift = np.frexp(np.broadcast_to(weights, made.shape)[tiny])
+        log2 = np.where(np.isfinite(log_density[tiny]), np.floor(log_density[tiny] / LN2), 0.0)
+        made[tiny] = exps(log_density[tiny] - log2 * LN2) * mantissa
+        powers[tiny] = log2.astype(np.int64) + shift
+    return made, powers
 
 
 def sums(offset: Floats, read: Sequences) -> Floats:

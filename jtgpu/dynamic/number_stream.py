@@ -14,13 +14,13 @@ from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
 from ..model.mixed_dynamic import label
 from ..util.arguments import mapping
-from ..util.elementary import exps, logs
+from ..util.elementary import logs
 from ..util.missing import is_missing
-from .number_rows import HALF_LOG_2PI, regression
+from .number_rows import HALF_LOG_2PI, regression, scaled_densities
 
 if TYPE_CHECKING:
     from ..model.mixed_dynamic import MixedDynamicNetwork
-    from ..util.arrays import Floats
+    from ..util.arrays import Floats, Ints
     from .stream import Stream
 
 
@@ -102,6 +102,7 @@ class MixedStream:
         means = {y: m for y in net.numbers if (m := self._means(y, t, values)) is not None}
         offset = 0.0
         weights: dict[str, Floats] = {}
+        exponents: dict[int, Ints] = {}
         for y, x in values.items():
             if y not in means:
                 raise EvidenceError(
@@ -121,12 +122,14 @@ class MixedStream:
         if offset > -math.inf:
             for name, density in weights.items():
                 own = read_findings(net.discrete, None, {name: soft[name]}).likelihood if name in soft else {}
-                soft[name] = exps(density - density.max())
-                for table in own.values():
-                    soft[name] = soft[name] * table
+                table = own.get(net.discrete.index(name), np.ones(len(density)))
+                made_weights, powers = scaled_densities((density - density.max())[None], table[None])
+                soft[name] = made_weights[0]
+                if powers.any():
+                    exponents[net.discrete.index(name)] = powers[0]
         else:
             raise ImpossibleEvidence(f"slice {t}: the numbers have density 0 in every state")
-        posteriors = self._live.step(given, likelihood=soft or None)
+        posteriors = self._live.advance(given, soft or None, exponents)
         self._live.log_evidence += offset
         made: dict[str, Posterior | SliceNumber] = {v: posteriors[v] for v in net if v not in net.numbers}
         for y, (b, sd) in means.items():

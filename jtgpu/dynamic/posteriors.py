@@ -11,7 +11,7 @@ from ..errors import ArgumentError, TableTooLarge, format_bytes, shown
 from ..util.arguments import choice, several, whole_number
 from .propagation import Propagation, chunks, raise_if_impossible
 from .results import SequencePosteriors
-from .side_by_side import Wanted, side_by_side
+from .side_by_side import SideBySide, Wanted, extended_table, side_by_side
 
 if TYPE_CHECKING:
     from ..util.arrays import Bools, Floats, Ints
@@ -57,25 +57,27 @@ def _write_all(steps: tuple[Step, Step], read: Sequences, wanted: Wanted) -> tup
     step, plain = steps
     compiled = side_by_side(step, plain, read, wanted)
     if compiled is None:
-        return _slice_by_slice(step, read, wanted)
-    compiled.run()
-    unsure = compiled.unsure
+        log_evidence, failed, unsure = _slice_by_slice(step, read, wanted)
+    else:
+        compiled.run()
+        log_evidence, failed, unsure = compiled.log_evidence, compiled.failed, compiled.unsure
     if unsure.any():
-        for table in wanted.arrays.values():
-            table[unsure] = 0.0
-        log_evidence, failed = _slice_by_slice(step, read, wanted, unsure)
-        compiled.log_evidence[unsure], compiled.failed[unsure] = log_evidence[unsure], failed[unsure]
-    return compiled.log_evidence, compiled.failed
+        rows = np.flatnonzero(unsure)
+        some, arrays = read.some(rows), {v: np.zeros((len(rows), *x.shape[1:])) for v, x in wanted.arrays.items()}
+        table = extended_table(step, some, False, wanted.targets)
+        again = SideBySide(step, step, some, table, wanted._replace(arrays=arrays))
+        again.run()
+        for v, x in again.wanted.arrays.items():
+            wanted.arrays[v][rows] = x
+        log_evidence[rows], failed[rows] = again.log_evidence, again.failed
+    return log_evidence, failed
 
 
-def _slice_by_slice(
-    step: Step, read: Sequences, wanted: Wanted, some: Bools | None = None
-) -> tuple[Floats, Ints]:
-    """`_write_all`, slice after slice by a backend's tables of cases."""
-    log_evidence, failed = np.zeros(read.n), np.full(read.n, -1)
+def _slice_by_slice(step: Step, read: Sequences, wanted: Wanted) -> tuple[Floats, Ints, Bools]:
+    """`_write_all`, slice after slice by a backend's tables of cases; and the sequences that take extended numbers."""
+    log_evidence, failed, unsure = np.zeros(read.n), np.full(read.n, -1), read.extended
     place = None if wanted.slices is None else {int(t): i for i, t in enumerate(wanted.slices)}
-    # some: (N,) the sequences that are wanted; default: all
-    for chosen in chunks(step, read, sum(step.width(v) for v in wanted.targets), some):
+    for chosen in chunks(step, read, sum(step.width(v) for v in wanted.targets), ~unsure):
         run = Propagation(step, read, chosen)
 
         def visit(t: int, which: Ints, cells: Floats, run: Propagation = run) -> None:
@@ -92,7 +94,8 @@ def _slice_by_slice(
             for t, which, alpha, beta in run.backward():
                 if wanted.targets and (place is None or t in place):
                     visit(t, which, run.run(t, which, alpha, beta, wanted.targets).posterior)
-    return log_evidence, failed
+        unsure[chosen] |= run.unsure
+    return log_evidence, failed, unsure
 
 
 def predictions(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # normalised in every slice: ln P of the evidence is the sum of ln c over the slices, added with compensation.
 
 KEPT = 128 << 20  # bytes of messages up to which those of all slices are kept
+LEAST = -1000  # log2 of entries of messages from which on digits may be lost
 MOST_BYTES = 256 << 20  # of messages and of answers of a chunk of sequences, about
 
 
@@ -43,6 +44,7 @@ class Propagation:
         self.n = len(chosen)
         self.length = int(self.lengths.max(initial=0))
         self.alive = np.ones(self.n, np.bool_)
+        self.unsure = np.zeros(self.n, np.bool_)  # sequences whose messages take extended numbers; not alive
         self._kept: dict[int, Floats] = {}  # messages into slices: those of all slices, or of every stride-th
         self._block: dict[int, Floats] = {}
         everything = 8 * self.n * step.cells * self.length
@@ -56,6 +58,15 @@ class Propagation:
     def rows(self, t: int, which: Ints) -> Ints:
         """Their rows of slice t."""
         return np.asarray(self._first[which] + t)
+
+    def _certain(self, t: int, which: Ints, message: Floats) -> Ints:
+        """The sequences in which no entry of the message that leaves slice t is too small for a number."""
+        rows, least = self.rows(t, which), self.step.least(t, self.sequences.cut(t))
+        for table in (message[which], *(w[rows] for w in self.sequences.likelihood.values())):
+            least = least + np.frexp(table.min(axis=1, where=table > 0, initial=1.0))[1] - 1
+        lost = which[least < LEAST]
+        self.unsure[lost], self.alive[lost] = True, False
+        return which[~self.unsure[which]]
 
     def run(
         self, t: int, which: Ints, alpha: Floats | None, beta: Floats | None, targets: Sequence[int]
@@ -89,6 +100,9 @@ class Propagation:
                 break
             if keep and t % self.stride == 0:
                 self._kept[t] = alpha.copy()
+            which = self._certain(t, which, alpha)
+            if not len(which):
+                continue
             cells, log_c, impossible = self._filter(t, which, alpha, targets)
             _add(total, rest, which, np.where(impossible, 0.0, log_c))
             if impossible.any():
@@ -130,7 +144,8 @@ class Propagation:
             if not len(which):
                 continue
             yield t, which, self.into(t)[which], beta[which]
-            if t:
+            which = self._certain(t, which, beta)
+            if t and len(which):
                 answer = self.run(t, which, None, beta[which], [step.before_number])
                 beta[which] = step.joint_of(step.before_number, step.before, answer.posterior)
 

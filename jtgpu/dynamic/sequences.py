@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.dynamic import DynamicNetwork
-    from ..util.arrays import Floats, Ints
+    from ..util.arrays import Bools, Floats, Ints
 
 _LAGGED = re.compile(r".*\[t(-\d+)?\]$")
 
@@ -35,6 +35,8 @@ class Sequences:
     codes: NDArray[np.int32]  # (R, V), -1: not observed
     ptr: Ints  # (N + 1,) where each sequence begins
     likelihood: Mapping[int, Floats] = field(default_factory=dict)  # variable -> (R, card)
+    # variable -> (R, card) powers of two that its likelihoods are multiplied by, where these would be too small
+    exponents: Mapping[int, Ints] = field(default_factory=dict)
     keys: Mapping[str, list[Any]] = field(default_factory=dict)  # columns of the answers: (R,) id and time
     source: Ints | None = None  # (R,) row of the table, -1 for slices that it lacks; None: as they stand
     time: str | None = None  # the one of them that is the time
@@ -64,6 +66,19 @@ class Sequences:
         """(R,) the slice of each row."""
         return np.arange(len(self.codes)) - np.repeat(self.ptr[:-1], self.lengths)
 
+    @property
+    def extended_rows(self) -> Bools:
+        """(R,) whether a row has likelihoods that take extended numbers."""
+        rows = np.zeros(len(self.codes), np.bool_)
+        for power in self.exponents.values():
+            rows |= (power != 0).any(axis=1)
+        return rows
+
+    @property
+    def extended(self) -> Bools:
+        """(N,) whether a sequence has such rows."""
+        return np.add.reduceat(self.extended_rows, self.ptr[:-1]) > 0 if self.n else np.zeros(0, np.bool_)
+
     def cut(self, t: int) -> frozenset[int]:
         """The variables that are set in slice t."""
         return self.cuts.get(t, self.cut_always)
@@ -84,7 +99,12 @@ class Sequences:
         for v, w in self.likelihood.items():
             weights[v] = np.ones((len(codes), w.shape[1]))
             weights[v][at] = w
-        return replace(self, codes=codes, ptr=ptr, likelihood=weights, keys={}, source=None)
+        exponents = {v: np.zeros((len(codes), e.shape[1]), np.int64) for v, e in self.exponents.items()}
+        for v, e in exponents.items():
+            e[at] = self.exponents[v]
+        return replace(
+            self, codes=codes, ptr=ptr, likelihood=weights, exponents=exponents, keys={}, source=None
+        )
 
     def following(self, steps: int) -> Sequences:
         """So many slices behind each sequence: whole numbers of the time go on, other times become steps from 1."""
@@ -105,8 +125,11 @@ class Sequences:
         lengths = self.lengths[chosen]
         ptr = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(int(ptr[-1])) + np.repeat(self.ptr[:-1][chosen] - ptr[:-1], lengths)
-        weights = {v: w[rows] for v, w in self.likelihood.items()}
-        return replace(self, codes=self.codes[rows], ptr=ptr, likelihood=weights, keys={}, source=None, ids=None)
+        weights, exponents = ({v: w[rows] for v, w in x.items()} for x in (self.likelihood, self.exponents))
+        return replace(
+            self, codes=self.codes[rows], ptr=ptr, likelihood=weights, exponents=exponents, keys={}, source=None,
+            ids=None,
+        )  # fmt: skip
 
 
 def read_sequences(

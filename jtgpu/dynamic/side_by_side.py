@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from ..backends.cpu.extended_slices import ExtendedSliceTable
 from ..backends.slices import Between, Side
-from ..errors import PlanError
 from . import propagation
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Passes:
         self._made: dict[Any, SlicePasses | None] = {}
         self._open = [plain.tree(0)]
         self._copies = 1  # of messages, those of the backend included
-        self.unsure = np.zeros(read.n, np.bool_)  # sequences that the backend leaves to slices one after the other
+        # sequences that take extended numbers
+        self.unsure = np.zeros(read.n, np.bool_) if isinstance(table, ExtendedSliceTable) else read.extended
 
     def run(self) -> None:
         """Work on all groups, on all cores."""
@@ -54,7 +55,8 @@ class Passes:
         for t, _ in self._segments(0, int(self.lengths.max())):  # in one thread, since each is compiled once
             tree = self.plain.tree(t, self.read.cut(t))
             self._open.append(tree)
-            self._made[self._kind(t)] = self.plain.backend_of(tree, self._maximal).slices()
+            of = self.plain.on_cpu if isinstance(self.table, ExtendedSliceTable) else self.plain.backend_of
+            self._made[self._kind(t)] = of(tree, self._maximal).slices()
         length = int(self.lengths.max())
         size = self._size(length)
         kept = length + 1 if size == length else -(-length // size) + size + 1
@@ -176,7 +178,7 @@ class SideBySide(Passes):
             self._note(group, part)
             if self._written or self.rest:
                 self._backward(group, part, starts, length, size, out)
-            self.unsure[part] = group.finish()
+            self.unsure[part] |= group.finish()
             return
         for begin in range(0, length, size) if self.rest else (0,):
             end = min(begin + size, length) if self.rest else length
@@ -184,7 +186,7 @@ class SideBySide(Passes):
             self._forward(group, begin, end, kept, begin, 1, out)
             self._others(group, part, (begin, end), kept, None)
         self._note(group, part)
-        self.unsure[part] = group.finish()
+        self.unsure[part] |= group.finish()
 
     def _backward(
         self, group: SliceGroup, part: Ints, starts: Messages, length: int, size: int, out: Any
@@ -196,10 +198,7 @@ class SideBySide(Passes):
             later = group.messages(end - begin if self.rest else 0)
             for first, last in reversed(self._segments(begin, end)):
                 if group.backward(self._passes(first), first, last, kept, begin, later, out):
-                    raise PlanError(
-                        "the evidence of a sequence contradicts itself so strongly that its messages have no number in "
-                        "common; give fewer slices, or CPTs without probabilities close to 0"
-                    )
+                    self.unsure[part] = True
             if self.rest:
                 self._others(group, part, (begin, end), kept, later)
 
@@ -262,7 +261,7 @@ class Choosing(Passes):
                 for first, last in reversed(self._segments(begin, end)):
                     group.choose(self._passes(first), first, last, kept, begin, chosen, uniforms)
                 group.store(own, 0)
-        group.finish()
+        self.unsure[part] |= group.finish()
 
 
 def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> SideBySide | None:
@@ -288,6 +287,17 @@ def table_of(plain: Step, read: Sequences, maximal: bool) -> SliceTable | None:
     if passes is None or before is None or after is None or before.number == after.number:
         return None
     return passes.slice_table(read.codes, read.likelihood, before, after, read.lengths, propagation.KEPT)
+
+
+def extended_table(step: Step, read: Sequences, maximal: bool = False, targets: Sequence[int] = ()) -> SliceTable:
+    """`table_of` in extended numbers, on the CPU."""
+    backend: Any = step.on_cpu(step.tree(0), maximal).slices()
+    before = Side(step.before_number, step.entries(step.before_number, step.before))
+    after = Side(step.after_number, step.entries(step.after_number, step.after))
+    table = ExtendedSliceTable(
+        backend, read.codes, read.likelihood, read.exponents, (before, after), propagation.KEPT, targets
+    )
+    return cast("SliceTable", table)
 
 
 def _side(step: Step, number: int, scope: Sequence[int]) -> Side | None:

@@ -20,6 +20,8 @@ from ..plans.reroot import rerooted
 from ..util.lru import LRU
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..backends.base import Backend
     from ..inference.queries.posteriors import Messages
     from ..model.dynamic import DynamicNetwork
@@ -180,6 +182,22 @@ class Step:
         prepare = backends.get("reference" if tree.backend == "reference" else "cpu")
         return prepare(tree.plan.whole, tree.intervened().factors, maximal=True, **on_cpu)
 
+    def on_cpu(self, tree: JunctionTree, maximal: bool = False) -> Backend:
+        """`backend_of` on the CPU, whatever backend the network was compiled for."""
+        if tree.backend == "cpu":
+            return self.backend_of(tree, maximal)
+        prepare, factors = backends.get("cpu"), tree.intervened().factors
+        return tree.cached("on CPU", maximal, lambda: prepare(tree.plan.whole, factors, maximal=maximal))
+
+    def least(self, t: int, cut: frozenset[int]) -> int:
+        """log2 of a number that no positive product of entries of slice t is below."""
+
+        def make() -> int:
+            tables = [self.table(v, min(t, self.order), v in cut) for v in range(self.n)]
+            return sum(math.frexp(float(x.min(where=x > 0, initial=1.0)))[1] - 1 for x in tables)
+
+        return self.tree(t, cut).cached("least", 0, make)
+
     def messages(self, t: int, cut: frozenset[int] = frozenset()) -> Messages:
         """The sweeps of slice t: best states and samples."""
         tree = self.tree(t, cut)
@@ -197,6 +215,10 @@ class Step:
         if len(scope) == 1:
             return table
         return self._sets.cells(number, scope, table.reshape(len(table), *self.shape))
+
+    def entries(self, number: int, scope: tuple[int, ...]) -> NDArray[np.int64]:
+        """The entry of an interface that each cell of its number, perhaps of a larger set, belongs to."""
+        return np.asarray(self.cells_of(number, scope, np.arange(float(self.cells))[None])[0], np.int64)
 
     def joint_of(self, number: int, scope: tuple[int, ...], cells: Floats) -> Floats:
         """Cells of a backend's answer as (n, K) of an interface."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..backends.base import Evidence
+from ..backends.slices import Between
 from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import plain_states, read_findings
 from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
+from ..util.elementary import log
+from .propagation import LEAST
+from .sequences import Sequences
+from .side_by_side import extended_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..inference.evidence import Findings
-    from ..util.arrays import Floats
+    from ..util.arrays import Floats, Ints
     from .step import Step
 
 
@@ -47,7 +53,10 @@ class Stream:
 
     def __init__(self, step: Step):
         self._step, self._t = step, 0
+        # the message is `_alpha` times 2**`_power`; no positive entry is below 2**`_low`
         self._alpha: Floats = step.first()
+        self._power, self._low, self._is_ordinary = np.zeros(step.cells, np.int64), 0, True  # all of `_power` are 0
+        self._least = [step.least(t, frozenset()) for t in range(step.order + 1)]
         self.log_evidence = 0.0
         ptr: list[int] = step.backend(0).cell_ptr.tolist()
         self._own = ptr[step.after_number], ptr[step.after_number + 1]
@@ -56,6 +65,7 @@ class Stream:
         self._targets = (*(v for v in range(step.n) if v not in inner), step.after_number)
         states = np.unravel_index(np.arange(step.cells), step.shape)
         cards = {v: len(step.net.states(v)) for v in inner}
+        self._states = np.array([states[axis] for axis in inner.values()], np.int64).reshape(-1, step.cells)
         self._sums = np.concatenate([np.arange(cards[v])[:, None] == states[axis] for v, axis in inner.items()])
         self._sums = self._sums.astype(np.float64)  # (cells of those variables, K)
         self._alone = len(step.after) == 1 and step.after[0] in inner  # the message is the posterior
@@ -74,6 +84,12 @@ class Stream:
         ImpossibleEvidence
             If the evidence has probability zero; the stream stays as it was.
         """
+        return self.advance(evidence, likelihood, {})
+
+    def advance(
+        self, evidence: Findings | None, likelihood: Findings | None, exponents: Mapping[int, Ints]
+    ) -> Mapping[str, Posterior]:
+        """`step` with powers of two that likelihoods of some variables are multiplied by."""
         step = self._step
         state = None
         weights: dict[int, Floats] = {}
@@ -83,6 +99,14 @@ class Stream:
             given = read_findings(step.net, evidence, likelihood)
             state, weights = np.full(step.n_variables, -1, np.int32), dict(given.likelihood)
             state[: step.n] = given.state
+        low = self._least[min(self._t, step.order)]
+        for table in weights.values():
+            low += math.frexp(table.min(where=table > 0, initial=1.0))[1] - 1
+        if self._low + low < LEAST:
+            self._low = math.frexp(self._alpha.min(where=self._alpha > 0, initial=1.0))[1] - 1
+        if self._low + low < LEAST or exponents or not self._is_ordinary:
+            return self._extended(Evidence(state, weights, exponents))
+        self._low += low
         number, cells = step.before_number, self._alpha
         if len(step.before) > 1:
             cells = step.cells_of(number, step.before, cells[None])[0]
@@ -100,6 +124,51 @@ class Stream:
             between = self._sums @ self._alpha
         self._t += 1
         self.log_evidence += result.log_evidence
+        return self._posteriors(answer, between)
+
+    def _extended(self, case: Evidence) -> Mapping[str, Posterior]:
+        """`step` in extended numbers: an entry of the message may be too small for a number."""
+        step, t = self._step, self._t
+        weights = {v: x[None] for v, x in case.likelihood.items()}
+        exponents = {v: x[None] for v, x in case.exponents.items()}
+        one = Sequences(case.state[None, : step.n], np.array([0, 1]), weights, exponents)
+        table = extended_table(step, one, targets=self._targets[:-1])
+        group: Any = table.group(np.zeros(1, np.int64), np.ones(1, np.int64), self._alpha)
+        group.load((self._alpha[None], self._power[None]), 0)
+        widths = [len(names) for _, names, is_inner, _, _ in self._read if not is_inner]
+        columns = np.cumsum([0, *(step.width(v) for v in step.after if v < step.n), *widths])
+        cells, rows = np.zeros((1, int(columns[-1]))), np.zeros(1, np.int64)
+        fixed = [v for v in self._targets[:-1] if case.state[v] >= 0]
+        others = [v for v in self._targets[:-1] if v not in fixed]
+        out = group.marginals(Between(cells, rows, self._states, columns, tuple(others)), rows)
+        passes = step.on_cpu(step.tree(t)).slices()
+        group.forward(passes, 0, 1, group.messages(0), 0, 1, out)
+        if group.failed[0] >= 0:
+            raise ImpossibleEvidence(f"slice {t}: the evidence up to this slice has probability 0")
+        before, powers = self._alpha, self._power
+        log_sum = log(float(np.ldexp(before, powers - int(powers.max())).sum())) + int(powers.max()) * log(2.0)
+        kept = group.messages(1)
+        group.store(kept, 0)
+        self._alpha, self._power = kept[0][0], kept[1][0]
+        self._is_ordinary = bool(self._power.min() > LEAST / 2)
+        if self._is_ordinary:
+            self._alpha = np.ldexp(self._alpha, self._power)
+            self._alpha, self._power = self._alpha / self._alpha.sum(), np.zeros_like(self._power)
+        self._low = LEAST
+        self._t += 1
+        self.log_evidence += float(group.log_evidence[0]) - (log_sum if t else 0.0)
+        inner, answer = int(columns[len(self._states)]), np.zeros(int(step.backend(0).cell_ptr[-1]))
+        at = inner
+        for v in others:
+            to, n = int(step.backend(0).cell_ptr[v]), step.width(v)
+            answer[to : to + n] = cells[0, at : at + n]
+            at += n
+        for v in fixed:
+            answer[int(step.backend(0).cell_ptr[v]) + case.state[v]] = 1.0
+        return self._posteriors(answer, cells[0, :inner])
+
+    def _posteriors(self, answer: Floats, between: Floats) -> Mapping[str, Posterior]:
+        """By variable; `between`: those of the variables with children in later slices."""
         return {
             v: Posterior(v, names, between[first:last] if inner else answer[first:last])
             for v, names, inner, first, last in self._read
@@ -107,18 +176,27 @@ class Stream:
 
     @property
     def state(self) -> Floats:
-        """All that the stream knows: (K + 2,) float64, the slice, `log_evidence`, and P(interface | evidence)."""
-        return np.concatenate([[self._t, self.log_evidence], self._alpha])
+        """All that the stream knows: (2 K + 2,) float64, the slice, `log_evidence`, and the weights of the interface's
+        states given the evidence, followed by the powers of two that these are multiplied by.
+        """
+        return np.concatenate([[self._t, self.log_evidence], self._alpha, self._power])
 
     def restore(self, state: Any) -> None:
         """Continue from a `state`, of this stream or of another one of the same network."""
         given = number_array(state, "state")
         k = self._step.cells
-        if given.shape != (k + 2,):
+        if given.shape != (2 * k + 2,):
             raise ArgumentError(
-                f"state has shape {given.shape}, expected ({k + 2},): the state of a stream of this network"
+                f"state has shape {given.shape}, expected ({2 * k + 2},): the state of a stream of this network"
             )
-        t, alpha = given[0], given[2:]
-        if not np.isfinite(given).all() or t < 0 or t != np.floor(t) or (alpha < 0).any() or not alpha.any():
-            raise ArgumentError("state is not the state of a stream: expected the slice, ln P, and weights >= 0")
+        t, alpha, power = given[0], given[2 : k + 2], given[k + 2 :]
+        whole = np.concatenate([given[:1], power])
+        if (
+            not np.isfinite(given).all() or t < 0 or (whole != np.floor(whole)).any() or (np.abs(whole) > 2**31).any()
+            or (alpha < 0).any() or not alpha.any()
+        ):  # fmt: skip
+            raise ArgumentError(
+                "state is not the state of a stream: expected the slice, ln P, weights >= 0, and powers of two"
+            )
         self._t, self.log_evidence, self._alpha = int(t), float(given[1]), alpha.copy()
+        self._power, self._low, self._is_ordinary = power.astype(np.int64), LEAST, not power.any()

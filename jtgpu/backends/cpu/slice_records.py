@@ -42,6 +42,9 @@ class Passing(NamedTuple):
     exponent: NDArray[np.int64]
     log_scale: NDArray[np.float64]  # (L,) and ln of what their likelihoods were divided by
     failed: NDArray[np.int64]  # (L,) the first impossible slice; -1: none
+    loss: NDArray[np.float64]  # (L,) bound of what numbers that were too small changed in a message, whose sum is 1
+    late: NDArray[np.float64]  # (L,) and of what they changed in the message from later slices
+    unsure: NDArray[np.bool_]  # (L,) whether that may change answers
     kept: Cube[np.float64]  # messages from earlier slices into slices base, base + stride ...
     later: Cube[np.float64]  # messages from later slices out of slices base, base + 1 ...; empty: not kept
     base: int
@@ -68,3 +71,27 @@ class Marginals(NamedTuple):
     place: NDArray[np.int64]  # (T,) row of each slice behind the first one, -1: none; empty: the last slice alone
     states: Matrix[np.int64]  # (targets, K) state of each variable in each entry of a message
     columns: NDArray[np.int64]  # (targets + 1,) first column of each
+
+
+class Line(NamedTuple):
+    """A sequence of T slices in extended numbers, and its message of K entries; see `loops.extended_slices`."""
+
+    value: Matrix[np.float64]  # (T, W) likelihoods, variable after variable
+    power: Matrix[np.int64]
+    cell: NDArray[np.float64]  # (K,) the message
+    power_of: NDArray[np.int64]
+    total: NDArray[np.float64]  # (1,) P of the slices so far, times 2**-exponent
+    exponent: NDArray[np.int64]
+    failed: NDArray[np.int64]  # (1,) the first impossible slice; -1: none
+
+
+class Ends(NamedTuple):
+    """Where messages stand among the weights of a program in extended numbers."""
+
+    before: NDArray[np.int64]  # entry of the message of each weight of the interface before a slice
+    after: NDArray[np.int64]  # and of the one after it
+    first_before: int  # its first weight; of both interfaces, if they are one, those that the program reads come last
+    first_after: int
+    own_before: int  # first number of a likelihood of the same variable; 0: none
+    own_after: int
+    maximal: bool  # whether the program eliminates variables by maximum

@@ -32,6 +32,7 @@ _choices = loops("jtgpu.backends.cpu.loops.slice_choices")
 
 RUNS = 100  # slices that a program is expected to run for, at least
 LANES = (128, 64, 32, 16, 8)  # sequences side by side: larger tables than `lanes.CACHE` allows pay here
+MOST_LOST = 2.0**-42  # share of P of a sequence that numbers which are too small may have
 MOST = 8 << 20  # bytes of the tables of so many
 ENOUGH = 32  # at least so many sequences side by side pay more than messages that are kept
 
@@ -92,7 +93,9 @@ class SliceTable:
         self._runner, self.most_kept = runners[0], most_kept
         self.states, self.program = np.ascontiguousarray(states, np.int32), runners[0].program
         given = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
-        self.weights, self._ptr, self.log_scale, _ = weight_columns(self.program, given, len(states))
+        self.weights, self._ptr, self.log_scale, self.lost = weight_columns(self.program, given, len(states))
+        if any(runner.model.numbers.is_lossy for runner in runners):
+            self.lost[:] = True
         self._likelihood = given.keys()
         self.log_scale = self.log_scale if self.log_scale.any() else np.zeros(0)
         self._some, self._always = (np.zeros(self.program.n_variables, np.bool_) for _ in range(2))
@@ -184,6 +187,9 @@ class SliceGroup:
         self.message = np.repeat(np.asarray(message, np.float64)[:, None], lanes, axis=1)
         self.total, self.exponent, self.log_scale = np.ones(lanes), np.zeros(lanes, np.int64), np.zeros(lanes)
         self.failed = np.full(lanes, -1)
+        self.loss, self.late, self.unsure = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes, np.bool_)
+        if table.lost.any():
+            self.unsure[:n] = [table.lost[i : i + t].any() for i, t in zip(first, lengths, strict=True)]
 
     @property
     def log_evidence(self) -> NDArray[np.float64]:
@@ -221,7 +227,7 @@ class SliceGroup:
         raise NotImplementedError
 
     def finish(self) -> NDArray[np.bool_]:
-        return np.zeros(self.n, np.bool_)
+        return (self.unsure | ~(self.loss < MOST_LOST))[: self.n]
 
     def forward(
         self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, stride: int, out: Marginals
@@ -240,7 +246,7 @@ class SliceGroup:
         way, runner = self.table.ahead, self._ahead(passes)
         p = self._passing(way, kept, base, 1)
         p = p._replace(total=p.total.copy(), exponent=p.exponent.copy(), log_scale=p.log_scale.copy())
-        p = p._replace(failed=p.failed.copy())
+        p = p._replace(failed=p.failed.copy(), loss=p.loss.copy())
         ones, out = p._replace(message=np.ones((0, 0))), self.marginals(None, _NONE)
         self._run(runner, way, lambda m, code, s: _loops.forward(m, code, s, p, ones, out, runner.limit, begin, end))
 
@@ -252,8 +258,8 @@ class SliceGroup:
         # kept: into slices base, base + 1 ..., one more than the last slice; later: out of the same slices
         way, runner = self.table.back, passes.without_evidence
         p = self._passing(way, kept, base, 1)._replace(later=later)
-        lost = self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
-        return bool(lost)
+        self._run(runner, way, lambda m, code, s: _loops.backward(m, code, s, p, out, runner.limit, begin, end))
+        return False
 
     def choose(
         self, passes: _Runners, begin: int, end: int, kept: NDArray[np.float64], base: int, chosen: NDArray[np.int64],
@@ -300,7 +306,7 @@ class SliceGroup:
     def _passing(self, way: _Direction, kept: NDArray[np.float64], base: int, stride: int) -> Passing:
         return Passing(
             self.message, way.source.place, way.target.place, way.numbers, self.total, self.exponent, self.log_scale,
-            self.failed, kept, self.messages(0), base, stride, _NONE, 0,
+            self.failed, self.loss, self.late, self.unsure, kept, self.messages(0), base, stride, _NONE, 0,
         )  # fmt: skip
 
     def _run(

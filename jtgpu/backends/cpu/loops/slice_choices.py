@@ -6,8 +6,8 @@ from ....util.jit import compiled, inlined
 from ..records import Memory, Records
 from ..slice_records import Choices, Passing, Slices
 from .lane_loads import fill_row
-from .slices import end_lanes, fill, run_back, weigh
-from .vector import peek, peek_int, poke, poke_int
+from .slices import MOST_LOST, end_lanes, fill, run_back, weigh
+from .vector import peek, peek_int, plain_arithmetic, poke, poke_int, restore_arithmetic
 
 
 @inlined
@@ -64,6 +64,7 @@ def _be_certain(m, p, c):  # type: ignore[no-untyped-def]
 @compiled(allocates=False)
 def _choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     lanes, first, is_known, at_random = len(m.dead), True, len(c.ranks) > 0, len(c.uniforms) > 0
+    word, lost = plain_arithmetic(), False
     if is_known:
         _find_best(m, p, c)
     for t in range(end - 1, begin - 1, -1):
@@ -79,8 +80,11 @@ def _choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def
             for i in range(lanes):
                 m.chunk[i, rank] = c.states[j, c.best[i]]
         weigh(m, p, p.kept[t - p.base])
-        run_back(m, code, s, p, limit, t, first)
+        lost = run_back(m, code, s, p, limit, t, first, lost)
         first = False
+        for i in range(lanes):  # what was chosen before has lost nothing
+            p.unsure[i] |= not p.late[i] < MOST_LOST
+            p.late[i] = 0.0
         if at_random:
             _draw(m, s, p, c, t)
         else:
@@ -92,6 +96,7 @@ def _choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def
             _be_certain(m, p, c)
     if is_known:
         _be_certain(m, p, c)
+    restore_arithmetic(word)
 
 
 @compiled("Memory, Records, Slices, Passing, Choices, i8, i8, i8")

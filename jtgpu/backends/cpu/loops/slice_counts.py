@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ....util.jit import compiled, inlined
 from .. import records as rec
 from ..records import Memory, Records
@@ -9,7 +11,23 @@ from ..slice_records import LaneCounts, Passing, Slices
 from .lanes import chunk
 from .slices import fill, weigh
 from .vector import LANES as WIDE
-from .vector import add, fma, load, peek, peek_int, poke, splat, store, total, zero
+from .vector import (
+    add,
+    fma,
+    load,
+    lost_digits,
+    peek,
+    peek_int,
+    plain_arithmetic,
+    poke,
+    restore_arithmetic,
+    splat,
+    store,
+    total,
+    zero,
+)
+
+LEAST = -900  # log2 of P of a slice between its messages from which on nothing that is too small changes counts
 
 
 @inlined
@@ -80,20 +98,36 @@ def _add_lanes(m, family, out, count):  # type: ignore[no-untyped-def]
             offset -= (family[at + 2 * j] - 1) * family[at + 2 * j + 1]
 
 
+@inlined
+def _note_loss(m, code, p):  # type: ignore[no-untyped-def]
+    """Note the lanes in which numbers that were too small may change counts."""
+    for i in range(len(m.dead)):
+        value, exponent = 1.0, 0
+        for r in range(len(code.roots)):
+            value, shift = math.frexp(value * m.arena[code.roots[r, 0] + (i if code.roots[r, 2] > 0 else 0)])
+            exponent += shift
+            if m.scaled[code.roots[r, 1]]:
+                exponent += m.exponent[code.roots[r, 1], i]
+        p.unsure[i] |= not (value > 0.0 and exponent > LEAST)
+
+
 @compiled(allocates=False)
 def _add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    lanes, first = len(m.dead), True
+    lanes, first, word = len(m.dead), True, plain_arithmetic()
     for t in range(end - 1, begin - 1, -1):
         fill(m, s, p, p.later[t - p.base], t)
         weigh(m, p, p.kept[t - p.base])
         chunk(m, code, limit, first, True)
         first = False
+        if lost_digits():
+            _note_loss(m, code, p)
         for i in range(lanes):
             used = t < s.lengths[i] and p.failed[i] < 0 and not m.dead[i]
             out.scale[i] = out.weights[i] if used else 0.0
         for j in range(len(code.store_ptr) - 1):
             family = code.stores[code.store_ptr[j] : code.store_ptr[j + 1]]
             _add_lanes(m, family, out, m.scratch[rec.SCRATCH_FIELDS :])
+    restore_arithmetic(word)
 
 
 @compiled("Memory, Records, Slices, Passing, LaneCounts, i8, i8, i8")

@@ -10,8 +10,25 @@ from ..slice_records import Marginals, Passing, Slices
 from .lane_loads import copy_row, fill_row, times_row
 from .lanes import chunk
 from .vector import LANES as WIDE
-from .vector import add, fma, load, peek, peek_int, poke, splat, store, zero
+from .vector import (
+    add,
+    fma,
+    load,
+    lost_digits,
+    peek,
+    peek_int,
+    plain_arithmetic,
+    poke,
+    restore_arithmetic,
+    splat,
+    store,
+    zero,
+)
 
+# A message has the sum 1. Products that are too small for a number change it by less than TINY an entry: CPTs enlarge
+# no error, dividing by P of a slice does. As long as the bound that this gives is below MOST_LOST, answers are right.
+TINY = 2.0**-1021
+MOST_LOST = 2.0**-42
 SMALL, LARGE = 2.0**-256, 2.0**256
 LOW, HIGH = 2.0**-200, 2.0**200  # of P of a slice whose tables need no bounds
 
@@ -109,6 +126,32 @@ def is_far(m, s, p, t, base, first):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def lose(m, s, p, bound, t, far):  # type: ignore[no-untyped-def]
+    """Take a bound of what was lost, see `TINY`, through slice t, P of which is `top`; `far`: it is not known."""
+    each = TINY * len(p.message)
+    for i in range(len(m.dead)):
+        if t < s.lengths[i] and p.failed[i] < 0:
+            bound[i] = math.inf if far or not m.top[i] > 0.0 else (bound[i] + each) / m.top[i]
+
+
+@inlined
+def begin_loss(bound):  # type: ignore[no-untyped-def]
+    """Whether a bound is above 0 in some lane."""
+    lost = False
+    for i in range(len(bound)):
+        lost = lost or bound[i] > 0.0
+    return lost
+
+
+@inlined
+def end_loss(bound):  # type: ignore[no-untyped-def]
+    """Note what the last slice of a call lost."""
+    if lost_digits():
+        for i in range(len(bound)):
+            bound[i] = max(bound[i], TINY)
+
+
+@inlined
 def _multiply(m, code, s, p, t):  # type: ignore[no-untyped-def]
     """`_note` where P of the slice is one number that is not far out; returns whether it is."""
     if len(code.roots) != 1 or code.roots[0, 2] == 0 or m.scaled[code.roots[0, 1]] or len(s.log_scale) > 0:
@@ -177,7 +220,7 @@ def _wanted(s, x, t):  # type: ignore[no-untyped-def]
 @inlined
 def _scale(m, s, p, before, t):  # type: ignore[no-untyped-def]
     """Write 1 / sum of the products of messages to `top`; parameters as of `_write`."""
-    lanes, lost = len(m.dead), False
+    lanes = len(m.dead)
     one, other, top = before.ctypes.data, p.message.ctypes.data, m.top.ctypes.data
     for i in range(0, lanes, WIDE):
         sums = zero()
@@ -185,10 +228,16 @@ def _scale(m, s, p, before, t):  # type: ignore[no-untyped-def]
             sums = fma(load(one, c, WIDE), load(other, c, WIDE), sums)
         store(top, i, WIDE, sums)
     for i in range(lanes):
-        if m.top[i] == 0.0 and t < s.lengths[i] and p.failed[i] < 0:
-            lost = True
         m.top[i] = 0.0 if m.top[i] == 0.0 else 1.0 / m.top[i]
-    return lost
+
+
+@inlined
+def _is_right(m, s, p, t, lost):  # type: ignore[no-untyped-def]
+    """Note the lanes in which the product of two messages, 1 / sum of which is `top`, may be wrong."""
+    for i in range(len(m.dead)):
+        if t < s.lengths[i] and p.failed[i] < 0:
+            bound = p.late[i] + (TINY * len(p.message) if lost else 0.0)
+            p.unsure[i] |= not (m.top[i] > 0.0 and bound * m.top[i] < MOST_LOST)
 
 
 @inlined
@@ -236,14 +285,24 @@ def end_lanes(s, p, t):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def run_back(m, code, s, p, limit, t, first):  # type: ignore[no-untyped-def]
-    """The answer of slice t, whose evidence is in place, becomes the message; parameters as of `lanes.chunk`."""
+def run_back(m, code, s, p, limit, t, first, lost):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """The answer of slice t, whose evidence is in place, becomes the message; parameters as of `lanes.chunk`.
+
+    Returns whether numbers were too small, as before if `lost`.
+    """
     chunk(m, code, limit, first, False)
     sum_cells(m, code, p)
-    if is_far(m, s, p, t, m.top.ctypes.data, 0):
+    far = is_far(m, s, p, t, m.top.ctypes.data, 0)
+    if far:
+        if not lost:  # what tables that are not scaled lost does not count
+            plain_arithmetic()
         chunk(m, code, limit, first, True)
         sum_cells(m, code, p)
+    if lost_digits() or lost:
+        lost = True
+        lose(m, s, p, p.late, t, far)
     take(m, code, p)
+    return lost
 
 
 @inlined
@@ -258,6 +317,7 @@ def weigh(m, p, kept):  # type: ignore[no-untyped-def]
 @compiled(allocates=False)
 def _forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     possible, arena, top = True, m.arena.ctypes.data, m.top.ctypes.data
+    word, lost = plain_arithmetic(), begin_loss(p.loss)
     for t in range(begin, end):
         keep(p, t, p.message)
         fill(m, s, p, p.message, t)
@@ -269,7 +329,13 @@ def _forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-unty
             sum_cells(m, code, p)
             far = far or is_far(m, s, p, t, top, 0)
         if far:
+            if not lost:  # what tables that are not scaled lost does not count
+                plain_arithmetic()
             possible = possible and chunk(m, code, limit, t == begin, True)
+        if lost_digits() or lost:
+            lost = True
+            sum_cells(m, code, p)
+            lose(m, s, p, p.loss, t, far)
         if len(code.roots) == 0:
             if far:
                 sum_cells(m, code, p)
@@ -283,6 +349,8 @@ def _forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-unty
             _scale(m, s, ones, p.message, t)
             _write(m, s, ones, x, p.message, t)
     keep(p, end, p.message)
+    end_loss(p.loss)
+    restore_arithmetic(word)
 
 
 @compiled("Memory, Records, Slices, Passing, Passing, Marginals, i8, i8, i8")
@@ -297,24 +365,29 @@ def forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyp
 
 @compiled(allocates=False)
 def _backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    lost, first = False, True
+    word, lost, first = plain_arithmetic(), begin_loss(p.late), True
     for t in range(end - 1, begin - 1, -1):
         end_lanes(s, p, t)
-        if _wanted(s, x, t):
-            lost = _scale(m, s, p, p.kept[t + 1 - p.base], t) or lost
+        wanted = _wanted(s, x, t)
+        if wanted or lost:
+            _scale(m, s, p, p.kept[t + 1 - p.base], t)
+        if wanted:
             _write(m, s, p, x, p.kept[t + 1 - p.base], t)
+            lost = lost or lost_digits()
+        if lost:
+            _is_right(m, s, p, t, lost)
         if len(p.later) > 0:
             copy_row(p.later[t - p.base].ctypes.data, 0, p.message.size, p.message.ctypes.data, 0)
         if t > 0:
             fill(m, s, p, p.message, t)
-            run_back(m, code, s, p, limit, t, first)
+            lost = run_back(m, code, s, p, limit, t, first, lost)
             first = False
-    return lost
+    end_loss(p.late)
+    restore_arithmetic(word)
 
 
 @compiled("Memory, Records, Slices, Passing, Marginals, i8, i8, i8")
 def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Messages from slice ``end - 1`` to slice `begin`; distributions given all evidence."""
     # code: Lowered for L lanes; its one answer is the message to the slice before
-    # returns Whether the product of two messages was too small for a number
-    return _backward(m, code, s, p, x, limit, begin, end)
+    _backward(m, code, s, p, x, limit, begin, end)
