@@ -29,13 +29,13 @@ def quoted(text: str) -> str | None:
     states: dict[str, list[str]] = {}
     for name, m in zip(names, bodies, strict=True):
         listed = m[3].rpartition("}")[0]
-        found = [part.strip() for part in listed.split(",")]
-        if len(found) != int(m[2]):
-            found = [part[1].strip() for part in _STATE.finditer(listed)]
-        if len(found) != int(m[2]):
+        labels = [part.strip() for part in listed.split(",")]
+        if len(labels) != int(m[2]):
+            labels = [part[1].strip() for part in _STATE.finditer(listed)]
+        if len(labels) != int(m[2]):
             return None
-        states[name] = found
-    if all(_PLAIN.fullmatch(x) for name, found in states.items() for x in (name, *found)):
+        states[name] = labels
+    if all(_PLAIN.fullmatch(x) for name, labels in states.items() for x in (name, *labels)):
         return None
     text = _VARIABLE.sub(lambda m: f"{m[1]}{quote(m[2].strip())} {m[3]}", text)
     lists = iter(states.values())
@@ -59,7 +59,7 @@ def quoted(text: str) -> str | None:
 
 def _split(key: str, parents: list[list[str]]) -> list[str] | None:
     """The states of a row: at each place the longest name of a state of the parent that fits."""
-    found, at = list[str](), 0
+    key_states, at = list[str](), 0
     for i, names in enumerate(parents):
         while at < len(key) and key[at] in " \t":
             at += 1
@@ -67,9 +67,9 @@ def _split(key: str, parents: list[list[str]]) -> list[str] | None:
         for name in sorted(names, key=len, reverse=True):
             rest = key[at + len(name) :].lstrip(" \t")
             if key.startswith(name, at) and (rest.startswith(",") if end == "," else not rest):
-                found.append(name)
+                key_states.append(name)
                 at = len(key) - len(rest) + (end == ",")
                 break
         else:
             return None
-    return found
+    return key_states

@@ -141,9 +141,9 @@ class DiscreteModel:
         labels = self._states[v]
         if isinstance(state, str):
             if state not in labels:
-                found = self.state_values(v).codes.get(state)
-                if found is not None:
-                    return StateNumber(found)
+                coded = self.state_values(v).codes.get(state)
+                if coded is not None:
+                    return StateNumber(coded)
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has no state {shown(state)}{closest(state, labels)}"
                     f" (its states are {listed(labels)})"
@@ -151,7 +151,7 @@ class DiscreteModel:
             if labels.count(state) > 1:
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has {labels.count(state)} states named {shown(state)}; "
-                    "rename them, or read states by number (codes='index')"
+                    "rename them, or read states by number: net.with_codes('index')"
                 )
             return StateNumber(labels.index(state))
         values = self.state_values(v)

@@ -99,12 +99,12 @@ class StateValues:
 
     def by_integer(self) -> dict[str | int, int]:
         """The state that each integer means, as far as it means one."""
-        found: dict[str | int, int] = {}
+        states: dict[str | int, int] = {}
         if self.by_index:
-            found = {i: i for i in range(len(self.labels))}
+            states = {i: i for i in range(len(self.labels))}
         elif self.intervals is None:  # those would be too many
-            found = {int(x): i for x, i in self.numbers.items() if i >= 0 and x.is_integer() and abs(x) < MAX_EXACT}
-        return found | {code: i for code, i in self.codes.items() if type(code) is int}
+            states = {int(x): i for x, i in self.numbers.items() if i >= 0 and x.is_integer() and abs(x) < MAX_EXACT}
+        return states | {code: i for code, i in self.codes.items() if type(code) is int}
 
     def find_text(self, text: str) -> int | None:
         """Number of the state that a typed text or a cell means: a name, a number or a truth value."""
@@ -152,7 +152,7 @@ class StateValues:
         return f"{where} has no state {shown(value)} ({states}){self.hint(variable, value)}"
 
     def hint(self, variable: str, value: Any) -> str:
-        """What to write where a number may be a code: the end of a message."""
+        """The end of a message about a number that may be a code: how to say so."""
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -166,8 +166,8 @@ class StateValues:
         more = ", ..." if len(self.labels) > 2 else ""
         meanings = ", ".join(f"{j}: {s!r}" for j, s in words.items())
         return (
-            f": state number {i} is {self.labels[i]!r} (codes='index'); or say what codes mean, "
-            f"codes={{{variable!r}: {{{meanings}{more}}}}}"
+            f": state number {i} is {self.labels[i]!r} (net.with_codes('index')); or say what codes mean, "
+            f"net.with_codes({{{variable!r}: {{{meanings}{more}}}}})"
         )
 
 

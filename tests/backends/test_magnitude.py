@@ -137,7 +137,7 @@ def test_a_case_whose_weights_change() -> None:
     )
 
 
-def test_threads_beside_each_other_notice_only_their_own() -> None:
+def test_each_thread_notices_only_its_own() -> None:
     tree = naive_bayes(300, 1e-4).compile("cpu")
     wrong: list[int] = []
 

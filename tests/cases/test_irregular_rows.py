@@ -29,7 +29,7 @@ def rows_of(tmp_path: Path, text: str, *words: str) -> Any:
     return (tmp_path / "o.csv").read_text().splitlines()[1:]
 
 
-def test_quotes_within_cells_beside_short_rows(tmp_path: Path) -> None:
+def test_quotes_within_cells_and_short_rows(tmp_path: Path) -> None:
     text = 'id,smoke,note\n1,yes,5" pipe\n2,no,6" pipe\n3,no\n4,yes,x\n5,no,y\n'
     found = rows_of(tmp_path, text, "--keep", "id")
     assert len(found) == 5

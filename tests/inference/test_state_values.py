@@ -118,16 +118,16 @@ def test_a_number_means_the_same_state_everywhere(tree: JunctionTree, entry: str
 
 
 def test_the_error_shows_both_readings(tree: JunctionTree, tmp_path: Any) -> None:
-    says = r"no state 1 \(its states are 'no', 'yes', 'maybe'\): state number 1 is 'yes' \(codes='index'\); or say"
+    says = r"no state 1 \(its states are 'no', 'yes', 'maybe'\): state number 1 is 'yes' \(net\.with_codes\('index'\)\); or say"
     with pytest.raises(jtgpu.UnknownState, match=says):
         tree.posterior("score", {"plain": 1})
-    with pytest.raises(jtgpu.UnknownState, match=r"state number 1 is 'yes' \(codes='index'\)"):
+    with pytest.raises(jtgpu.UnknownState, match=r"state number 1 is 'yes' \(net\.with_codes\('index'\)\)"):
         tree.posteriors_batch({"plain": [1, 0]})
     with pytest.raises(jtgpu.UnknownState, match=r"'code' has no state 7, did you mean '007'\?"):
         tree.posterior("score", {"code": 7})
     jtgpu.write(NET, tmp_path / "rule.net")
     shown = run("query", str(tmp_path / "rule.net"), "-e", "plain=1").output
-    assert "state number 1 is 'yes' (codes='index')" in " ".join(shown.split())
+    assert "state number 1 is 'yes' (net.with_codes('index'))" in " ".join(shown.split())
 
 
 def test_codes_say_what_numbers_mean() -> None:

@@ -234,7 +234,7 @@ class Cases(NamedTuple):
     weights: Matrix[np.float64]  # (B, W) likelihoods, variable after variable
     log_evidence: NDArray[np.float64]  # (B,) gets ln P(e)
     impossible: NDArray[np.bool_]  # (B,) gets whether P(e) = 0
-    lost: NDArray[np.bool_]  # (B,) gets whether digits were lost, in the row or one beside it: it runs again by itself
+    lost: NDArray[np.bool_]  # (B,) gets whether digits were lost, in the row or its neighbour; it runs again by itself
 
 
 class Posteriors(NamedTuple):

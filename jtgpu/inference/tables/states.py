@@ -41,8 +41,8 @@ class StateLookup:
         self.na_found: set[str] = set()
         self._values = StateValues(self.states, "index") if by_index else model.state_values(v)
         self.least = NOT_OBSERVED if self._values.by_index else 0  # of the integers that need no look-up
-        found = self._values.by_integer()
-        self.numbers_are_states = -1 not in found and all(found.get(i) == i for i in range(len(self.states)))
+        by_integer = self._values.by_integer()
+        self.numbers_are_states = -1 not in by_integer and all(by_integer.get(i) == i for i in range(len(self.states)))
         self._found: dict[Any, int] = {}
 
     def number(self, value: Any) -> int:
@@ -83,7 +83,7 @@ class StateLookup:
         text = value if isinstance(value, str) else str(value)
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
-            return f"{self.states.count(value.strip())} states are named {cell}; rename them, or use codes='index'"
+            return f"{self.states.count(value.strip())} states are named {cell}; rename them, or use net.with_codes('index')"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
         hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
         if isinstance(value, str) and value.strip() in LIKE_MISSING:

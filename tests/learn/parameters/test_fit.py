@@ -291,7 +291,7 @@ def test_standard_errors_of_what_the_data_do_not_determine_are_infinite() -> Non
     assert np.isinf(found.standard_errors("x")).all()
 
 
-def test_standard_errors_of_complete_families_beside_missing_cells() -> None:
+def test_standard_errors_of_complete_families_among_missing_cells() -> None:
     net = bundled("asia")
     states = drawn(net, 500)
     states[::3, net.index("dysp")] = -1
@@ -366,7 +366,7 @@ def test_the_prior_of_a_network_does_not_depend_on_the_order_of_its_variables() 
             assert np.asarray(other.cpt(v)) == pytest.approx(np.asarray(fits[0].cpt(v)), abs=1e-15)
 
 
-def test_zeros_of_the_start_stay_zero_beside_numbers() -> None:
+def test_zeros_of_the_start_stay_zero_with_numbers() -> None:
     net = jtgpu.MixedNetwork(
         {"c": ["n", "y"], "d": ["n", "y"], "x": float}, {"d": ["c"], "x": ["c"]},
         {"c": [0.5, 0.5], "d": [[1, 0], [0, 1]], "x": jtgpu.Gaussian([0.0, 5.0])},
