@@ -118,7 +118,7 @@ def test_a_number_means_the_same_state_everywhere(tree: JunctionTree, entry: str
 
 
 def test_the_error_shows_both_readings(tree: JunctionTree, tmp_path: Any) -> None:
-    says = r"no state 1 \(its states are 'no', 'yes', 'maybe'\): state number 1 is 'yes' \(net\.with_codes\('index'\)\); or say"
+    says = r"no state 1 \(its states are 'no', 'yes', 'maybe'\): state number 1 is 'yes' \(net\.with_codes\('index'\)\)"
     with pytest.raises(jtgpu.UnknownState, match=says):
         tree.posterior("score", {"plain": 1})
     with pytest.raises(jtgpu.UnknownState, match=r"state number 1 is 'yes' \(net\.with_codes\('index'\)\)"):

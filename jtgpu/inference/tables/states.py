@@ -83,7 +83,8 @@ class StateLookup:
         text = value if isinstance(value, str) else str(value)
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
-            return f"{self.states.count(value.strip())} states are named {cell}; rename them, or use net.with_codes('index')"
+            n = self.states.count(value.strip())
+            return f"{n} states are named {cell}; rename them, or use net.with_codes('index')"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
         hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
         if isinstance(value, str) and value.strip() in LIKE_MISSING:
