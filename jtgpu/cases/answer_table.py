@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError, EvidenceError, ParseError
+from ..errors import DataError, EvidenceError, ParseError, TableTooLarge, format_bytes
 from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
 from ..util.missing import is_na_word, na_words
+from ..util.system import free_memory
 from .query import CsvDialect
 from .reading import open_cases
 from .reading.csv_file import CsvFile
+from .reading.source import Source
 from .solver import AnsweredRows, Solver
 from .writing.formats import writer_for
 
@@ -112,6 +114,7 @@ def highest(columns: Floats) -> NDArray[np.int32]:
 
 # Whole tables as Arrow tables: CSV and Parquet files, read and written at once.
 
+CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the codes made of it
 ROWS = 100_000  # that are parsed at a time to find a wrong one
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 
@@ -132,11 +135,13 @@ def read_file(
     # raises FileError: If it cannot be opened.
     # raises ParseError: If it cannot be read; the message names the line.
     # raises DataError: If two columns have the same name.
+    # raises TableTooLarge: If the table and its codes would need more memory than is free, by the file's size.
     source = open_cases(Path(path), DiscreteModel({}), dialect)
     try:
         reject_repeated(source.columns, source.columns, str(path))
     except EvidenceError as error:
         raise DataError(str(error)) from None
+    _require_memory(source)
     if isinstance(source, CsvFile):
         if as_text:
             text = dict.fromkeys(source.columns, arrow().string())
@@ -152,6 +157,18 @@ def read_file(
         return arrow_parquet().read_table(path)
     except (OSError, arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
         raise ParseError(str(error), str(path)) from None
+
+
+def _require_memory(source: Source) -> None:
+    """Raise `TableTooLarge` if a file needs more memory than is free: a table that is too large is not read at all."""
+    size, rows = source.whole()
+    needed, free = size + CELL_BYTES * rows * len(source.columns), free_memory()
+    if needed > free:
+        raise TableTooLarge(
+            f"{source.name}: about {rows:,} rows of {len(source.columns):,} columns need about {format_bytes(needed)} "
+            f"as a whole table, and {format_bytes(free)} are free; take a sample of the rows, or fewer columns "
+            "(`jtgpu fit` of CPTs and `jtgpu batch` read a file in parts)", rows * len(source.columns), needed, free,
+        )  # fmt: skip
 
 
 def lines_of(path: str | Path, dialect: CsvDialect | None, rows: Collection[int]) -> dict[int, str]:

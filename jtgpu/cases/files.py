@@ -292,9 +292,7 @@ def saved(unfinished: ResumableFile) -> Iterator[None]:
             raise
         with contextlib.suppress(OSError):
             unfinished.sync()
-        raise no_space(
-            error, str(unfinished.output), f"{unfinished.safe:,} cases are saved in {unfinished.folder}"
-        ) from None
+        raise no_space(error, str(unfinished.output), unfinished.saved) from None
     finally:
         with contextlib.suppress(OSError):
             unfinished.sync()

@@ -51,10 +51,15 @@ _OPTIONS = (
     (r"\bmax_order\b", "--max-order"),
     (r", or use on_error='flag'", ""),
 )
+# a path on the command line that cannot be used: the caller's mistake, other errors of the system are not
+_PATH_ERRORS = (
+    errno.EACCES, errno.EPERM, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP,
+)  # fmt: skip
 _WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 CLOSED_PIPE = 141  # 128 + SIGPIPE, the exit code of `cat` when its reader goes away
 
 R = TypeVar("R")
+_plans: ContextVar[bool] = ContextVar("_plans", default=False)  # whether the command has --memory-limit
 _read: ContextVar[tuple[str, CsvDialect] | None] = ContextVar("_read", default=None)
 
 
@@ -88,10 +93,8 @@ def exit_code(error: BaseException) -> int:
         return EXISTS
     if isinstance(error, (ArgumentError, DataError, EvidenceError, OrderError)):
         return USAGE
-    # a JtgpuError that is also an OSError: a file named on the command line cannot be opened
-    if isinstance(error, JtgpuError) and isinstance(error, OSError) and error.errno not in _WRITE_ERRORS:
-        return USAGE
-    return ERROR
+    known = (*_PATH_ERRORS, None) if isinstance(error, JtgpuError) else _PATH_ERRORS
+    return USAGE if isinstance(error, OSError) and error.errno in known else ERROR
 
 
 def command(function: Callable[..., R]) -> Callable[..., R]:
@@ -104,6 +107,7 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         _read.set(None)
+        _plans.set(any(hasattr(group, "memory_limit") for group in options.values()))
         try:
             raise_on_interrupt()
             with warnings.catch_warnings():
@@ -139,7 +143,7 @@ def _exit_after(error: OSError) -> NoReturn:
     """End the command after an error of the operating system, silently after a closed pipe."""
     if error.errno != errno.EPIPE:
         print_error(error)
-        code = ERROR
+        code = exit_code(error)
     else:
         code = CLOSED_PIPE
     # the interpreter flushes stdout again at exit and would report the error a second time
@@ -158,7 +162,8 @@ def print_error(error: BaseException) -> None:
         text = f"{file}: {error.strerror}" if file else error.strerror
         text += " (ulimit -f)" if error.errno == errno.EFBIG else ""
     if isinstance(error, MemoryError):
-        text = f"out of memory{f' ({text})' if text else ''}; try --memory-limit with less than the free memory"
+        advice = "try --memory-limit with less than the free memory" if _plans.get() else "try fewer rows or columns"
+        text = f"out of memory{f' ({text})' if text else ''}; {advice}"
     print_stderr(f"error: {text or type(error).__name__}")
 
 

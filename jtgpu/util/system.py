@@ -8,8 +8,9 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from pathlib import Path
+from contextlib import suppress
+from functools import cache, cached_property
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -80,18 +81,43 @@ def peak_memory() -> int:
     return int(most if sys.platform == "darwin" else most * 1024)
 
 
-def free_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that this process can allocate without swapping, within the limit of its control group."""
+def free_memory(groups: Path = Path("/sys/fs/cgroup"), process: Path = Path("/proc/self")) -> int:
+    """Bytes that this process can allocate without swapping, within its limits: control groups and ``ulimit -v``."""
     free = _meminfo_available()
-    try:  # control group, version 2: a container's limit is below the machine's
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            used = int((group / "memory.current").read_text()) - int(stat["inactive_file"])  # of files read before
-            free = min(free, int(limit) - used)
-    except (OSError, ValueError, KeyError):
-        pass
+    for folder, (limit, current, cached) in _control_groups(groups, process):
+        with suppress(OSError, ValueError, KeyError):
+            most = (folder / limit).read_text().strip()
+            if most != "max" and int(most) < 1 << 62:  # version 1 writes a number for no limit
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                used = int((folder / current).read_text()) - int(stat[cached])  # of files read before
+                free = min(free, int(most) - used)
+    with suppress(ImportError, OSError, ValueError, IndexError):
+        import resource
+
+        most_virtual = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most_virtual != resource.RLIM_INFINITY:
+            pages = int((process / "statm").read_text().split()[0])
+            free = min(free, most_virtual - pages * resource.getpagesize())
     return max(free, 1 << 22)  # 4 MiB can be allocated at any time
+
+
+@cache
+def _control_groups(groups: Path, process: Path) -> list[tuple[Path, tuple[str, str, str]]]:
+    """Control groups of a process that may limit its memory, of both versions, and the names of what they record.
+
+    In a container the groups above are hidden, and the root is its own group, whatever path the process sees.
+    """
+    own = {1: PurePosixPath("/"), 2: PurePosixPath("/")}
+    with suppress(OSError):
+        for line in (process / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers or "memory" in controllers.split(","):
+                own[1 if controllers else 2] = PurePosixPath(path)
+    names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+             2: ("memory.max", "memory.current", "inactive_file")}  # fmt: skip
+    roots = {1: groups / "memory", 2: groups}
+    folders = [(roots[k] / p.relative_to("/"), names[k]) for k, path in own.items() for p in (path, *path.parents)]
+    return [(folder, known) for folder, known in folders if (folder / known[0]).exists()]
 
 
 def _meminfo_available() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jtgpu.cases.query import CsvDialect
-from jtgpu.errors import DataError, ParseError
+from jtgpu.errors import DataError, ParseError, TableTooLarge
 
 pa = pytest.importorskip("pyarrow")
 
@@ -98,3 +98,17 @@ def test_errors_name_the_line(tmp_path: Path, content: bytes, message: str) -> N
 def test_equal_names_of_columns(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"t\.csv has 2 columns named 'a'"):
         read_file(written(tmp_path, "a,b,a\n1,2,3\n"))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+def test_the_memory_of_a_table_follows_from_the_size_of_its_file(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "a,b,c\n" + "yes,no,1\n" * 50_000
+    path = written(tmp_path, gzip.compress(text.encode()) if name.endswith("gz") else text, name)
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow.parquet").write_table(read_file(written(tmp_path, text)), path)
+    monkeypatch.setattr("jtgpu.cases.answer_table.free_memory", lambda: 10**6)
+    with pytest.raises(TableTooLarge, match=rf"{name}: about 50,00\d rows of 3 columns need about (2.9|3)") as caught:
+        read_file(path)
+    assert 3_000_000 < caught.value.needed < 4_000_000

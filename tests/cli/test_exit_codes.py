@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,23 @@ def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BayesianNetwork, "plan", plan)
     result = run("plan", ASIA)
     assert result.exit_code == 3
-    assert "out of memory" in result.stderr
+    assert "out of memory; try --memory-limit" in result.stderr
+    monkeypatch.setattr("jtgpu.cli.explore.read_file", plan)
+    assert "out of memory; try fewer rows" in run("explore", str(ROOT / "README.rst")).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["learn", "CASES"], ["explore", "CASES"], ["screen", "CASES"], ["validate", ASIA, "CASES", "-t", "lung"]],
+    ids=itemgetter(0),
+)
+def test_a_table_too_large_for_the_memory_is_not_read(
+    words: list[str], cases: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jtgpu.cases.answer_table.free_memory", lambda: 100)
+    result = run(*[cases if word == "CASES" else word for word in words])
+    assert result.exit_code == 3, result.output
+    assert "columns need about" in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +208,26 @@ def test_a_full_disk_has_the_same_exit_code_everywhere(
     assert result.exit_code == 1, result.output
     assert "no space left" in result.stderr.lower()
     assert len([line for line in result.stderr.splitlines() if "warning" not in line]) == 1
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_output_without_permission_is_a_usage_error_everywhere(
+    name: str, cases: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = str(tmp_path / f"x{SUFFIX.get(name, '.net')}")
+    original = os.open
+
+    def refuse(path: Any, *more: Any, **named: Any) -> int:  # by hand: root may write every file
+        if str(path).startswith((f"{tmp_path}/.jtgpu-", output)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return original(path, *more, **named)
+
+    def no_folder(self: Path, *_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "mkdir", no_folder)
+    words = [cases if word == "CASES" else word for word in WRITERS[name]]
+    result = run(*words, output)
+    assert result.exit_code == 2, result.output
+    assert "permission denied" in result.stderr.lower()

@@ -173,6 +173,34 @@ def test_files_that_a_container_has_read_leave_its_memory_free(tmp_path: Path) -
         assert system.free_memory(tmp_path) == free
 
 
+@pytest.mark.parametrize(
+    ("line", "folder", "names"),
+    [
+        ("4:memory:/a/b", "memory/a", ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")),
+        ("4:cpu,memory:/docker/1", "memory", ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")),
+        ("0::/user/one", "user", ("max", "current", "inactive_file")),
+    ],
+)
+def test_free_memory_keeps_to_the_control_groups_of_both_versions(
+    tmp_path: Path, line: str, folder: str, names: tuple[str, ...]
+) -> None:
+    (tmp_path / "cgroup").write_text(f"9:name=systemd:/\n{line}\n")
+    group = tmp_path / "fs" / folder
+    group.mkdir(parents=True)
+    limit, current, cached = names
+    for name, text in ((limit, "10000000"), (current, "4000000"), ("stat", f"rss 1\n{cached} 1000000")):
+        (group / f"memory.{name}").write_text(f"{text}\n")
+    assert system.free_memory(tmp_path / "fs", tmp_path) == 7_000_000
+    (group / f"memory.{limit}").write_text("9223372036854771712\n")  # none
+    assert system.free_memory(tmp_path / "fs", tmp_path) > 2**25
+
+
+def test_free_memory_keeps_to_the_limit_of_the_process() -> None:
+    code = "from jtgpu.util.system import free_memory; print(free_memory())"
+    shell = f"ulimit -v 3000000 && OPENBLAS_NUM_THREADS=1 exec {sys.executable} -c '{code}'"
+    assert int(subprocess.run(["sh", "-c", shell], capture_output=True, check=True).stdout) < 3_072_000_000
+
+
 def test_saved_plans(tmp_path: Path) -> None:
     net = lawn()
     plan = net.plan()

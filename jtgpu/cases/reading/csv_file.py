@@ -17,6 +17,7 @@ from .source import CaseChunk, RowLocation
 
 DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes read to find the header
+SAMPLE = 1 << 22  # bytes read to estimate the number of rows
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
 MAX_ROW = 1 << 26  # bytes; a longer row means that a quote is never closed
 READ_SIZE = 1 << 24  # bytes per system call
@@ -75,6 +76,16 @@ class CsvFile:
         self.columns = [n if n in model.variables else n.strip() for n in names]
         rows.n_columns = len(self.columns)
         self._rows = rows
+
+    def whole(self) -> tuple[int, int]:
+        """See `Source.whole`: estimates by the beginning of the file."""
+        stream, raw = self._open()
+        with stream:
+            head = self._read(stream, SAMPLE)
+            # of compressed data, Arrow reads a little more than it has decompressed
+            size = self.size if not self._compression else self.size * len(head) // max(raw.tell(), 1)
+        lines = max(count_byte(head, self._rows.line_end), 1)
+        return max(size, len(head)), max(size, len(head)) * lines // max(len(head), 1)
 
     def types(self, names: Sequence[str]) -> list[Any]:
         """See `Source.types`: all columns are text, unchanged."""

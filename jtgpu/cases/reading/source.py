@@ -39,9 +39,13 @@ class CaseChunk:
 class Source(Protocol):
     """A file of cases."""
 
+    name: str
     columns: list[str]
     size: int  # the final value of `CaseChunk.done`: bytes or rows
     rows: int | None  # number of rows, if the file records it
+
+    def whole(self) -> tuple[int, int]:
+        """Bytes of the whole file, decompressed, and the number of its rows; both may be estimates."""
 
     def types(self, names: Sequence[str]) -> list[Any]:
         """Arrow types of columns to copy."""
@@ -65,12 +69,16 @@ class ParquetFile:
         try:
             with arrow_parquet().ParquetFile(self.name) as file:
                 self._schema = file.schema_arrow
-                self._groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+                groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+                self._groups, self._bytes = [g.num_rows for g in groups], sum(g.total_byte_size for g in groups)
         except (arrow().ArrowInvalid, OSError) as error:
             raise ParseError(f"this Parquet file cannot be read: {error}", self.name) from None
         self.columns: list[str] = list(self._schema.names)
         self.rows: int | None = sum(self._groups)
         self.size = self.rows
+
+    def whole(self) -> tuple[int, int]:
+        return self._bytes, sum(self._groups)
 
     def types(self, names: Sequence[str]) -> list[Any]:
         return [self._schema.field(n).type for n in names]

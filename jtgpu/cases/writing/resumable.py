@@ -74,14 +74,16 @@ SYNC_INTERVAL = 5.0  # seconds between two flushes to the disk
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def no_space(error: OSError, output: str, saved: str) -> JtgpuError:
-    """The error for an output that cannot grow; `saved` says what is complete."""
-    if error.errno == errno.EFBIG:
-        return JtgpuError(
-            f"{output} would exceed the limit of the file size (ulimit -f): {saved}; raise the limit "
-            "and continue with resume=True"
-        )
-    return JtgpuError(f"no space left for {output}: {saved}; free some space and continue with resume=True")
+def no_space(error: OSError, output: str, saved: str | None) -> JtgpuError:
+    """The error for an output that cannot grow; `saved` says what is complete, None: nothing is."""
+    too_long = error.errno == errno.EFBIG
+    reason = "would exceed the limit of the file size (ulimit -f)"
+    what = f"{output} {reason}" if too_long else f"no space left for {output}"
+    do = "raise the limit" if too_long else "free some space"
+    return JtgpuError(
+        f"{what}: no case is saved; {do} and start again" if saved is None
+        else f"{what}: {saved}; {do} and continue with resume=True"
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class ResumableFile:
             self.close()
             if isinstance(error, JtgpuError) or error.errno not in NO_SPACE:
                 raise
-            raise no_space(error, str(output), f"{self.safe:,} cases are saved in {self.folder}") from None
+            raise no_space(error, str(output), self.saved) from None
         except BaseException:
             self.close()
             raise
@@ -168,12 +170,17 @@ class ResumableFile:
             if entry["end"] > self._end:  # after a full disk the same lines may occur twice
                 self._writer.restore(entry["chunk"])
                 self.done = Progress(entry["rows"], entry["flagged"], entry["position"])
+                self.safe = self.done.rows
                 self._end = entry["end"]
-        self.safe = self.done.rows
         self._data.seek(self._end)
         self._data.truncate()
         assert self._journal is not None
         self._journal.truncate(valid)
+
+    @property
+    def saved(self) -> str | None:
+        """What a later run can continue with, for messages."""
+        return f"{self.safe:,} cases are saved in {self.folder}" if self.safe else None
 
     def encode(self, table: Any) -> EncodedChunk:
         """Encode a table for `append`; from any thread, in any order."""
@@ -241,7 +248,7 @@ class ResumableFile:
     def close(self) -> None:
         """Keep the folder for a later run, or delete it if it holds no rows; may be called twice."""
         with self._lock:
-            if self._data is not None and not self.done.rows:
+            if self._data is not None and not self.safe:
                 for name in ("data", "journal.jsonl"):
                     (self.folder / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):
