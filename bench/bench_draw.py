@@ -15,6 +15,7 @@ from rows import cpu_seconds, parser_of, row, store
 
 import jtgpu
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.state_values import StateNumber
 
 NETWORKS = ("asia", "alarm", "hepar2", "andes", "link", "munin")
 
@@ -28,7 +29,7 @@ def rows_of(name: str, runs: int, backend: str) -> list[dict[str, Any]]:
     spread = cpu_seconds(lambda: jtgpu.draw.layout(net), runs)
     found.append(row("draw", name, "layout", spread, width=layout.width, height=layout.height))
     with net.compile(backend) as tree:  # type: ignore[arg-type]
-        evidence = {net.variables[-1]: int(tree.posterior(net.variables[-1]).probabilities.argmax())}
+        evidence = {net.variables[-1]: StateNumber(tree.posterior(net.variables[-1]).probabilities.argmax())}
         tree.posteriors(evidence)
         texts: dict[str, Callable[[], str]] = {
             "show": lambda: jtgpu.draw.show(net).svg,

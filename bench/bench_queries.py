@@ -32,6 +32,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.state_values import StateNumber
 
 NETWORKS = ("asia", "alarm", "hailfinder", "water", "diabetes")
 QUESTIONS = ("joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "sets", "mpe", "sample", "sensitivity")
@@ -187,7 +188,7 @@ class Bench:
     def do(self) -> Rows:
         """All posteriors where one variable is set from outside, as in pyAgrum's network without its arcs."""
         v = max(self.some, key=lambda v: len(self.net.parents(v)))
-        do = {v: int(np.asarray(self.tree.posterior(v, self.cases[0])).argmax())}  # surely possible
+        do = {v: StateNumber(np.asarray(self.tree.posterior(v, self.cases[0])).argmax())}  # surely possible
         names = self.net.variables
         uniform = np.full(len(self.net.states(v)), 1 / len(self.net.states(v)))
         cut = BayesianNetwork(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,14 @@ from .network import BayesianNetwork
 from .network_text import summary
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     import networkx
 
     from ..util.late_imports import MixedTree
     from ..util.options import BackendName, CompileOptions, Order
     from .cpt import Cpt, CptLike
+    from .state_values import CodesByVariable
 
 NUMBER = ("number",)  # the states of a number in the graph of all variables
 
@@ -168,6 +170,12 @@ class MixedNetwork:
     def numeric_parents(self, variable: str | int) -> tuple[str, ...]:
         """Names of the parents of a variable that are numbers."""
         return tuple(p for p in self.graph.parents(variable) if p in set(self._numbers))
+
+    def with_codes(self, codes: CodesByVariable | None) -> Self:
+        """This network, which also understands codes of states; see `jtgpu.DiscreteModel.with_codes`."""
+        net = copy.copy(self)
+        net.discrete = self.discrete.with_codes(codes)
+        return net
 
     def discrete_parents(self, variable: str | int) -> tuple[str, ...]:
         """Names of the parents of a variable that have states: the axes of its CPT or `Gaussian`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,12 @@ from .network_text import summary
 from .template_checks import check_cycle
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from ..util.late_imports import MixedDynamicTree
     from ..util.options import BackendName, CompileOptions
     from .cpt import CptLike
+    from .state_values import CodesByVariable
 
 Pair = tuple[str, int]
 ALONE = ","  # a static variable of one state where no variable with states joins the slices
@@ -195,6 +197,12 @@ class MixedDynamicNetwork:
     def numeric_parents(self, variable: str) -> tuple[Pair, ...]:
         """The parents of a number that are numbers."""
         return tuple(p for p in self._parents[variable] if p[0] in self.numbers)
+
+    def with_codes(self, codes: CodesByVariable | None) -> Self:
+        """This network, which also understands codes of states; see `jtgpu.DiscreteModel.with_codes`."""
+        net = copy.copy(self)
+        net.discrete = self.discrete.with_codes(codes)
+        return net
 
     def discrete_parents(self, variable: str) -> tuple[str, ...]:
         """The parents of a number that have states: the axes of its `Gaussian`."""
