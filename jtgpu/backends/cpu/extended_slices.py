@@ -47,7 +47,7 @@ class ExtendedSliceTable:
     # states, likelihood: As of `SlicePasses.slice_table`
     # exponents: Variable to powers of two that its likelihoods are multiplied by, (R, card); of some variables
     # sides: Where messages into and out of a slice stand; `place` is the entry of each cell of their numbers
-    # targets: Variables and sets whose distributions may be asked for
+    # targets: Variables and sets whose distributions are answered
 
     lanes, takes_others, chooses, counts, adds, with_evidence = 1, True, True, True, False, True
 
@@ -266,14 +266,14 @@ class ExtendedSliceGroup:
             way, others = self.table.ahead if later is None else self.table.both, between.others
             runner = passes.runner
             widths = runner.program.cardinality[list(others)]
-            found = np.ones((last - first, int(widths.sum())))
-            more = (begin + first, begin + last), runner.cards, found
+            written = np.ones((last - first, int(widths.sum())))
+            more = (begin + first, begin + last), runner.cards, written
             cached = self._run(runner, way, others, _loops.answer, *here[0], *here[1], *more)
             at, ends = 0, np.cumsum(widths)
             for rank in cached.records.answers[:, 0].tolist():  # in the order of the program
                 j = others.index(int(runner.by_rank[rank]))
                 to, width = int(columns[len(between.states) + j]), int(widths[j])
-                between.cells[rows, to : to + width] = found[n - first, at : at + width]
+                between.cells[rows, to : to + width] = written[n - first, at : at + width]
                 at += width
             assert at == ends[-1]
 
