@@ -42,7 +42,7 @@ class Template:
     """A network, its hidden and its observed variables."""
 
     def __init__(self, net: jtgpu.DynamicNetwork):
-        self.net = net
+        self.net = net.with_codes("index")  # observations are numbers of states
         self.hidden = [v for v in net if v.startswith("h")]
         self.observed = [v for v in net if v.startswith("o")]
 

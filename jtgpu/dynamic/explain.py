@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.base import Evidence
+from ..backends.reference import ExtendedEvidence
 from ..errors import ArgumentError
 from ..util.elementary import log, logs
 from .propagation import Propagation, chunks, raise_if_impossible
@@ -194,7 +195,7 @@ def _with_others(
             states[rows[alone]] = made[:, : step.n]
             for i in np.flatnonzero(alone & read.extended_rows[rows]).tolist():
                 weights = ({v: w[rows[i]] for v, w in x.items()} for x in (read.likelihood, read.exponents))
-                case = Evidence(cases[i], *weights)
+                case = ExtendedEvidence(cases[i], *weights)
                 one = sweep.best(case).states if rng is None else sweep.draw(case, 1, numbers)
                 states[rows[i]] = one[0, : step.n]
         if alone.all():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.base import Evidence
+from ..backends.reference import ExtendedEvidence, exponents_of
 from ..backends.slices import Between
 from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import plain_states, read_findings
@@ -105,7 +106,7 @@ class Stream:
         if self._low + low < LEAST:
             self._low = math.frexp(self._alpha.min(where=self._alpha > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST or exponents or not self._is_ordinary:
-            return self._extended(Evidence(state, weights, exponents))
+            return self._extended(ExtendedEvidence(state, weights, exponents))
         self._low += low
         number, cells = step.before_number, self._alpha
         if len(step.before) > 1:
@@ -130,7 +131,7 @@ class Stream:
         """`step` in extended numbers: an entry of the message may be too small for a number."""
         step, t = self._step, self._t
         weights = {v: x[None] for v, x in case.likelihood.items()}
-        exponents = {v: x[None] for v, x in case.exponents.items()}
+        exponents = {v: x[None] for v, x in exponents_of(case).items()}
         one = Sequences(case.state[None, : step.n], np.array([0, 1]), weights, exponents)
         table = extended_table(step, one, targets=self._targets[:-1])
         group: Any = table.group(np.zeros(1, np.int64), np.ones(1, np.int64), self._alpha)

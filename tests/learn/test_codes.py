@@ -8,6 +8,7 @@ import pytest
 
 import jtgpu
 from jtgpu import learn
+from tests.cli.commands import run
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -37,6 +38,6 @@ def test_commas_that_may_be_thousands_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "price.tsv"
     path.write_text("price\tclass\n" + "500\tlow\n900\tlow\n1,200\thigh\n4,000\thigh\n" * 20)
     with pytest.raises(jtgpu.DataError, match=r"column 'price': 1,200 may be 1200 or 1\.200"):
-        learn.discretise(path, bins=3)
+        learn.structure(path)
     path.write_text("price\tclass\n" + "500,5\tlow\n900\tlow\n1,200\thigh\n4,000\thigh\n" * 20)
-    assert learn.discretise(path, bins=2) is not None  # 500,5 says that commas are decimal
+    assert run("learn", str(path), "--bins", "2", "-o", str(tmp_path / "p.net")).exit_code == 0  # 500,5: decimal commas
