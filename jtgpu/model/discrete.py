@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.arguments import choice, mapping
-from .state_values import CodesByVariable, StateNumber, StateValues, listed
+from .state_values import Codes, CodesByVariable, StateNumber, StateValues, listed
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -178,7 +178,7 @@ class DiscreteModel:
         cached = self._values.get(v)
         if cached is None:
             codes = self.state_codes
-            own = codes if isinstance(codes, str) else codes.get(self._variables[v], "names")
+            own: Codes = codes if isinstance(codes, str) else codes.get(self._variables[v], "names")
             cached = self._values[v] = StateValues(self._states[v], own)
         return cached
 

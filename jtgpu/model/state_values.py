@@ -31,8 +31,8 @@ PRESENT = {
     "occurs": "none", "occurred": "none",
 }  # fmt: skip
 
-Codes = Literal["names", "index"] | Mapping[object, str]  # of one variable
-CodesByVariable = Literal["names", "index"] | Mapping[str, Mapping[object, str]]
+Codes = Literal["names", "index"] | Mapping[Any, str]  # of one variable
+CodesByVariable = Literal["names", "index"] | Mapping[str, Mapping[Any, str]]
 
 
 class StateNumber(int):
@@ -71,8 +71,8 @@ class StateValues:
                 raise ArgumentError(
                     f"codes: {shown(name)} is not one state{closest(name, labels)} (the states are {listed(labels)})"
                 )
-            number = _numeral(code) if isinstance(code, str) else None
-            self.codes[code if number is None else number] = self.names[name]
+            numeral = _numeral(code) if isinstance(code, str) else None
+            self.codes[code if numeral is None else numeral] = self.names[name]
 
     def find(self, value: Any) -> int | None:
         """Number of the state that a number or a truth value means; None if it means no state, or several."""

@@ -165,7 +165,7 @@ def test_likelihoods_and_factors_of_any_size() -> None:
         answer = net.compile(backend).posteriors(likelihood=weights)
         np.testing.assert_allclose(answer["v0"], [0.5, 0.5])
         assert answer.log_evidence == pytest.approx(0.0, abs=1e-12)
-    factors = [(("u", "w"), [[1e300, 1e-300], [1e-300, 1e-300]]), (("u",), [1e-300, 1e300]), (("w",), [1e-300, 1e300])]
+    factors: list[Any] = [(("u", "w"), [[1e300, 1e-300], [1e-300, 1e-300]]), (("u",), [1e-300, 1e300]), (("w",), [1e-300, 1e300])]
     markov = MarkovNetwork({"u": ["a", "b"], "w": ["a", "b"]}, factors)
     for backend in HERE:
         post = markov.compile(backend).posteriors()
@@ -289,11 +289,12 @@ def _with_modes(word: int, function: Callable[[], Any]) -> tuple[Any, int]:
 
     from jtgpu.backends.cpu.loops import vector
 
-    @njit
-    def set_modes(word: int) -> int:
+    def modes(word: int) -> int:
         before = vector.plain_arithmetic()
         vector.restore_arithmetic(word)
         return int(before)
+
+    set_modes: Any = njit(modes)
 
     before = set_modes(0x1F80 | word)
     try:

@@ -133,7 +133,8 @@ def test_the_error_shows_both_readings(tree: JunctionTree, tmp_path: Any) -> Non
 def test_codes_say_what_numbers_mean() -> None:
     asia = jtgpu.load("asia")
     right = asia.compile("cpu").posterior("lung", {"xray": "yes"})["yes"]
-    for codes, cell in (({"xray": {1: "yes", 0: "no"}}, 1), ({"xray": {"pos": "yes"}}, "pos"), ("index", 0)):
+    given: list[tuple[Any, Any]] = [({"xray": {1: "yes", 0: "no"}}, 1), ({"xray": {"pos": "yes"}}, "pos"), ("index", 0)]
+    for codes, cell in given:
         tree = asia.with_codes(codes).compile("cpu")
         assert tree.posterior("lung", {"xray": cell})["yes"] == right
         assert tree.posteriors_batch({"xray": [cell]})["lung"][0, 0] == pytest.approx(right)

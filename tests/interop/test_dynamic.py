@@ -147,8 +147,8 @@ def test_pgmpy(part: int) -> None:
             continue
         # a static variable keeps its state: equal if it is observed in the first slice only
         full, other = dyn.unroll(4), again.unroll(4)
-        prior = other.compile("reference").posteriors({"v1[3]": 0})
-        expected = full.compile("reference").posteriors({"v1[3]": 0})
+        prior = other.compile("reference").posteriors({"v1[3]": "s0"})
+        expected = full.compile("reference").posteriors({"v1[3]": "s0"})
         for v in full.variables:
             name = f"{v}[2]" if v in dyn.static else v
             assert np.allclose(prior[name].probabilities, expected[v].probabilities, atol=1e-12)

@@ -297,7 +297,7 @@ class CpuSweep:
                 more = np.broadcast_to(
                     more.reshape([-1 if u == v else 1 for u in scope]), program.shape(scope)
                 ).ravel()
-            self._of(v, exponents)[...] += more
+            self._of(v, exponents)[...] += more.astype(np.int64)
         return cells, exponents
 
     def _spread(

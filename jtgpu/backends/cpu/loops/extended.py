@@ -154,12 +154,12 @@ def _looped(t, record, maximal, kept_at, at, count):  # type: ignore[no-untyped-
     for _ in range(cells):
         for i in range(k):
             at[i] = kept_at[i]
-        x, e = 0.0, 0
+        x, e = 0.0, np.int64(0)
         for s in range(terms):
             for i in range(n):
                 y, f = _product(t, at, 0, k)
                 if row_out == 1:
-                    x, e = (0.0, 0) if s == 0 else (t.cell[o + i], np.int64(t.power[o + i]))
+                    x, e = (0.0, np.int64(0)) if s == 0 else (t.cell[o + i], np.int64(t.power[o + i]))
                 x, e = _combined(maximal, x, e, y, f, t.powers)
                 if row_out == 1:
                     _put(t, o + i, x, e)
@@ -176,7 +176,7 @@ def _looped(t, record, maximal, kept_at, at, count):  # type: ignore[no-untyped-
 @inlined
 def _highest(t, first, size):  # type: ignore[no-untyped-def]
     """The largest exponent of a table's cells that are not zero; -1 << 40 if all are."""
-    top = -1 << 40
+    top = np.int64(-1 << 40)
     for i in range(first, first + size):
         if t.cell[i] > 0.0:
             top = max(top, np.int64(t.power[i]))
