@@ -179,7 +179,7 @@ class ResumableFile:
 
     @property
     def saved(self) -> str | None:
-        """What a later run can continue with, for messages."""
+        """The cases with which a later run continues, for messages."""
         return f"{self.safe:,} cases are saved in {self.folder}" if self.safe else None
 
     def encode(self, table: Any) -> EncodedChunk:
