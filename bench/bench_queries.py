@@ -304,7 +304,7 @@ class Bench:
 
     def sensitivity(self) -> Rows:
         """Of one state to every parameter: one pass. Checked by a finite difference."""
-        target = (self.some[0], 0)
+        target = (self.some[0], StateNumber(0))
         found = self.tree.sensitivity(target, self.cases[0])
         top = found.top(1)[0]
         step = 1e-6 if top.value + 1e-6 <= 1 else -1e-6
