@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -49,8 +50,8 @@ class Gpu(Backend):
     # engine: {"dataflow", "levels"}: What computes single cases: one kernel whose warps wait for single entries, or a
     #     kernel a level. Default: the configuration that `tune` saved, else ``"dataflow"`` where it supports the
     #     network, else ``"levels"``.
-    # dtype: {"float64", "float32"}: Type of the tables. Answers are float64 either way, and P(e) of 1e-300 and less is
-    #     right. float32 takes half of the memory, and less time for large tables. On the published networks posteriors
+    # dtype: {"float64", "float32"}: Type of the tables. Answers are float64 either way, and right for any P(e): cases
+    #     in which numbers may be lost are computed by the CPU (`jtgpu.backends.gpu.host`). float32 takes half of the memory, and less time for large tables. On the published networks posteriors
     #     are right to 4e-7 and P(e) to a relative 5e-6 (Diabetes, of 60 levels; most to 1e-7:
     #     ``bench/bench_precision.py``). A case for which float32 is not reliable is detected and computed in float64.
     #     Single cases in float32 use ``"levels"``.
@@ -90,7 +91,6 @@ class Gpu(Backend):
         self._is_open = True
         self._engine: CaseEngine | None = None
         self._fallback: Lazy[LevelEngine] = Lazy(self.maker.fallback)
-        self._prefer_fallback = False  # the last case was too improbable for the engine
         self._batch: BatchEngine | None = None
         self._adapts = False  # whether tables may have kernels without variables that cases observe
         self._counting: CountEngine | None = None
@@ -129,15 +129,12 @@ class Gpu(Backend):
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
         engine = self._engine or self.engine
-        if not self._prefer_fallback:
+        result = None
+        if not getattr(evidence, "exponents", None):  # of weights that are no ordinary numbers
             result = engine.run(evidence)
-            if result is not None:
-                return result
-        self._prefer_fallback = False
-        result = self._fallback.get().run(evidence)
-        assert result is not None  # float64 with scaling is always reliable
-        self._prefer_fallback = result.log_evidence < engine.log_least_root
-        return result
+            if result is None and (self.maker.dtype == "float32" or engine.log_least_root == math.inf):
+                result = self._fallback.get().run(evidence)
+        return self.maker.host.run(evidence) if result is None else result
 
     # Tables of cases --------------------------------------------------------------------------------------------
 
@@ -270,8 +267,7 @@ class Gpu(Backend):
             raise ValueError("reload() takes factors of the same shapes")
         with self._lock:
             self._check_open()
-            self.maker.factors = list(factors)
-            self._prefer_fallback = False
+            self.maker.reload(factors)
             if self._engine is not None:
                 self._engine.reload(factors)
             if self._counting is not None:
@@ -291,6 +287,7 @@ class Gpu(Backend):
             if self._engine is not None:
                 self._engine.close()
             self._fallback.close()
+            self.maker.host.close()
             if self._batch is not None:
                 self._batch.close()
             if self._counting is not None:

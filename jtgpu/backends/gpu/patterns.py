@@ -70,6 +70,8 @@ class RestrictedBackend(Backend):
         return self._default.run(evidence) if result is None else result
 
     def try_run(self, evidence: Evidence) -> Result | None:
+        if getattr(evidence, "exponents", None):  # of weights that are no ordinary numbers
+            return None
         shift = 0.0
         for v, weights in evidence.likelihood.items():
             if self.observed[v]:

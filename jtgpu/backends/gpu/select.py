@@ -26,6 +26,7 @@ from .dataflow.engine import DataflowEngine
 from .dataflow.graph import RestrictedFactors
 from .dataflow.schedule import Schedule, make_schedule
 from .dataflow.tiling import DEFAULT, MAX_WARPS, DataflowConfig
+from .host import Host
 from .levels.engine import LevelEngine
 from .levels.schedule import make_schedule as make_level_schedule
 from .program.layout import MIN_LOG2, smallest_entries
@@ -194,6 +195,7 @@ class EngineMaker:
         after: After | None = None,
     ):
         self.plan, self.factors, self.device, self.dtype, self.after = plan, factors, device, dtype, after
+        self.host = Host(plan, factors)
         self._balanced: dict[float, Plan] = {0.0: plan}
         if dtype == "float32" and smallest_entries(factors).min(initial=0.0) < MIN_LOG2:
             self.dtype = "float64"
@@ -219,7 +221,7 @@ class EngineMaker:
         plan = self._lowered(config.price)
         if config.engine == "levels":
             schedule = make_level_schedule(plan, self.dtype, self.device.multiprocessors)
-            return LevelEngine(plan, self.factors, schedule, self.device, self.after)
+            return LevelEngine(plan, self.factors, schedule, self.device, self.after, self.host)
         made = None
         if self.device.capability >= DATAFLOW_CAPABILITY:
             made = make_schedule(plan, self.factors, self.device.multiprocessors, config.layout)
@@ -228,9 +230,14 @@ class EngineMaker:
         return DataflowEngine(plan, made, self.device, self.after)
 
     def fallback(self) -> LevelEngine:
-        """The engine that gives a reliable answer to every case."""
+        """The engine for cases, or numbers, for which float32, or doubles without scaling, are not reliable."""
         schedule = make_level_schedule(self.plan, "float64", self.device.multiprocessors)
-        return LevelEngine(self.plan, self.factors, schedule, self.device, self.after)
+        return LevelEngine(self.plan, self.factors, schedule, self.device, self.after, self.host)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Make engines of these numbers from now on."""
+        self.factors = list(factors)
+        self.host.reload(factors)
 
     def restricted_schedule(
         self, plans: Sequence[Plan], observed: NDArray[np.bool_]

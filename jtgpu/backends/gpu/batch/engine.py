@@ -17,6 +17,7 @@ from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult, DeviceResult, DeviceWeights, Likelihood
 from ...wrappers.row_queue import RowQueue
+from ..host import Host
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
@@ -61,7 +62,7 @@ class BatchEngine:
         self._open = True
         self._exact: BatchEngine | None = None
         self._on_device: OnDevice | None = None
-        self._factors = list(factors)
+        self._factors, self.host = list(factors), Host(plan, factors)
         self._programs: dict[str, Program] = {}
         self.fixed = FixedKernels(device, self._fixed_program)
         self._tiles: dict[object, Tiles] = {}
@@ -145,7 +146,8 @@ class BatchEngine:
 
     def _arranged(self, table: T) -> T:
         by_warps = self._warps is not None and self._warps.take(table)
-        table.recompute = self._recompute if by_warps or self.real == "float32" else None
+        table.recompute, table.real = self._recompute if by_warps or self.real == "float32" else None, self.real
+        table.host = None if self.host.is_exact(table.weights.smallest, self.real) else self.host
         if self.variants is not None and not by_warps:
             with self.lock:
                 order, parts = self.variants.parts(table.n, table.observed, 8 * table.targets.n_out)
@@ -349,6 +351,7 @@ class BatchEngine:
             if self._exact is not None:
                 self._exact.close()
             self._copiers.shutdown()
+            self.host.close()
             with self.device.active():
                 self._drain()
                 self._release()

@@ -6,9 +6,10 @@ there and a chunk's answers out of it. Host memory only; knows no device.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -17,13 +18,15 @@ import numpy as np
 from ....errors import EvidenceError
 from ....plans.plan import Plan
 from ....util.rows import find_equal_rows, take_columns, take_rows
-from ...base import BatchResult, ColumnResult
+from ...base import BatchResult, ColumnResult, Likelihood
 from ...wrappers.row_queue import RowQueue
 from ..program.records import NONE
 from .variants import Part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ..host import Host
 
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
 COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
@@ -79,6 +82,8 @@ def scale_weights(
         log_scale += shift * np.log(2.0)
         parts.append(np.ldexp(table, -shift[:, None]))
         positive = parts[-1][parts[-1] > 0]
+        if len(positive) < np.count_nonzero(table):
+            smallest = -math.inf  # one is too small for a number
         smallest += float(np.log2(positive.min())) if len(positive) else 0.0
         first[v] = width
         width += int(cardinality[v])
@@ -118,6 +123,8 @@ class Table(ABC, Generic[R]):
     log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if they cannot answer, NaN
     # Answers a table by other kernels; given if float32 may lose P(e), or cases may be too large for a warp
     recompute: Callable[[Table[Any]], None] | None = None
+    real = "float64"  # {"float64", "float32"}: of the tables that the kernels compute
+    host: Host | None = None  # answers the cases in which numbers were lost; None: none can be
     by_warps = False  # whether each case is answered by a warp; or the cases are those which were too large for that
     order: NDArray[np.int64] | None = None  # (n,) in which cases are answered. Default: as they are.
     parts: Sequence[Part] = ()  # of cases in this order, by the kernels that answer them. Default: the usual ones.
@@ -137,10 +144,16 @@ class Table(ABC, Generic[R]):
         """The answers of all cases, once every row of the queue is answered."""
         if self.recompute is not None:
             lost = np.flatnonzero(np.isnan(self.log_evidence) if self.by_warps else ~np.isfinite(self.log_evidence))
+            if self.host is not None and self.real != "float64":
+                lost = np.union1d(lost, self.host.lost(self.log_evidence, self.real))
             if len(lost):
                 part = self.subset(lost)
                 self.recompute(part)
                 self.replace(lost, part)
+        if self.host is not None:
+            lost = self.host.lost(self.log_evidence)
+            if len(lost):
+                self.replace(lost, self.by_host(self.host, lost))
         return self.expanded()
 
     @property
@@ -165,8 +178,12 @@ class Table(ABC, Generic[R]):
         """Some of the cases as a table of their own."""
 
     @abstractmethod
+    def by_host(self, host: Host, rows: NDArray[np.int64]) -> Any:
+        """Some of the cases, answered by the host."""
+
+    @abstractmethod
     def replace(self, rows: NDArray[np.int64], other: Any) -> None:
-        """Take the answers of `subset(rows)`."""
+        """Take the answers of `subset(rows)`, or `by_host`."""
 
     @abstractmethod
     def expanded(self) -> R:
@@ -182,14 +199,16 @@ class RowTable(Table[BatchResult]):
     """Cases by rows."""
     # states: (n, V) int32
     # kind: (B,) int64: The row that answers each case. Default: its own.
+    # given: Variable to weights that have not been scaled, and the rows of these that are the cases
 
     width = 0
     variables = np.zeros(0, np.uint32)
 
     def __init__(
-        self, states: NDArray[np.int32], weights: Weights, targets: Targets, kind: NDArray[np.int64] | None = None
-    ):
-        self.states, self.weights, self.targets, self.kind = states, weights, targets, kind
+        self, states: NDArray[np.int32], weights: Weights, targets: Targets, kind: NDArray[np.int64] | None = None,
+        given: tuple[Likelihood, NDArray[np.int64] | slice] = ({}, slice(None)),
+    ):  # fmt: skip
+        self.states, self.weights, self.targets, self.kind, self._given = states, weights, targets, kind, given
         self.n = len(states)
         self.posterior, self.log_evidence = np.empty((self.n, targets.n_out)), np.empty(self.n)
 
@@ -207,11 +226,11 @@ class RowTable(Table[BatchResult]):
         if states.ndim != 2 or states.shape[1] != len(cardinality):
             raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
         weights = scale_weights(likelihood, len(states), cardinality)
-        both = (states, weights.values) if likelihood else (states,)
-        equal = find_equal_rows(*both, min_saving=worth)
-        if equal is None:
-            return cls(states, weights, targets)
-        return cls(states, weights, targets).subset(equal.first, equal.kind)
+        given = likelihood or {}
+        # before they are scaled: rows whose weights are proportional have other P(e)
+        equal = find_equal_rows(states, *(np.ascontiguousarray(w, np.float64) for w in given.values()), min_saving=worth)
+        made = cls(states, weights, targets, given=(given, slice(None)))
+        return made if equal is None else made.subset(equal.first, equal.kind)
 
     @property
     def state_bytes(self) -> int:
@@ -248,9 +267,19 @@ class RowTable(Table[BatchResult]):
     def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowTable:
         w = self.weights
         some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
-        return RowTable(take_rows(self.states, rows), some, self.targets, kind)
+        given, of = self._given
+        return RowTable(
+            take_rows(self.states, rows), some, self.targets, kind, (given, rows if isinstance(of, slice) else of[rows])
+        )
 
-    def replace(self, rows: NDArray[np.int64], other: RowTable) -> None:
+    def by_host(self, host: Host, rows: NDArray[np.int64]) -> BatchResult:
+        given, of = self._given
+        own = rows if isinstance(of, slice) else of[rows]
+        likelihood = {v: np.asarray(w, np.float64)[own] for v, w in given.items()}
+        found = host.run_batch(self.states[rows], likelihood, self.targets.variables)
+        return replace(found, log_evidence=found.log_evidence - self.weights.log_scale[rows])
+
+    def replace(self, rows: NDArray[np.int64], other: RowTable | BatchResult) -> None:
         self.posterior[rows], self.log_evidence[rows] = other.posterior, other.log_evidence
 
     def expanded(self) -> BatchResult:
@@ -337,7 +366,11 @@ class ColumnTable(Table[ColumnResult]):
         codes, n_variables = take_columns(self.codes, rows), len(self.weights.first)
         return ColumnTable(self.variables.tolist(), codes, self.targets, n_variables)
 
-    def replace(self, rows: NDArray[np.int64], other: ColumnTable) -> None:
+    def by_host(self, host: Host, rows: NDArray[np.int64]) -> ColumnResult:
+        codes = np.ascontiguousarray(self.codes[:, rows], np.int32)
+        return host.run_columns(self.variables.tolist(), codes, self.targets.variables)
+
+    def replace(self, rows: NDArray[np.int64], other: ColumnTable | ColumnResult) -> None:
         self.posterior[:, rows], self.log_evidence[rows] = other.posterior, other.log_evidence
         self.impossible[rows] = other.impossible
 

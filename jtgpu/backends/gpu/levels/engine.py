@@ -1,7 +1,7 @@
 """One case at a time as a kernel a level, queued as one graph: cuda/single/levels.cu.
 
 Any network that fits the device, in float64 or float32. Tables are rescaled by powers of two, so P(e) may be as small
-as it likes.
+as it likes; but a number far below the largest one of its table is lost (`jtgpu.backends.gpu.host`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ....device.graph import Graph
 from ....plans.plan import Plan
 from ...base import Evidence, Result
 from ..case import CaseIO, device_times
+from ..host import Host
 from ..program.layout import MIN_LOG2, chunks_with_tops, load_factors, smallest_entries
 from ..program.records import SLOT, log_evidence, write_evidence
 from .schedule import Schedule
@@ -40,8 +41,9 @@ class Call(NamedTuple):
 
 class LevelEngine:
     """`jtgpu.backends.gpu.case.CaseEngine` that runs a kernel a level."""
-    # schedule: Of the plan; its type is that of the tables. float64 gives a reliable answer to every case.
+    # schedule: Of the plan; its type is that of the tables
     # after: A stream of the user whose work precedes every case
+    # host: Says for which cases answers are reliable. Default: for all of float64
     # raises TableTooLarge: If the device has not enough memory. What was allocated is freed; the process stays usable.
 
     kind = "levels"
@@ -54,8 +56,9 @@ class LevelEngine:
         schedule: Schedule,
         device: Device,
         after: After | None = None,
+        host: Host | None = None,
     ):
-        self.plan, self.schedule, self.device = plan, schedule, device
+        self.plan, self.schedule, self.device, self._host = plan, schedule, device, host
         self._weight_cell: list[int] = plan.posterior_ptr[:-1].tolist()
         self._smallest: NDArray[np.float64] | None = None  # log2 of each factor's smallest entry, for float32
         self._graph: Graph | None = None
@@ -146,6 +149,8 @@ class LevelEngine:
                 io.stream.synchronize()
             if self._smallest is not None and not self._is_reliable(evidence, self._smallest):
                 return None
+            if self._host is not None and not self._is_probable(self._host):
+                return None
             return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
 
     def _launch(self) -> None:
@@ -153,6 +158,13 @@ class LevelEngine:
         assert self._graph is not None
         self._mismatch[0] = 0
         self._graph.launch(self.io.stream)
+
+    def _is_probable(self, host: Host) -> bool:
+        """Whether no component of the last case is so improbable that numbers may have been lost."""
+        for root, e in zip(self.io.root.tolist(), self.io.exponent.tolist(), strict=True):
+            if not root > 0 or not host.is_right(math.log2(root) + e, self.schedule.real):
+                return False
+        return True
 
     def _is_reliable(self, evidence: Evidence, smallest: NDArray[np.float64]) -> bool:
         """Whether float32 holds what the last case's answer is made of: no entry lost digits, P(e) is not zero, and

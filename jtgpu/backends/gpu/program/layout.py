@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -210,17 +210,28 @@ if TYPE_CHECKING:
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table]) -> float:
-    """log2 of the least P(e) for which doubles without scaling are right to 2^-43; inf if they may overflow.
+class Reach(NamedTuple):
+    """How large numbers become without evidence, and what an answer changes by if one of them does."""
 
-    A product that is too small for a double has an error of at most 2^-1074. Every entry, and every derivative of an
-    answer with respect to an entry, is largest without evidence, since all of them are sums of products of factors'
-    entries and of evidence's weights, which are at most 1. So one propagation and its derivatives bound how much such
-    errors change an answer.
+    most: float  # largest entry
+    moved: float  # largest derivative of the sum of all answers by an entry, at least 1
+    n: int  # entries and products
+    roots: float  # log2 of the product of those P that are above 1
+
+
+def reach(
+    sizes: Sequence[int], program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table],
+    roots: Sequence[int], answers: Sequence[int],
+) -> Reach:  # fmt: skip
+    """One propagation without evidence, and its derivatives.
+
+    Every entry, and every derivative of an answer with respect to an entry, is largest without evidence, since all of
+    them are sums of products of factors' entries and of evidence's weights, which are at most 1.
     """
+    # sizes: Of all tables
     # loops: sequence of tuples of Loop: Of every step
     # factors: In the axis order of the plan's tables
-    sizes = [plan.size(s) for s in program.scopes]
+    # roots, answers: Tables of P(e), and of the other answers
     value: list[Table] = [np.asarray(x) for x in factors]
     value += [np.zeros(0)] * (len(sizes) - len(value))
     moves = [np.zeros(n) for n in sizes]
@@ -230,17 +241,32 @@ def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], f
             tables = [(value[t], which) for t, which in zip(step.ins, (A, B), strict=False)]
             value[step.out] = _product(axes, tables, OUT)
             n += math.prod(extent for extent, _ in axes)
-        for t in [*plan.posterior_table.tolist(), *plan.root_table.tolist()]:
+        for t in (*answers, *roots):
             moves[t][:] = 1.0
         for step, axes in zip(reversed(program.steps), reversed(loops), strict=True):
             for k, t in enumerate(step.ins):
                 others = [(value[o], (A, B)[i]) for i, o in enumerate(step.ins) if i != k]
                 moves[t] += _product(axes, [(moves[step.out], OUT), *others], (A, B)[k])
-    most = max(float(x.max(initial=0.0)) for x in (*value, *moves))
-    if not most < 2.0**500:
+    tops = [float(x.max(initial=0.0)) for x in (*value, *moves)]
+    most = max(tops) if all(x < math.inf for x in tops) else math.inf
+    above = sum(max(0.0, math.log2(x)) for x in (float(value[t][0]) for t in roots) if 0 < x < math.inf)
+    return Reach(most, max(1.0, *tops[len(value) :]), max(n, 1), above)
+
+
+MOST_REACH = 2.0**500  # numbers above this may overflow with evidence
+
+
+def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table]) -> float:
+    """log2 of the least P(e) for which doubles without scaling are right to 2^-43; inf if they may overflow.
+
+    A product that is too small for a double has an error of at most 2^-1074; `reach` bounds how much such errors change
+    an answer.
+    """
+    answers, roots = plan.posterior_table.tolist(), plan.root_table.tolist()
+    found = reach([plan.size(s) for s in program.scopes], program, loops, factors, roots, answers)
+    if not found.most < MOST_REACH:
         return math.inf
-    moved = max(float(x.max(initial=0.0)) for x in moves)
-    return -1074 + math.log2(max(moved, 1.0)) + math.log2(max(n, 1)) + 43
+    return -1074 + math.log2(found.moved) + math.log2(found.n) + 43
 
 
 def _product(axes: tuple[Loop, ...], tables: Sequence[tuple[Table, int]], wanted: int) -> Table:

@@ -1,0 +1,187 @@
+"""Cases so improbable that numbers on the device lose digits: which they are, and the CPU backend that computes them.
+
+Tables on the device have one exponent each, so a number far below the largest one of its table becomes 0, and a state
+that other findings favour later is lost with it. Such an error is at most 2^-1074 in a table that has not been scaled
+down, and one in a number of a table changes P(e) and what is divided by it by no more than `reach` says: a case whose
+P(e) is large compared to that is right. The CPU backend has an exponent for every number.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import TableTooLarge, format_bytes
+from ...plans.specialise import conditional_heads
+from ...util.system import free_memory
+from .. import get
+from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, Result
+from .batch.sparsity import flat_factors
+from .counts.generated import count_program
+from .program.layout import MOST_REACH, Reach, reach
+from .program.records import binary_program, loops_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...plans.plan import Plan
+
+LN2 = math.log(2.0)
+# log2 of the error of a product that is too small, of a table whose largest number is 1; and digits of right answers
+ERRORS = {"float64": (-1074.0, 50.0), "float32": (-206.0, 24.0)}
+SPARE = 3.0  # powers of two: plans that were lowered in another way have a few more products
+ALL_RIGHT = 114.0  # powers of two between the least product and such an error from which on nothing is lost
+LARGE = 1 << 28  # bytes of a plan's tables for which the host's memory is looked at first
+EXTENDED = 2.5  # bytes of a number and its exponent, and of the number alone, relative to the latter
+
+
+class Host:
+    """A plan and a model's numbers on the CPU, for the cases that a GPU cannot answer. Thread-safe.
+
+    The backend is made for the first of them.
+    """
+    # counts: Whether expected counts are wanted, and not posteriors
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], *, counts: bool = False):
+        self.plan, self._factors, self._counts = plan, list(factors), counts
+        self._lock = threading.Lock()
+        self._made: Backend | None = None
+        self._is_old = False  # whether the backend has other numbers
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Replace the model's numbers."""
+        with self._lock:
+            self._factors, self._is_old = list(factors), self._made is not None
+            for name in ("_upper", "_lower", "_reach"):
+                self.__dict__.pop(name, None)
+
+    # Which cases --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _upper(self) -> float:
+        """log2 of a bound above all numbers: 0 for conditional tables alone, as no sum of products of them exceeds 1.
+        A variable without one of its own may add as many numbers as it has states."""
+        scopes, cards = self.plan.factor_scopes, self.plan.cardinality
+        heads = conditional_heads(self._factors, scopes, self.plan.n_variables)
+        others = [float(f.max(initial=0.0)) for f, head in zip(self._factors, heads, strict=True) if head < 0]
+        loose = set(range(self.plan.n_variables)).difference(heads)
+        return sum(max(0.0, math.log2(x)) for x in others if x > 0) + sum(math.log2(cards[v]) for v in loose)
+
+    @cached_property
+    def _lower(self) -> float:
+        """log2 of a bound below all products of entries that are not zero."""
+        least = [float(f.min(where=f > 0, initial=1.0)) for f in self._factors]
+        return sum(math.log2(x) for x in least)
+
+    @cached_property
+    def _size(self) -> float:
+        """log2 of the number of entries and products, times that of answers."""
+        plan = self.plan
+        n = 4 * sum(plan.size(s) for s in plan.table_scopes) + plan.cost().flops
+        return math.log2(max(n, 1)) + math.log2(plan.n_variables + plan.n_factors + len(plan.root_table) + 1)
+
+    def is_exact(self, smallest: float = 0.0, real: str = "float64") -> bool:
+        """Whether no number can be lost, whatever is observed, so that P(e) = 0 is certain as well."""
+        # smallest: log2 of a bound below the product of a case's weights
+        return self._lower + smallest - 4 * self._upper > ERRORS[real][0] + ALL_RIGHT
+
+    def least(self, real: str = "float64", *, exactly: bool = False) -> float:
+        """log2 of a P(e) for which answers are right; weights are divided by their largest one.
+
+        Computed from sizes, or `exactly`, by a propagation on the host, where tables are not conditional.
+        """
+        error, digits = ERRORS[real]
+        if not exactly or not self._upper:
+            return error + digits + SPARE + 4 * self._upper + self._size
+        found, scale = self._reach
+        if not found.most < MOST_REACH:
+            return math.inf
+        grown = max(0.0, math.log2(found.most)) + math.log2(found.moved) + math.log2(found.n) + found.roots
+        return error + digits + SPARE + grown + scale
+
+    @cached_property
+    def _reach(self) -> tuple[Reach, float]:
+        """The reach of factors that are divided by numbers above 1, and log2 of the product of these."""
+        plan, flat = self.plan, flat_factors(self.plan, self._factors)
+        by = [max(1.0, float(f.sum()) / math.sqrt(max(len(f), 1))) if len(f) else 1.0 for f in flat]
+        factors = [f / x for f, x in zip(flat, by, strict=True)]
+        if self._counts:
+            counting = count_program(plan, split=False)
+            program, roots, answers = counting.binary, counting.roots, counting.family
+        else:
+            program, roots, answers = binary_program(plan), plan.root_table.tolist(), plan.posterior_table.tolist()
+        loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+        sizes = [plan.size(s) for s in program.scopes]
+        return reach(sizes, program, loops, factors, roots, answers), sum(math.log2(x) for x in by)
+
+    def is_right(self, log2_evidence: float, real: str = "float64") -> bool:
+        """Whether the answers of a case with this P(e) are right."""
+        return log2_evidence >= self.least(real) or log2_evidence >= self.least(real, exactly=True)
+
+    def lost(self, log_evidence: NDArray[np.float64], real: str = "float64") -> NDArray[np.int64]:
+        """The cases whose answers may be wrong, by ln P(e) as the device computed it."""
+        least = LN2 * self.least(real)
+        if not len(log_evidence) or log_evidence.min() >= least:  # NaN is neither
+            return np.zeros(0, np.int64)
+        lost = np.flatnonzero(~(log_evidence >= least))
+        return lost[~(log_evidence[lost] >= LN2 * self.least(real, exactly=True))]
+
+    # Their answers ------------------------------------------------------------------------------------------------
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `jtgpu.backends.base.Backend.run`."""
+        return self._backend(evidence.state[None]).run(evidence, targets)
+
+    def run_batch(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], targets: Sequence[int] | None
+    ) -> BatchResult:
+        """See `jtgpu.backends.base.Backend.run_batch`."""
+        return self._backend(states).run_batch(states, likelihood, targets)
+
+    def run_columns(
+        self, variables: Sequence[int], codes: NDArray[np.int32], targets: Sequence[int] | None
+    ) -> ColumnResult:
+        """See `jtgpu.backends.base.Backend.run_columns`."""
+        seen = np.full((1, self.plan.n_variables), -1, np.int32)
+        seen[0, list(variables)] = codes.min(axis=1)
+        return self._backend(seen).run_columns(variables, codes, targets)
+
+    def run_counts(
+        self, states: NDArray[np.int32], weights: NDArray[np.float64], likelihood: Mapping[int, NDArray[np.float64]]
+    ) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`."""
+        return self._backend(states).run_counts(states, weights, likelihood)
+
+    def _backend(self, states: NDArray[np.int32]) -> Backend:
+        """The backend, if there is memory for cases that observe at least what all of these do."""
+        # raises TableTooLarge: If there is not.
+        with self._lock:
+            if self._made is None:
+                self._made = get("cpu")(self.plan, self._factors)
+            elif self._is_old:
+                self._made.reload(self._factors)
+            made, self._is_old = self._made, False
+        if self.plan.cost().bytes > LARGE:
+            needed = int(EXTENDED * made.memory((states >= 0).all(axis=0)))
+            if needed > (free := free_memory()):
+                raise TableTooLarge(
+                    f"{len(states):,} case{'s are' if len(states) != 1 else ' is'} so improbable that numbers on the "
+                    "GPU lose digits; the host has to compute with an exponent for every number, which takes "
+                    f"{format_bytes(needed)} of its memory, of which {format_bytes(free)} are free; leave out findings "
+                    "that contradict the others, or use a machine with more memory",
+                    needed=needed,
+                    limit=free,
+                )
+        return made
+
+    def close(self) -> None:
+        """Free the host's memory. May be called twice."""
+        with self._lock:
+            if self._made is not None:
+                self._made.close()
+            self._made = None
