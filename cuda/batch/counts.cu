@@ -38,8 +38,9 @@ struct Counting {
     const double* columns;    // (n_out, n_cases) products of generated kernels, weighted
     const double* of_case;    // (n,) weights of the cases
     const double* log_scale;  // (n,) what is added to ln P(e), or null
-    double* log_evidence;     // (n_cases,) -inf: impossible, NaN: out of a double's range
+    double* log_evidence;     // (n_cases,) -inf: impossible, NaN: lost, or out of a double's range
     double* partial;          // (blocks, n_out + 3)
+    double least;             // ln P(e) below which a case is lost: its counts may be wrong
     u32 n, n_cases, n_out, n_cells, block, pad;
 };
 
@@ -106,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(256) count_families(Batch b, Counti
         const u32 at = k * 32 + lane;
         const double p = root_shared ? b.shared[root] : g.cells[(u64)root * 32];
         double scale = 0.0, by_t = 0.0, by_d = 0.0;
-        if (at < c.n && p > 0.0 && c.log_evidence[at] > -INFINITY) {
+        if (at < c.n && p > 0.0 && c.log_evidence[at] > -INFINITY && c.log_evidence[at] >= c.least) {
             const int of_root = root_shared ? b.shared_slots[root_table].exponent : g.slots[(u64)root_table * 32].exponent;
             const int of_t = kind & T_SHARED ? b.shared_slots[f.table_t].exponent : g.slots[(u64)f.table_t * 32].exponent;
             const int of_d = kind & NO_D       ? 0
@@ -158,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(256) count_score(Counting c) {
     double score = 0.0, impossible = 0.0, lost = 0.0;
     for (u32 at = block * c.block + lane; at < end; at += 32) {
         double x = c.log_evidence[at];
-        if (x != x) lost += 1.0;
+        if (x != x || x < c.least) c.log_evidence[at] = NAN, lost += 1.0;
         else if (!(x > -INFINITY)) impossible += 1.0;
         else {
             if (c.log_scale) c.log_evidence[at] = x = x + c.log_scale[at];
@@ -175,6 +176,8 @@ struct Finish {
     double* log_evidence;     // (n,)
     const double* log_scale;  // (n,) ln of the powers of two that were taken out of weights, or null
     double* rows;             // (n, n_out) posteriors
+    u32* lost;                // set to 1 if ln P(e) of a case is below `least`
+    double least;
     u32 n, n_out;
 };
 
@@ -183,6 +186,7 @@ extern "C" __global__ void __launch_bounds__(256) count_finish(Finish f) {
     const u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= f.n) return;
     const double x = f.log_evidence[at];
+    if (!(x >= f.least)) *f.lost = 1;
     if (x > -INFINITY) {
         if (f.log_scale) f.log_evidence[at] = x + f.log_scale[at];
         return;

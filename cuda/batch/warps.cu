@@ -53,9 +53,9 @@ __device__ __forceinline__ void count(const Cases& c, const Case<WIDE>& k, u32 f
     }
 }
 
-// Count a case; false: it takes too much.
+// Count a case, unless ln P(e) is below `least`; false: it takes too much.
 template <bool WIDE>
-__device__ __forceinline__ bool run_case(const Cases& c, u32 at, u32* seen, Case<WIDE> k) {
+__device__ __forceinline__ bool run_case(const Cases& c, u32 at, u32* seen, Case<WIDE> k, double least) {
     const u32 lane = k.lane;
     const bool good = c.width == 1   ? read_codes<signed char>(c, at, seen, lane)
                       : c.width == 2 ? read_codes<short>(c, at, seen, lane)
@@ -66,7 +66,7 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u32* seen, Case
     if (!enter_factors(c, k) || !contract_levels(c, k)) return false;
     const double log_evidence = log_evidence_of(c, k.tables, good);
     if (!lane && !k.warp) c.log_evidence[at] = log_evidence;
-    if (!(log_evidence > -INFINITY)) return true;
+    if (!(log_evidence > -INFINITY && log_evidence >= least)) return true;
     const double weight = c.of_case[at];
     for (u32 first = 0; first < c.n_families; first += 32) {
         const u32 f = first + lane;
@@ -83,17 +83,17 @@ __device__ __forceinline__ bool run_case(const Cases& c, u32 at, u32* seen, Case
 }
 
 // All cases, a warp each, with the memory that most of them take.
-extern "C" __global__ void __launch_bounds__(NARROW_THREADS) count_cases(Cases c) {
+extern "C" __global__ void __launch_bounds__(NARROW_THREADS) count_cases(Cases c, double least) {
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, at = blockIdx.x * (NARROW_THREADS / 32) + warp;
     if (at >= c.n) return;
     u32* const seen = (u32*)dynamic_shared + warp * (c.n_variables + 1);
     double* const cells = c.cells + (u64)at * c.capacity;
     Case<false> k = {seen, c.weights, cells, c.tables + (u64)at * c.n_tables, 0, 0, lane, 0, 1, 0, 0, 0};
-    if (!run_case(c, at, seen, k) && !lane) c.left[1 + atomicAdd(c.left, 1u)] = at;
+    if (!run_case(c, at, seen, k, least) && !lane) c.left[1 + atomicAdd(c.left, 1u)] = at;
 }
 
 // The cases that are left, a block each, with much more memory.
-extern "C" __global__ void __launch_bounds__(WIDE_THREADS) count_large(Cases c) {
+extern "C" __global__ void __launch_bounds__(WIDE_THREADS) count_large(Cases c, double least) {
     __shared__ uint4 lists[WIDE_THREADS / 32][32];
     __shared__ int tops[3];
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, n = *c.left;
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS) count_large(Cases c) 
     for (u32 i = blockIdx.x; i < n; i += gridDim.x) {
         const u32 at = c.left[1 + i];
         __syncthreads();
-        if (!run_case(c, at, seen, k) && !threadIdx.x) c.log_evidence[at] = NAN;
+        if (!run_case(c, at, seen, k, least) && !threadIdx.x) c.log_evidence[at] = NAN;
     }
 }
 

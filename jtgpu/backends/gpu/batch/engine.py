@@ -121,7 +121,7 @@ class BatchEngine:
             self._check_open()
             with self.device.active():
                 if self._on_device is None:
-                    self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program)
+                    self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program, self.host)
                 result = self._on_device.run(states, likelihood, Targets.of(self.plan, targets))
                 self.device_us = result.device_us
                 return result

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,14 +16,19 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
 from ....plans.plan import Plan
-from ...base import DeviceResult, DeviceWeights
+from ...base import DeviceResult, DeviceWeights, Likelihood
 from ..counts.chunk import Codes, enter_codes
+from ..host import LN2
 from ..program.records import NONE
 from .buffers import GROUP, MEMORY_SHARE, THREADS, Bound, Chunk, Program, answers_to_rows, chunk_size
 from .table import Targets, scale_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ..host import Host
+
+T = TypeVar("T", bound=np.generic)
 
 # Arrays in device memory that other libraries read without a copy.
 
@@ -168,21 +173,22 @@ class _Scratch:
 class OnDevice:
     """Answers tables on the device. Used inside ``device.active()``, by one thread at a time."""
     # program: The kernels of a call; see `BatchEngine.program`
+    # host: Answers the cases in which numbers were lost
 
-    def __init__(self, plan: Plan, device: Device, stream: Any, program: Callable[..., Program]):
+    def __init__(self, plan: Plan, device: Device, stream: Any, program: Callable[..., Program], host: Host):
         self.plan, self.device, self.stream = plan, device, stream
-        self._program = program
+        self._program, self._host = program, host
         self._kernels = Kernels(device, "batch/counts", KERNELS)
         self._transposing = Kernels(device, "batch/batch", ("batch_rows",))
         self._memory = Memory(device)
         self._card = self._memory.put(plan.cardinality.astype(np.uint32), stream)
-        self._bad = self._memory.put(np.zeros(1, np.uint32), stream)
+        self._bad = self._memory.put(np.zeros(2, np.uint32), stream)  # whether a state is wrong, and a case lost
         self._scratch: _Scratch | None = None
         self._key: tuple[Any, ...] = ()
         self._n = 0  # cases of the call for which the scratch memory was made
 
     def run(
-        self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | DeviceWeights | None, targets: Targets
+        self, states: Any, likelihood: Likelihood | DeviceWeights | None, targets: Targets
     ) -> DeviceResult:
         """Answer a table on the device, as `jtgpu.backends.base.Backend.run_device` declares."""
         # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
@@ -193,13 +199,13 @@ class OnDevice:
             else:
                 tensor = read_cases(states, self.device, self.stream)
                 self._check(tensor)
-            return self._answer(tensor, self._given(likelihood, tensor.shape[0], temporary), targets)
+            return self._answer(tensor, self._given(likelihood, tensor.shape[0], temporary), targets, likelihood or {})
         finally:
             self.stream.synchronize()
             temporary.close()
 
     def _given(
-        self, likelihood: Mapping[int, NDArray[np.float64]] | DeviceWeights | None, n: int, memory: Memory
+        self, likelihood: Likelihood | DeviceWeights | None, n: int, memory: Memory
     ) -> _Given:
         """The weights of n cases on the device."""
         if isinstance(likelihood, DeviceWeights):
@@ -228,7 +234,9 @@ class OnDevice:
         if tensor.shape[0] > 1 and tensor.strides != contiguous_strides(tensor.shape, tensor.dtype.itemsize):
             raise EvidenceError("cases: the tensor is not contiguous; pass tensor.contiguous()")
 
-    def _answer(self, tensor: DeviceArray, weights: _Given, targets: Targets) -> DeviceResult:
+    def _answer(
+        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood | DeviceWeights
+    ) -> DeviceResult:
         n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.n_weights
         program = self._program(weights=n_weights > 0, smallest=weights.smallest)
         answers = Memory(self.device)
@@ -248,11 +256,16 @@ class OnDevice:
                     weights.values + 8 * first * n_weights, min(scratch.size, n - first),
                     (rows + 8 * n_out * first, log_evidence + 8 * first, n_out),
                 )  # fmt: skip
-            finish = np.array([log_evidence, weights.log_scale, rows, n | n_out << 32], np.uint64)
-            self._kernels.launch("count_finish", -(-n // THREADS), THREADS, self.stream, Arguments(finish))
+            all_right = self._host.is_exact(weights.smallest)
+            least = np.array([-math.inf if all_right else LN2 * self._host.least()]).view(np.uint64)
+            words = [log_evidence, weights.log_scale, rows, self._bad + 4, least[0], n | n_out << 32]
+            finish = Arguments(np.array(words, np.uint64))
+            self._kernels.launch("count_finish", -(-n // THREADS), THREADS, self.stream, finish)
             stop.record(self.stream)
-            self._raise_if_bad()
+            some_lost = self._raise_if_bad()
             device_us = float(stop.time_since(start)) * 1e3
+            if some_lost:
+                self._replace_lost(tensor, weights, targets, likelihood, (rows, log_evidence))
         except BaseException:
             self.stream.synchronize()
             answers.close()
@@ -277,15 +290,49 @@ class OnDevice:
             rows.queue(self._transposing, -(-n // GROUP), stream)
         self.device.copy(out[1], chunk.log_evidence, 8 * chunk.size, stream)
 
-    def _raise_if_bad(self) -> None:
-        """Wait, and raise if a state is wrong."""
-        bad = np.zeros(1, np.uint32)
-        self.device.download(bad, self._bad, self.stream)
-        self.stream.synchronize()
-        if bad[0]:
-            self.device.upload(self._bad, np.zeros(1, np.uint32), self.stream)
+    def _raise_if_bad(self) -> bool:
+        """Wait, and raise if a state is wrong; whether a case is so improbable that numbers may be lost."""
+        bad = self._read(self._bad, np.zeros(2, np.uint32))
+        if bad.any():
+            self.device.upload(self._bad, np.zeros(2, np.uint32), self.stream)
             self.stream.synchronize()
+        if bad[0]:
             raise UnknownState("cases: a state of the tensor is neither -1 nor the number of a state of its variable")
+        return bool(bad[1])
+
+    def _read(self, address: int, to: NDArray[T]) -> NDArray[T]:
+        """Copy from the device, and wait."""
+        self.device.download(to, address, self.stream)
+        self.stream.synchronize()
+        return to
+
+    def _replace_lost(
+        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood | DeviceWeights,
+        out: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """Answer the cases in which numbers were lost on the host, and copy their answers to the device."""
+        # out: Addresses of posteriors and of ln P(e)
+        n, n_out, width = tensor.shape[0], targets.n_out, weights.n_weights
+        log_evidence = self._read(out[1], np.empty(n))
+        scale = self._read(weights.log_scale, np.empty(n)) if weights.log_scale else np.zeros(n)
+        lost = self._host.lost(log_evidence - scale)
+        for rows in np.split(lost, np.flatnonzero(np.diff(lost) != 1) + 1) if len(lost) else ():
+            first, m = int(rows[0]), len(rows)
+            states = np.empty((m, self.plan.n_variables), tensor.dtype)
+            self._read(tensor.address + first * tensor.strides[0], states)
+            if isinstance(likelihood, DeviceWeights):
+                cells = self._read(weights.values + 8 * first * width, np.empty((m, width)))
+                ends = np.cumsum([0, *(int(self.plan.cardinality[v]) for v in likelihood.variables)])
+                given = {v: cells[:, a:b] for v, a, b in zip(likelihood.variables, ends[:-1], ends[1:], strict=True)}
+                more = scale[rows]
+            else:
+                given, more = {v: np.asarray(w, np.float64)[rows] for v, w in likelihood.items()}, 0.0
+            found = self._host.run_batch(states.astype(np.int32), given, targets.variables)
+            answers = (np.ascontiguousarray(found.posterior), found.log_evidence + more)
+            for array, address in zip(answers, (out[0] + 8 * n_out * first, out[1] + 8 * first), strict=True):
+                if array.nbytes:
+                    self.device.upload(address, array, self.stream)
+            self.stream.synchronize()
 
     def _fitting(self, program: Program, weights: _Given, targets: Targets, n: int) -> _Scratch:
         """Scratch memory, the last call's if it fits."""

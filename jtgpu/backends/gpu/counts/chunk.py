@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CODES_KERNELS = ("count_codes", "count_score", "count_fold")
-EXTRA = 3  # sums behind the counts: ln P(e) times weight; impossible cases; cases outside of a double's range
+EXTRA = 3  # sums behind the counts: ln P(e) times weight; impossible cases; lost cases
 FOLD_THREADS = 128
 TILE = 32
 
@@ -44,6 +44,7 @@ class CountChunk:
     total: int  # (K + EXTRA,) float64
     magnitude: float  # sum of the absolute weights of the part's cases
     is_first: bool  # whether the chunk begins a part of the table, so that `total` is written and not added to
+    least: float  # ln P(e) below which a case is lost: it gets NaN and adds nothing
 
     @property
     def n_blocks(self) -> int:
@@ -54,7 +55,7 @@ class CountChunk:
         """struct Counting."""
         words = [cells, columns, self.of_case, self.log_scale, self.log_evidence, self.partial]
         counts = np.array([self.n, self.size, n_out, n_cells, self.block, 0], np.uint32)
-        return np.concatenate([np.array(words, np.uint64), counts.view(np.uint64)])
+        return np.concatenate([np.array(words, np.uint64), np.array([self.least]).view(np.uint64), counts.view(np.uint64)])
 
 
 class CountKernels(Protocol):

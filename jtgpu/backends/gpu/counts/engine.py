@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,6 +15,7 @@ from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_byt
 from ....plans.plan import Plan
 from ..batch.buffers import GROUP
 from ..batch.sparsity import flat_factors
+from ..host import LN2, Host
 from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
 from .held import CaseArrays, PartsOnDevice, read_cases
@@ -39,7 +41,7 @@ class CountEngine:
         self.plan, self.device = plan, device
         self.lock = threading.RLock()
         self.device_us = 0.0
-        self._factors = list(factors)
+        self._factors, self.host = list(factors), Host(plan, factors, counts=True)
         self._made: dict[str, CountKernels] = {}
         self._scratch: dict[int, Scratch] = {}  # by the identity of the kernels
         self._is_open, self._may_generate = True, True
@@ -111,6 +113,12 @@ class CountEngine:
                 self._generation, self._may_generate = None, False
         kernels = self._made.get(name)
         return kernels if kernels is not None and kernels.takes(smallest) else self.records()
+
+    def least(self, kernels: CountKernels, smallest: float) -> float:
+        """ln P(e) below which cases are lost: kernels without scaling notice it themselves."""
+        if kernels.kind == "lanes" or self.host.is_exact(smallest):
+            return -math.inf
+        return LN2 * self.host.least(exactly=True)
 
     def records(self) -> CountKernels:
         """The kernels that take any network and any weights."""
@@ -184,6 +192,7 @@ class CountEngine:
         with self.lock:
             self.check_open()
             self._factors = list(factors)
+            self.host.reload(factors)
             with self.device.active():
                 if self.families.are_all or self.families.covers(flat_factors(self.plan, factors)):
                     for kernels in self._made.values():
@@ -207,6 +216,7 @@ class CountEngine:
             if not self._is_open:
                 return
             self._is_open = False
+            self.host.close()
             with self.device.active():
                 self._release()
                 del self.stream

@@ -11,6 +11,7 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import EvidenceError
 from ..batch.buffers import GROUP
+from ..batch.sparsity import flat_factors
 from ..batch.table import Weights, scale_weights
 from .chunk import CountChunk, CountKernels
 from .generated import FamilyCells
@@ -18,6 +19,11 @@ from .records import Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ....plans.plan import Plan
+    from ..host import Host
+
+    Likelihoods = Mapping[int, NDArray[np.float64]]
 
 # The cases of one table on the host: states, weights, likelihoods, and the rows of each part.
 
@@ -28,6 +34,7 @@ class CaseArrays(NamedTuple):
     of_case: NDArray[np.float64]  # (B,) weights of the cases
     likelihood: Weights
     dtype: np.dtype[Any]  # of the states on the device
+    given: Likelihoods  # variable to weights that have not been scaled, (B, card)
 
     @property
     def n(self) -> int:
@@ -50,7 +57,8 @@ class CaseArrays(NamedTuple):
         w = self.likelihood
         some = w._replace(values=np.ascontiguousarray(w.values[which]), log_scale=w.log_scale[which])
         states = np.ascontiguousarray(self.states[which], self.dtype)
-        return CaseArrays(states, np.ascontiguousarray(self.of_case[which]), some, self.dtype)
+        given = {v: x[which] for v, x in self.given.items()}
+        return CaseArrays(states, np.ascontiguousarray(self.of_case[which]), some, self.dtype, given)
 
 
 def read_cases(
@@ -63,7 +71,8 @@ def read_cases(
     of_case = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
     most = int(cardinality.max(initial=1))
     dtype = np.dtype(np.int8 if most <= 128 else np.int16 if most <= 32768 else np.int32)
-    return CaseArrays(states, of_case, scale_weights(likelihood, len(states), cardinality), dtype)
+    given = {int(v): np.asarray(w, np.float64) for v, w in (likelihood or {}).items()}
+    return CaseArrays(states, of_case, scale_weights(given, len(states), cardinality), dtype, given)
 
 
 HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
@@ -78,6 +87,8 @@ class Counting(Protocol):
     device_us: float
     families: FamilyCells
     generation_number: int
+    host: Host
+    plan: Plan
 
     def by_warps(self, states: NDArray[Any]) -> bool:
         """Whether a table's cases observe so much that a warp a case counts them quickest."""
@@ -94,6 +105,9 @@ class Counting(Protocol):
 
     def kernels(self, *, weights: bool, smallest: float, warps: bool) -> CountKernels:
         """The kernels for a table."""
+
+    def least(self, kernels: CountKernels, smallest: float) -> float:
+        """ln P(e) below which cases are lost."""
 
     def records(self) -> CountKernels:
         """The kernels that take any network and any weights."""
@@ -114,7 +128,8 @@ class Part:
     last: int
     addresses: tuple[int, ...] = ()  # states, weights of states, weights of cases, ln of scales; empty: not there
     magnitude: float = 0.0  # sum of the absolute weights of its cases
-    lost: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None  # rows that records counted, and their ln P(e)
+    # rows that records or the host counted, and their ln P(e)
+    lost: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
     again: PartsOnDevice | None = None  # these rows
 
     @property
@@ -257,6 +272,7 @@ class PartsOnDevice:
         width, n_weights = cases.dtype.itemsize, cases.likelihood.values.shape[1]
         block = self._engine.block(scratch.kernels)
         step = min(scratch.size, max(scratch.kernels.most_cases, block)) // block * block
+        least = self._engine.least(scratch.kernels, cases.likelihood.smallest)
         for first in range(0, part.n, step):
             n = min(step, part.n - first)
             chunk = CountChunk(
@@ -265,14 +281,16 @@ class PartsOnDevice:
                 of_case=of_case + 8 * first, log_scale=log_scale + 8 * first if log_scale else 0,
                 log_evidence=log_evidence + 8 * first, state=scratch.state, weight=scratch.weight,
                 weight_row=self._weight_row, partial=scratch.partial, smallest=cases.likelihood.smallest,
-                total=total, magnitude=part.magnitude, is_first=first == 0,
+                total=total, magnitude=part.magnitude, is_first=first == 0, least=least,
             )  # fmt: skip
             scratch.kernels.queue(chunk, scratch.tables, self._engine.stream)
 
     def _recounted(self, part: Part) -> NDArray[np.float64]:
-        """Sums, by records, of a part's cases that are outside of a double's range, or observe little. They stay on the
-        device as long as they are the same."""
+        """Sums of a part's lost cases: by records of those that are outside of a double's range without scaling, or
+        observe little, which stay on the device as long as they are the same; of all others by the host."""
         rows = part.first + np.flatnonzero(np.isnan(self._part_log_evidence(part)))
+        if self._kernels().kind == "tables":
+            return self._by_host(part, rows)
         if part.again is None or part.lost is None or not np.array_equal(part.lost[0], rows):
             if part.again is not None:
                 part.again.close()
@@ -283,6 +301,15 @@ class PartsOnDevice:
         part.lost = rows, values
         total: NDArray[np.float64] = sum(part_sums[number] for number in sorted(part_sums))  # type: ignore[assignment]
         return total
+
+    def _by_host(self, part: Part, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sums of some of a part's cases on the host."""
+        engine, some = self._engine, self._cases.rows(rows)
+        found = engine.host.run_counts(np.ascontiguousarray(some.states, np.int32), some.of_case, some.given)
+        part.lost, engine.device_us = (rows, found.log_evidence), 0.0
+        score = float(some.of_case[~found.impossible] @ found.log_evidence[~found.impossible])
+        sums = [*flat_factors(engine.plan, found.families), np.array([score, np.count_nonzero(found.impossible)])]
+        return np.concatenate(sums)
 
     def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
         """ln P(e) of a part's cases, as the kernels wrote it."""

@@ -128,8 +128,9 @@ class WarpCounts:
             numbers += [self._n_levels, self._n_tables, len(count.roots), capacity, most_products, shift & NONE]
             struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
             shared = 4 * cases * (plan.n_variables + 1)
-            self._kernels.launch(name, *grid, stream, Arguments(struct), shared=shared)
+            self._kernels.launch(name, *grid, stream, Arguments(struct, least), shared=shared)
 
+        least = np.array([chunk.least])
         counts = np.array([self._counts], np.uint64)
 
         def call(name: str, n: int, *arguments: Any) -> None:
