@@ -61,14 +61,22 @@ struct Sequences {
     double* total;               // (n,) P so far, times 2^-exponent
     int* exponent;
     int* failed;                 // first slice whose P is too small, -1: none
-    int* lost;                   // whether a product of two messages was too small
+    int* lost;                   // whether answers may be wrong, or a product of two messages was too small
+    double* loss;                // (n,) bound of what lost numbers changed in the message, whose sum is 1
+    double* late;                // (n,) the same of messages from later slices
     double* cells;               // (n * n_rows, n_out)
     const int* place;            // (T,) row of a slice, -1: none; null: the last slice alone
     double* arenas;              // tables of each block, where they are too large for shared memory
+    double small;                // least number of a message from which on no product of a slice is too small
     u32 n, width, n_columns, n_weights, n_rows, n_out;
     u32 begin, end, base, stride, n_kept, n_later, count;  // count: whether ln P is added up
     u32 adds;                    // whether other answers are added up over slices, in cells (n_out, n)
 };
+
+// A product that is too small for a number changes a message by less than TINY an entry, until the next one divides it
+// by P of a slice. Answers are right as long as what all of them changed is below MOST_LOST (compare the CPU's slices).
+#define TINY 0x1p-1021
+#define MOST_LOST 0x1p-42
 
 #ifdef __CUDACC__
 extern __shared__ __align__(16) double slice_memory[];
@@ -301,21 +309,25 @@ __device__ __forceinline__ double answered(const SliceProgram& p, const Target& 
     return h.arena[t.is_const ? t.from + cell : t.from + cell * LANES + h.lane];
 }
 
-// Normalised answers of a program.
-__device__ __forceinline__ void write_targets(const SliceProgram& p, const Sequences& s, Here& h, double* row) {
+// Normalised answers of a program; whether one was too small, also compared to `bound`, what may have been lost.
+__device__ __forceinline__ bool write_targets(const SliceProgram& p, const Sequences& s, Here& h, double* row,
+                                              double bound) {
+    bool small = false;
     for (u32 i = h.unit; i < p.second.n_targets; i += UNITS) {
         const Target t = p.targets[p.second.targets + i];
         double total = 0.0;
         for (u32 c = 0; c < t.n; c++) total += answered(p, t, h, c);
         const double inverse = total > 0.0 ? 1.0 / total : 0.0;
+        small |= row && !(total >= p.least && bound < MOST_LOST * total);
         if (row)
             for (u32 c = 0; c < t.n; c++) row[t.column + c] = answered(p, t, h, c) * inverse;
     }
     together();  // the next program uses the same memory
+    return small;
 }
 
 // Normalised answers of a program, added to those of other slices; whether one was too small.
-__device__ __forceinline__ bool add_targets(const SliceProgram& p, const Sequences& s, Here& h) {
+__device__ __forceinline__ bool add_targets(const SliceProgram& p, const Sequences& s, Here& h, double bound) {
     bool small = false;
     for (u32 i = h.unit; i < p.second.n_targets; i += UNITS) {
         const Target t = p.targets[p.second.targets + i];
@@ -326,7 +338,7 @@ __device__ __forceinline__ bool add_targets(const SliceProgram& p, const Sequenc
             to += (u64)fixed(pool + 1) * (u32)code_of(s, h.row, fixed(pool)) * s.n;
         double total = 0.0;
         for (u32 c = 0; c < t.n; c++) total += answered(p, t, h, c);
-        small |= !(total >= p.least);
+        small |= !(total >= p.least && bound < MOST_LOST * total);
         const double inverse = total > 0.0 ? 1.0 / total : 0.0;
         for (u32 c = 0; c < t.n; c++) atomicAdd(to + (u64)fixed(pool + c) * s.n, answered(p, t, h, c) * inverse);
     }
@@ -394,10 +406,15 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
     return total;
 }
 
+// Whether a number of a message is so small that the next slice may lose products of it.
+__device__ __forceinline__ bool is_small(const Sequences& s, double x) { return x > 0.0 && x < s.small; }
+
 // The answer of the program becomes the message, normalised if it is large enough; the sum. It is kept, too, unless
-// `to` is null.
-__device__ __forceinline__ double take_answer(const SliceProgram& p, const Sequences& s, Here& h, double* to, bool& good) {
+// `to` is null. small: whether a number of this thread is.
+__device__ __forceinline__ double take_answer(const SliceProgram& p, const Sequences& s, Here& h, double* to, bool& good,
+                                              bool& small) {
     double sum = 0.0;
+    small = false;
 #if FIXED_HELD
     double mine[FIXED_HELD];
 #pragma unroll
@@ -425,6 +442,7 @@ __device__ __forceinline__ double take_answer(const SliceProgram& p, const Seque
 #endif
         if (e < ENTRIES) {
             h.arena[p.message + SOURCE(e) * LANES + h.lane] = x;
+            small |= is_small(s, x);
             if (to) to[(u64)e * s.n + h.seq] = x;
         }
     }
@@ -437,10 +455,16 @@ __device__ __forceinline__ void copy_message(const SliceProgram& p, const Sequen
         to[(u64)e * s.n + h.seq] = h.arena[p.message + SOURCE(e) * LANES + h.lane];
 }
 
-__device__ __forceinline__ void read_message(const SliceProgram& p, const Sequences& s, const Here& h) {
+// Whether a number of this thread is small.
+__device__ __forceinline__ bool read_message(const SliceProgram& p, const Sequences& s, const Here& h) {
+    bool small = false;
 #pragma unroll 4
-    for (u32 e = h.unit; e < ENTRIES; e += UNITS)
-        h.arena[p.message + SOURCE(e) * LANES + h.lane] = s.message[(u64)e * s.n + h.seq];
+    for (u32 e = h.unit; e < ENTRIES; e += UNITS) {
+        const double x = s.message[(u64)e * s.n + h.seq];
+        h.arena[p.message + SOURCE(e) * LANES + h.lane] = x;
+        small |= is_small(s, x);
+    }
+    return small;
 }
 
 // Where a thread's distributions of a slice go; null: they are not wanted of its sequence.
@@ -471,8 +495,11 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
         const u32 first = s.first[h.seq];
         double total = s.total[h.seq];
         int exponent = s.exponent[h.seq], failed = s.failed[h.seq], lost = s.lost[h.seq];
+        // what this thread's numbers lost: the sum over the units of a lane bounds what all of them did
+        double loss = h.unit ? 0.0 : (AHEAD ? s.loss : s.late)[h.seq];
+        const double earlier = AHEAD ? 0.0 : s.loss[h.seq];
         __syncthreads();
-        read_message(p, s, h);
+        bool small = read_message(p, s, h);
         h.next = row_at(first, length, AHEAD ? s.begin : s.end - 1);
         read_codes(s, h, h.next);
         double early[EARLY];
@@ -486,31 +513,36 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             h.next = row_at(first, length, AHEAD ? t + 1 : t ? t - 1 : 0);
             const bool here = s.place ? s.place[t] >= 0 : false;
             if (!AHEAD) {
-                if ((int)t + 1 >= length)
+                if ((int)t + 1 >= length) {
                     for (u32 e = h.unit; e < ENTRIES; e += UNITS)
                         arena[p.message + SOURCE(e) * LANES + h.lane] = 1.0;
+                    loss = 0.0, small = is_small(s, 1.0);
+                }
                 if (!EASY) together();
                 if (s.n_later) copy_message(p, s, h, s.later + (t - s.base) * size);
             }
             const bool wanted = ADDS || s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
             const double* const before = AHEAD ? nullptr : s.kept + (t - s.base) * size;
+            const double lost_here = loss + (small ? TINY * ENTRIES : 0.0);
+            const double bound = AHEAD ? 0.0 : earlier + UNITS * lost_here;  // of a lane, if its units lost as much
             if (wanted && p.second.n_targets) {
                 run_program<true>(p, s, h, before, k);
                 if (ADDS) {
-                    if ((int)t < length && failed < 0 && add_targets(p, s, h)) s.lost[h.seq] = 1;
+                    if ((int)t < length && failed < 0 && add_targets(p, s, h, bound)) s.lost[h.seq] = 1;
                     together();
-                } else
-                    write_targets(p, s, h, row_of(s, h, t, length, failed < 0));
+                } else if (write_targets(p, s, h, row_of(s, h, t, length, failed < 0), bound))
+                    lost = 1;
             }
             if (!AHEAD && wanted && p.n_sums) {
                 const double product = write_between(p, s, h, before + size, early, row_of(s, h, t, length, failed < 0));
-                if ((int)t < length && failed < 0 && !(product >= p.least)) lost = 1;
+                if ((int)t < length && failed < 0 && !(product >= p.least && bound < MOST_LOST * product)) lost = 1;
             }
             if (!AHEAD && p.n_sums && t > s.begin) read_early(p, s, h, before, early);
             if (AHEAD || t > 0) {
                 bool good;
                 run_program<false>(p, s, h, nullptr, k);
-                double sum = take_answer(p, s, h, AHEAD ? kept_at(s, t + 1, size) : nullptr, good);
+                double sum = take_answer(p, s, h, AHEAD ? kept_at(s, t + 1, size) : nullptr, good, small);
+                if (lost_here > 0.0 && (int)t < length && failed < 0) loss = good ? lost_here / sum : 1.0;
                 if (AHEAD && (int)t < length && failed < 0) {
                     for (u32 r = 0; r < p.n_others; r++) {
                         const double root = answered(p, p.targets[p.others + r], h, 0);
@@ -528,13 +560,17 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             if (AHEAD && wanted && p.n_sums) write_between(p, s, h, nullptr, early, row_of(s, h, t, length, failed < 0));
         }
         copy_message(p, s, h, s.message);
+        loss = lane_sum(h, loss);
+        if (!AHEAD && lost) s.lost[h.seq] = 1;
         if (h.unit == 0) {
+            if (!AHEAD) s.late[h.seq] = loss;
             if (AHEAD && s.count) {
+                s.loss[h.seq] = loss;
+                if (!(loss < MOST_LOST)) s.lost[h.seq] = 1;
                 s.total[h.seq] = total;
                 s.exponent[h.seq] = exponent;
                 s.failed[h.seq] = failed;
             }
-            if (!AHEAD && lost) s.lost[h.seq] = 1;
         }
         together();
     }

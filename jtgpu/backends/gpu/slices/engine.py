@@ -39,6 +39,8 @@ class GpuPasses:
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], devices: Sequence[Device]):
         self.plan, self.devices = plan, list(devices)
         self._factors, self._lock = list(factors), threading.Lock()
+        least = (float(f.min(where=f > 0, initial=1.0)) for f in factors)
+        self.lower = sum(math.log2(x) for x in least)  # of the product of numbers of all factors
         self._makers: dict[Pattern, SliceMaker] = {}
         self._programs: dict[Any, GpuProgram] = {}
         self._buffers: dict[int, Buffers] = {}

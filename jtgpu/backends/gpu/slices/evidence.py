@@ -43,7 +43,7 @@ class SliceEvidence:
 
         for_blocks(copy, states)
         scaled = scale_weights(likelihood, len(states), cards)
-        self.weights, self.log_scale = scaled.values, scaled.log_scale
+        self.weights, self.log_scale, self.smallest = scaled.values, scaled.log_scale, scaled.smallest
         weight = scaled.first.astype(np.int64)
         weight[weight == 0xFFFFFFFF] = -1
         self.pattern = Pattern(tuple(always.tolist()), tuple(column.tolist()), tuple(weight.tolist()))

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from .kernels import GpuProgram
 
 LN2 = float(np.log(2.0))
+LEAST_PRODUCT = -1000.0  # log2 of a product that has all its digits
 EM_PASSES = 8  # that are expected, when it is decided whether kernels are compiled
 
 
 class Programs(Protocol):
     """The programs of slices with the same tables."""
+
+    lower: float  # log2 of a number that no product of their entries is below
 
     def program(self, pattern: Pattern, way: Way, wanted: Sequence[Any], device: Device) -> GpuProgram:
         """The kernels' arguments for one way through a slice."""
@@ -76,6 +79,7 @@ class GpuSliceGroup:
         self._lengths = self._put(self.lengths.astype(np.int32))
         self._total, self._exponent = self._put(np.ones(size)), self._put(np.zeros(size, np.int32))
         self._failed, self._lost = self._put(np.full(size, -1, np.int32)), self._put(np.zeros(size, np.int32))
+        self._loss, self._late = self._put(np.zeros(size)), self._put(np.zeros(size))
         self._nothing = _Messages(0, 0, (0, 0))
 
     def _take(self, n_bytes: int) -> int:
@@ -228,13 +232,15 @@ class GpuSliceGroup:
         codes, weights = self.evidence.codes, self.evidence.weights
         words = [
             self._codes, self._weights, self._first, self._lengths, self.message, kept.address, later.address,
-            self._total, self._exponent, self._failed, self._lost, out.cells, out.place, 0,
+            self._total, self._exponent, self._failed, self._lost, self._loss, self._late, out.cells, out.place, 0,
         ]  # fmt: skip
+        small = np.array([2.0 ** min(LEAST_PRODUCT - passes.lower - self.evidence.smallest, 1000.0)])
         numbers = [
             self.size, codes.itemsize, codes.shape[1], weights.shape[1], out.n_rows, out.width,
             *slices, kept.n, later.n, count, int(out.adds),
         ]  # fmt: skip
-        struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
+        counts = np.array(numbers, np.uint32).view(np.uint64)
+        struct = np.concatenate([np.array(words, np.uint64), small.view(np.uint64), counts])
         with device.active():
             start, stop = self.place.events
             start.record(stream)

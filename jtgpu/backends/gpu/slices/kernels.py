@@ -156,7 +156,7 @@ class GpuProgram:
 
 
 _NO_KERNELS: Any = False  # before they are compiled
-_ARENAS = 13  # place of the address among those of struct Sequences
+_ARENAS = 15  # place of the address among those of struct Sequences
 
 
 def _padded(tiles: NDArray[np.uint32]) -> NDArray[np.uint32]:
