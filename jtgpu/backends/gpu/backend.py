@@ -25,6 +25,7 @@ from ..base import (
     Prepare,
     Result,
 )
+from ..reference import exponents_of
 from ..wrappers.row_queue import HeldParts, JoinedCases
 from ..wrappers.workers import Lazy
 from .program.records import REALS
@@ -130,7 +131,7 @@ class Gpu(Backend):
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
         engine = self._engine or self.engine
         result = None
-        if not getattr(evidence, "exponents", None):  # of weights that are no ordinary numbers
+        if not exponents_of(evidence):
             result = engine.run(evidence)
             if result is None and (self.maker.dtype == "float32" or engine.log_least_root == math.inf):
                 result = self._fallback.get().run(evidence)

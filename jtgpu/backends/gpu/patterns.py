@@ -22,6 +22,7 @@ import numpy as np
 from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning import Restriction
 from ..base import Backend, Evidence, PlainSession, Result, Session, Tables
+from ..reference import exponents_of
 from ..wrappers.pattern import Pattern, PatternBackend
 from ..wrappers.pattern_cache import PatternCache
 
@@ -70,7 +71,7 @@ class RestrictedBackend(Backend):
         return self._default.run(evidence) if result is None else result
 
     def try_run(self, evidence: Evidence) -> Result | None:
-        if getattr(evidence, "exponents", None):  # of weights that are no ordinary numbers
+        if exponents_of(evidence):
             return None
         shift = 0.0
         for v, weights in evidence.likelihood.items():

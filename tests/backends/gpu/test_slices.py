@@ -291,3 +291,40 @@ def test_a_message_that_passes_a_slice_unchanged(gpu: Device, monkeypatch: pytes
     with dyn.compile("gpu") as tree, dyn.compile("cpu") as cpu:
         for name in ("filter", "smooth"):
             assert_close(getattr(tree, name)(codes), getattr(cpu, name)(codes), dyn)
+
+
+def static_class(error: float) -> jtgpu.DynamicNetwork:
+    """A class that never changes, and a sensor that is wrong with some probability."""
+    cpts: Any = {"s": [0.5, 0.5], "x": [[1 - error, error], [error, 1 - error]]}
+    return jtgpu.DynamicNetwork({"s": ["n", "y"], "x": ["A", "B"]}, {"x": ["s"]}, cpts, static=["s"])
+
+
+@pytest.mark.parametrize("enough", [1, 1 << 20])  # kernels compiled for the network, and those by records
+def test_a_state_that_comes_back(gpu: Device, enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its message falls below 1e-308 of the other one's: noticed on the device, computed in extended numbers."""
+    monkeypatch.setattr(kernels, "ENOUGH_WORK", enough)
+    again: list[int] = []
+    original = posteriors.extended_table
+
+    def noted(step: Any, some: Any, *rest: Any) -> Any:
+        again.append(some.n)
+        return original(step, some, *rest)
+
+    monkeypatch.setattr(posteriors, "extended_table", noted)
+    firsts, length = [341, 682, 1023, 520, 0], 1023
+    codes = np.array([[[-1, int(t >= k)] for t in range(length)] for k in firsts])
+    with static_class(0.1).compile("gpu") as tree:
+        for found in (tree.filter(codes, at="last"), tree.smooth(codes, at="last"), tree.smooth(codes, at=[0, 500])):
+            for i, k in enumerate(firsts):
+                logs = np.log(0.5) + np.array([k, length - k]) * np.log(0.9) + np.array([length - k, k]) * np.log(0.1)
+                log_evidence = np.logaddexp(*logs)
+                assert found.log_evidence[i] == pytest.approx(log_evidence, rel=1e-12)
+                last = found["s"][i] if found["s"].ndim == 2 else found["s"][i, -1]
+                np.testing.assert_allclose(last, np.exp(logs - log_evidence), atol=1e-12)
+        assert again
+        again.clear()
+        ordinary = codes[:, :200] * 0
+        ordinary[..., 0] = -1
+        ordinary[:, ::2, 1] = 1
+        tree.smooth(ordinary)
+        assert not again  # two readings of each kind by turns: nothing is lost
