@@ -339,7 +339,7 @@ __device__ __forceinline__ bool add_targets(const SliceProgram& p, const Sequenc
         double total = 0.0;
         for (u32 c = 0; c < t.n; c++) total += answered(p, t, h, c);
         small |= !(total >= p.least && bound < MOST_LOST * total);
-        const double inverse = total > 0.0 ? 1.0 / total : 0.0;
+        const double inverse = total >= p.least ? 1.0 / total : 0.0;  // of less it may be infinite, and 0 times that NaN
         for (u32 c = 0; c < t.n; c++) atomicAdd(to + (u64)fixed(pool + c) * s.n, answered(p, t, h, c) * inverse);
     }
     return small;

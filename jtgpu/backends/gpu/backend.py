@@ -52,9 +52,10 @@ class Gpu(Backend):
     #     kernel a level. Default: the configuration that `tune` saved, else ``"dataflow"`` where it supports the
     #     network, else ``"levels"``.
     # dtype: {"float64", "float32"}: Type of the tables. Answers are float64 either way, and right for any P(e): cases
-    #     in which numbers may be lost are computed by the CPU (`jtgpu.backends.gpu.host`). float32 takes half of the memory, and less time for large tables. On the published networks posteriors
-    #     are right to 4e-7 and P(e) to a relative 5e-6 (Diabetes, of 60 levels; most to 1e-7:
-    #     ``bench/bench_precision.py``). A case for which float32 is not reliable is detected and computed in float64.
+    #     in which numbers may be lost are computed by the CPU (`jtgpu.backends.gpu.host`). float32 takes half of the
+    #     memory, and less time for large tables. On the published networks posteriors are right to 4e-7 and P(e) to a
+    #     relative 5e-6 (Diabetes, of 60 levels; most to 1e-7: ``bench/bench_precision.py``).
+    #     A case for which float32 is not reliable is detected and computed in float64.
     #     Single cases in float32 use ``"levels"``.
     # single: Whether the engine of single cases is prepared at once; False: with the first case
     # stream: A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): work queued on it before a query

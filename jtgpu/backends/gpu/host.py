@@ -167,7 +167,7 @@ class Host:
                 self._made.reload(self._factors)
             made, self._is_old = self._made, False
         if self.plan.cost().bytes > LARGE:
-            needed = int(EXTENDED * made.memory((states >= 0).all(axis=0)))
+            needed = int(EXTENDED * made.memory(np.asarray((states >= 0).all(axis=0))))
             if needed > (free := free_memory()):
                 raise TableTooLarge(
                     f"{len(states):,} case{'s are' if len(states) != 1 else ' is'} so improbable that numbers on the "

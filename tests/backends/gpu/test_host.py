@@ -1,4 +1,4 @@
-"""Cases so improbable that numbers on a GPU, emulated or (tests/on_gpu) real, are lost: sums of logarithms, the definition.
+"""Cases so improbable that a GPU, emulated or (tests/on_gpu) real, loses numbers: against sums of logarithms.
 
 Without the step that notices them each of these tests fails.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import DeviceWeights, Evidence
 from jtgpu.backends.gpu import host
 from jtgpu.backends.gpu.backend import Gpu
-from jtgpu.backends.gpu.batch import engine as batch
 from jtgpu.backends.gpu.batch.table import RowTable, Targets
 from jtgpu.backends.gpu.counts import generated
 from jtgpu.backends.gpu.counts import warps as count_warps
@@ -83,9 +82,9 @@ def test_single_cases(gpu: Device, options: dict[str, Any], n: int, error: float
     with backend_of(naive_bayes(n, error), **options) as backend:
         for k in (n_first, n, n_first):
             found, (right, log_right) = backend.run(Evidence(rows_of(n, [k])[0])), expected(n, error, k)
-            digits = {"rtol": 1e-11, "atol": 1e-12} if "dtype" not in options or k < n else {"atol": 1e-6}
-            np.testing.assert_allclose(found.posterior[:2], right, **digits)
-            assert found.log_evidence == pytest.approx(log_right, rel=1e-12 if digits.get("rtol") else 1e-4)
+            bound = 1e-12 if "dtype" not in options or k < n else 1e-5
+            np.testing.assert_allclose(found.posterior[:2], right, atol=bound)
+            assert found.log_evidence == pytest.approx(log_right, rel=max(bound, 1e-12), abs=10 * bound)
 
 
 def test_probabilities_of_two_to_the_minus_ten_thousand(gpu: Device) -> None:
@@ -217,7 +216,8 @@ def test_tiny_entries_agree_with_the_definition(gpu: Device, data: st.DataObject
         try:
             right = definition.run(Evidence(row))
         except ImpossibleEvidence:
-            assert all(a.impossible[i] for a in (*answers, counts))
+            assert all(a.impossible[i] for a in answers)
+            assert counts.impossible[i]
             for backend in backends:
                 with pytest.raises(ImpossibleEvidence):
                     backend.run(Evidence(row))
@@ -254,7 +254,7 @@ def test_networks_without_conditional_tables() -> None:
     """A chain of potentials: the bound is that of a propagation, and ordinary rows are above it."""
     names = [f"v{i}" for i in range(60)]
     pair = np.array([[40.0, 10.0], [10.0, 40.0]])
-    net = MarkovNetwork({v: ["0", "1"] for v in names}, [((a, b), pair) for a, b in zip(names, names[1:], strict=False)])
+    net = MarkovNetwork({v: ["0", "1"] for v in names}, [((a, b), pair) for a, b in pairwise(names)])
     plan, factors = planned(net)
     of = Host(plan, factors)
     assert of._upper > 60

@@ -15,7 +15,7 @@ from jtgpu.dynamic.sequences import read_sequences
 from jtgpu.dynamic.side_by_side import extended_table
 from jtgpu.dynamic.step import Step
 from tests.backends.gpu.test_slice_programs import ring
-from tests.backends.gpu.test_slices import holes, lagged
+from tests.backends.gpu.test_slices import holes, lagged, static_class
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import slow
@@ -131,6 +131,23 @@ def test_improbable_and_impossible_sequences_alone_are_counted_again(
     assert_same(counts.expected_counts(step, read, weights), expected, close)
     assert len(again) == 1
     assert 1 < again[0] < 40
+    step.close()
+
+
+def test_counts_of_a_state_that_comes_back(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    dyn, again = static_class(0.1), list[int]()
+    codes = np.array([[[-1, int(t >= k)] for t in range(1023)] for k in (341, 682, 1023, 520)])
+    read, weights = read_sequences(dyn, codes), np.array([1.0, 2.0, 0.5, 1.0])
+    expected = counts.expected_counts(Step(dyn, "reference", {}), read, weights)
+
+    def noted(step: Step, sequences: Any) -> Any:
+        again.append(sequences.n)
+        return extended_table(step, sequences)
+
+    monkeypatch.setattr(counts, "extended_table", noted)
+    step = Step.of_families(dyn, "gpu", {})
+    assert_same(counts.expected_counts(step, read, weights), expected, close)
+    assert again == [3]
     step.close()
 
 

@@ -228,7 +228,8 @@ class RowTable(Table[BatchResult]):
         weights = scale_weights(likelihood, len(states), cardinality)
         given = likelihood or {}
         # before they are scaled: rows whose weights are proportional have other P(e)
-        equal = find_equal_rows(states, *(np.ascontiguousarray(w, np.float64) for w in given.values()), min_saving=worth)
+        parts = [np.ascontiguousarray(w, np.float64) for w in given.values()]
+        equal = find_equal_rows(states, *parts, min_saving=worth)
         made = cls(states, weights, targets, given=(given, slice(None)))
         return made if equal is None else made.subset(equal.first, equal.kind)
 

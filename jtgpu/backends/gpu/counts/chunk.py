@@ -55,7 +55,8 @@ class CountChunk:
         """struct Counting."""
         words = [cells, columns, self.of_case, self.log_scale, self.log_evidence, self.partial]
         counts = np.array([self.n, self.size, n_out, n_cells, self.block, 0], np.uint32)
-        return np.concatenate([np.array(words, np.uint64), np.array([self.least]).view(np.uint64), counts.view(np.uint64)])
+        least = np.array([self.least]).view(np.uint64)
+        return np.concatenate([np.array(words, np.uint64), least, counts.view(np.uint64)])
 
 
 class CountKernels(Protocol):
