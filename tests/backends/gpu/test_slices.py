@@ -328,5 +328,6 @@ def test_a_state_that_comes_back(gpu: Device, enough: int, monkeypatch: pytest.M
         ordinary[..., 1] = np.arange(200) % 2
         tree.smooth(ordinary)
         assert not again
-        monkeypatch.setattr("jtgpu.backends.gpu.slices.group.LEAST_PRODUCT", -1e6)  # without this the wrong state is certain
+        # without the bound nothing is noticed, and the wrong state is certain
+        monkeypatch.setattr("jtgpu.backends.gpu.slices.group.LEAST_PRODUCT", -1e6)
         assert tree.filter(codes, at="last")["s"][0, 0] == 1.0
