@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,8 @@ from ...util.system import free_memory
 from .. import get
 from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, Result
 from .batch.sparsity import flat_factors
-from .counts.generated import count_program
 from .program.layout import MOST_REACH, Reach, reach
-from .program.records import binary_program, loops_of
+from .program.records import Binary, binary_program, loops_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,15 +39,25 @@ LARGE = 1 << 28  # bytes of a plan's tables for which the host's memory is looke
 EXTENDED = 2.5  # bytes of a number and its exponent, and of the number alone, relative to the latter
 
 
+Contractions = Callable[["Plan"], tuple[Binary, Sequence[int], Sequence[int]]]
+
+
+def _of_posteriors(plan: Plan) -> tuple[Binary, Sequence[int], Sequence[int]]:
+    return binary_program(plan), plan.root_table.tolist(), plan.posterior_table.tolist()
+
+
 class Host:
     """A plan and a model's numbers on the CPU, for the cases that a GPU cannot answer. Thread-safe.
 
     The backend is made for the first of them.
     """
-    # counts: Whether expected counts are wanted, and not posteriors
+    # contractions: Gives those of a plan whose answers are wanted, tables of P(e), and of the other answers. Default:
+    #     of posteriors
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], *, counts: bool = False):
-        self.plan, self._factors, self._counts = plan, list(factors), counts
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], contractions: Contractions | None = None
+    ):
+        self.plan, self._factors, self._contractions = plan, list(factors), contractions or _of_posteriors
         self._lock = threading.Lock()
         self._made: Backend | None = None
         self._is_old = False  # whether the backend has other numbers
@@ -98,10 +107,10 @@ class Host:
         error, digits = ERRORS[real]
         if not exactly or not self._upper:
             return error + digits + SPARE + 4 * self._upper + self._size
-        found, scale = self._reach
-        if not found.most < MOST_REACH:
+        bounds, scale = self._reach
+        if not bounds.most < MOST_REACH:
             return math.inf
-        grown = max(0.0, math.log2(found.most)) + math.log2(found.moved) + math.log2(found.n) + found.roots
+        grown = max(0.0, math.log2(bounds.most)) + math.log2(bounds.moved) + math.log2(bounds.n) + bounds.roots
         return error + digits + SPARE + grown + scale
 
     @cached_property
@@ -110,11 +119,7 @@ class Host:
         plan, flat = self.plan, flat_factors(self.plan, self._factors)
         by = [max(1.0, float(f.sum()) / math.sqrt(max(len(f), 1))) if len(f) else 1.0 for f in flat]
         factors = [f / x for f, x in zip(flat, by, strict=True)]
-        if self._counts:
-            counting = count_program(plan, split=False)
-            program, roots, answers = counting.binary, counting.roots, counting.family
-        else:
-            program, roots, answers = binary_program(plan), plan.root_table.tolist(), plan.posterior_table.tolist()
+        program, roots, answers = self._contractions(plan)
         loops = [loops_of(plan, program.scopes, step) for step in program.steps]
         sizes = [plan.size(s) for s in program.scopes]
         return reach(sizes, program, loops, factors, roots, answers), sum(math.log2(x) for x in by)
@@ -134,19 +139,19 @@ class Host:
     # Their answers ------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`."""
+        """The answer of a case, as `jtgpu.backends.base.Backend.run` declares."""
         return self._backend(evidence.state[None]).run(evidence, targets)
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], targets: Sequence[int] | None
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
+        """Those of a table by rows, as `jtgpu.backends.base.Backend.run_batch` declares."""
         return self._backend(states).run_batch(states, likelihood, targets)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[np.int32], targets: Sequence[int] | None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`."""
+        """Those of a table by columns, as `jtgpu.backends.base.Backend.run_columns` declares."""
         seen = np.full((1, self.plan.n_variables), -1, np.int32)
         seen[0, list(variables)] = codes.min(axis=1)
         return self._backend(seen).run_columns(variables, codes, targets)
@@ -154,7 +159,7 @@ class Host:
     def run_counts(
         self, states: NDArray[np.int32], weights: NDArray[np.float64], likelihood: Mapping[int, NDArray[np.float64]]
     ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`."""
+        """Expected counts of a table, as `jtgpu.backends.base.Backend.run_counts` declares."""
         return self._backend(states).run_counts(states, weights, likelihood)
 
     def _backend(self, states: NDArray[np.int32]) -> Backend:

@@ -326,9 +326,9 @@ class OnDevice:
                 given = {v: cells[:, a:b] for v, a, b in zip(likelihood.variables, ends[:-1], ends[1:], strict=True)}
             else:
                 given = {v: np.asarray(w, np.float64)[rows] for v, w in likelihood.items()}
-            found = self._host.run_batch(states.astype(np.int32), given, targets.variables)
+            answered = self._host.run_batch(states.astype(np.int32), given, targets.variables)
             more = scale[rows] if isinstance(likelihood, DeviceWeights) else 0.0  # the others' are not divided
-            answers = (np.ascontiguousarray(found.posterior), found.log_evidence + more)
+            answers = (np.ascontiguousarray(answered.posterior), answered.log_evidence + more)
             for array, address in zip(answers, (out[0] + 8 * n_out * first, out[1] + 8 * first), strict=True):
                 if array.nbytes:
                     self.device.upload(address, array, self.stream)

@@ -277,8 +277,8 @@ class RowTable(Table[BatchResult]):
         given, of = self._given
         own = rows if isinstance(of, slice) else of[rows]
         likelihood = {v: np.asarray(w, np.float64)[own] for v, w in given.items()}
-        found = host.run_batch(self.states[rows], likelihood, self.targets.variables)
-        return replace(found, log_evidence=found.log_evidence - self.weights.log_scale[rows])
+        answered = host.run_batch(self.states[rows], likelihood, self.targets.variables)
+        return replace(answered, log_evidence=answered.log_evidence - self.weights.log_scale[rows])
 
     def replace(self, rows: NDArray[np.int64], other: RowTable | BatchResult) -> None:
         self.posterior[rows], self.log_evidence[rows] = other.posterior, other.log_evidence

@@ -16,8 +16,9 @@ from ....plans.plan import Plan
 from ..batch.buffers import GROUP
 from ..batch.sparsity import flat_factors
 from ..host import LN2, Host
+from ..program.records import Binary
 from .chunk import EXTRA, CountKernels
-from .generated import FamilyCells, GeneratedCounts, plan_generation
+from .generated import FamilyCells, GeneratedCounts, count_program, plan_generation
 from .held import CaseArrays, PartsOnDevice, read_cases
 from .records import RecordCounts, Scratch
 from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
@@ -33,6 +34,12 @@ MEMORY_SHARE = 0.7  # of the free memory that scratch memory may take
 SCRATCH_BYTES = 8 << 30  # most scratch memory, if it holds a block of cases
 
 
+def _contractions(plan: Plan) -> tuple[Binary, Sequence[int], Sequence[int]]:
+    """Those of a plan's expected counts, for the bound of what numbers that are lost change."""
+    program = count_program(plan, split=False)
+    return program.binary, program.roots, program.family
+
+
 class CountEngine:
     """A plan and a model's numbers on one GPU, for expected counts. Thread-safe."""
     # device_us: Microseconds that the last pass over the cases took on the device, without the first copy of the cases
@@ -41,7 +48,7 @@ class CountEngine:
         self.plan, self.device = plan, device
         self.lock = threading.RLock()
         self.device_us = 0.0
-        self._factors, self.host = list(factors), Host(plan, factors, counts=True)
+        self._factors, self.host = list(factors), Host(plan, factors, _contractions)
         self._made: dict[str, CountKernels] = {}
         self._scratch: dict[int, Scratch] = {}  # by the identity of the kernels
         self._is_open, self._may_generate = True, True

@@ -305,10 +305,10 @@ class PartsOnDevice:
     def _by_host(self, part: Part, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums of some of a part's cases on the host."""
         engine, some = self._engine, self._cases.rows(rows)
-        found = engine.host.run_counts(np.ascontiguousarray(some.states, np.int32), some.of_case, some.given)
-        part.lost, engine.device_us = (rows, found.log_evidence), 0.0
-        score = float(some.of_case[~found.impossible] @ found.log_evidence[~found.impossible])
-        sums = [*flat_factors(engine.plan, found.families), np.array([score, np.count_nonzero(found.impossible)])]
+        counted = engine.host.run_counts(np.ascontiguousarray(some.states, np.int32), some.of_case, some.given)
+        part.lost, engine.device_us = (rows, counted.log_evidence), 0.0
+        score = float(some.of_case[~counted.impossible] @ counted.log_evidence[~counted.impossible])
+        sums = [*flat_factors(engine.plan, counted.families), np.array([score, np.count_nonzero(counted.impossible)])]
         return np.concatenate(sums)
 
     def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:

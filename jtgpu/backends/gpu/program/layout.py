@@ -263,10 +263,10 @@ def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], f
     an answer.
     """
     answers, roots = plan.posterior_table.tolist(), plan.root_table.tolist()
-    found = reach([plan.size(s) for s in program.scopes], program, loops, factors, roots, answers)
-    if not found.most < MOST_REACH:
+    bounds = reach([plan.size(s) for s in program.scopes], program, loops, factors, roots, answers)
+    if not bounds.most < MOST_REACH:
         return math.inf
-    return -1074 + math.log2(found.moved) + math.log2(found.n) + 43
+    return -1074 + math.log2(bounds.moved) + math.log2(bounds.n) + 43
 
 
 def _product(axes: tuple[Loop, ...], tables: Sequence[tuple[Table, int]], wanted: int) -> Table:
