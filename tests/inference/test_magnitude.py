@@ -145,5 +145,17 @@ def test_derivatives_by_entries_and_likelihoods(backend: BackendName, seed: int)
         np.testing.assert_allclose(gradient.likelihood[v][0], right, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("backend", HERE)
+def test_derivatives_by_the_smallest_numbers(backend: BackendName) -> None:
+    least = 5e-324
+    net = jtgpu.BayesianNetwork(
+        {"a": ["n", "y"], "c": ["n", "y"]}, {"c": ["a"]}, {"a": [1.0, least], "c": [[0.5, 0.5], [0.7, 0.3]]}
+    )
+    function = net.compile(backend).evidence_function([{"c": "y"}])
+    np.testing.assert_allclose(function.gradient().cpts["a"], [1.0, 0.6])
+    gradient = function.gradient(cpts={"a": [1.0, 1.0]}, likelihood={"a": [1.0, least]})
+    np.testing.assert_allclose(gradient.likelihood["a"], [[1.0, 0.6]])
+
+
 def _float(x: Any) -> float:
     return float(x) if x < Fraction(10) ** 308 else math.inf

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...backends.base import Backend
     from ..compiled import CompiledModel
 
-TINY = 2.0**-500  # entries below it: a count of less than 2^-1022 would be too small a share of them
+TINY = 2.0**-900  # of smaller entries, a count may have lost digits that matter to its share of them
 
 Factors = list[Floats]
 Likelihoods = dict[int, Floats]
