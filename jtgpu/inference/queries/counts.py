@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ...backends.base import Backend
-    from ...backends.sweep import Derivatives
+    from ...backends.sweep import Derivatives, Sweep
     from ...plans.plan import Plan
     from ...plans.program import Program
     from ...util.options import OnProblem
@@ -142,14 +142,28 @@ def _counted(
             return resolved.backend.run_counts(states, weights, likelihood)
         except TableTooLarge as error:
             logging.getLogger("jtgpu").info("expected counts are made on the CPU: %s", error)
+    return host_backend(tree, resolved.factors).run_counts(states, weights, likelihood)
+
+
+def host_backend(tree: CompiledModel, factors: Sequence[Floats]) -> Backend:
+    """A backend in compiled loops on the CPU, or the reference, for the numbers of a query; cached."""
     name = "reference" if tree.backend == "reference" else "cpu"
-    backend = tree.cached(
-        "counts",
-        id(resolved.factors),
-        lambda: (resolved.factors, counting_backend(name, tree.plan.whole, resolved.factors, tree.threads)),
-        1,
+    return tree.cached(
+        "counts", id(factors), lambda: (factors, counting_backend(name, tree.plan.whole, factors, tree.threads)), 1
     )[1]
-    return backend.run_counts(states, weights, likelihood)
+
+
+def counts_of_case(sweep: Sweep, factors: Sequence[Floats], case: Evidence) -> list[Floats]:
+    """Expected counts of a case, an array for each factor, from derivatives: as exact for weights of any size."""
+    program = sweep.program
+    result = sweep.derivatives(case)
+    if not (result.root > 0).all():
+        raise ImpossibleEvidence("the evidence has probability 0")
+    size = np.array([program.size(scope) for scope in program.factor_scopes], np.int64)
+    cells, exponent = _over_evidence(result, result, size, program)
+    theta, more = np.frexp(np.concatenate([np.ravel(f) for f in factors]))
+    flat = np.ldexp(cells * theta, exponent + more)
+    return [part.reshape(f.shape) for part, f in zip(np.split(flat, np.cumsum(size)[:-1]), factors, strict=True)]
 
 
 def _counted_on_cluster(
