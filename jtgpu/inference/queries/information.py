@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..evidence import EvidenceOptions, Findings
     from ..interventions import ResolvedEvidence
 
+TINY = 2.0**-1022  # smaller products have lost digits, and change no sum
 BITS = 1.4426950408889634  # of a nat: 1 / ln 2
 
 
@@ -132,10 +133,10 @@ class _TargetAndOthers:
         return np.asarray(self.p[:, None] * self._rows[:, self._columns[v]])
 
     def information(self, v: int) -> float:
-        """I(T; X | e)."""
-        both = self.joint(v)
-        independent = self.p[:, None] * both.sum(axis=0)
-        return kl_divergence(both, independent)
+        """I(T; X | e) = sum_t,x P(t, x) ln(P(x | t) / P(x)): no product of marginals, which may be too small."""
+        both, rows = self.joint(v), self._rows[:, self._columns[v]]
+        t, x = np.nonzero(both >= TINY)
+        return max(0.0, float((both[t, x] * logs(rows[t, x] / both.sum(axis=0)[x])).sum()))
 
 
 def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None) -> list[int]:
