@@ -81,6 +81,16 @@ def test_states_of_probability_1e_340_are_possible() -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
+def test_findings_without_which_a_state_is_no_number(backend: BackendName) -> None:
+    tree = jtgpu.BayesianNetwork(
+        {v: ["n", "y"] for v in "abc"}, {"b": ["a"], "c": ["b"]},
+        {"a": [1 - U, U], "b": [[1, 0], [1 - U, U]], "c": [[1, 0], [0, 1]]},
+    ).compile(backend)  # fmt: skip
+    [only] = tree.evidence_importance("b", {"c": "y"})
+    assert only.kl_without == pytest.approx(-2 * math.log(U))
+
+
+@pytest.mark.parametrize("backend", HERE)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_joint_tables_counts_and_information(backend: BackendName, seed: int) -> None:

@@ -56,10 +56,18 @@ class Observation:
     expected_accuracy: float
 
 
-def kl_divergence(p: Floats, q: Floats) -> float:
-    """KL(p || q) in nats. `q` must be positive where `p` is."""
-    at = p > 0
-    return max(0.0, float((p[at] * logs(p[at] / q[at])).sum()))
+def kl_divergence(p: Floats, q: Floats, log_q: Floats) -> float:
+    """KL(p || q) in nats. `log_q` must be finite where `p` is positive; it is read where `q` is too small."""
+    ordinary, small = (p > 0) & (q >= TINY), (p > 0) & (q < TINY)
+    far = float((p[small] * (logs(p[small]) - log_q[small])).sum()) if small.any() else 0.0
+    return max(0.0, float((p[ordinary] * logs(p[ordinary] / q[ordinary])).sum()) + far)
+
+
+def information_of(p: Floats, rows: Floats) -> float:
+    """I(T; X) = sum_t,x P(t, x) ln(P(x | t) / P(x)) of P(t) and P(x | t): no product of marginals."""
+    joint = p[:, None] * rows
+    t, x = np.nonzero(joint >= TINY)
+    return max(0.0, float((joint[t, x] * logs(rows[t, x] / joint.sum(axis=0)[x])).sum()))
 
 
 def _entropy(p: Floats) -> float:
@@ -133,10 +141,8 @@ class _TargetAndOthers:
         return np.asarray(self.p[:, None] * self._rows[:, self._columns[v]])
 
     def information(self, v: int) -> float:
-        """I(T; X | e) = sum_t,x P(t, x) ln(P(x | t) / P(x)): no product of marginals, which may be too small."""
-        both, rows = self.joint(v), self._rows[:, self._columns[v]]
-        t, x = np.nonzero(both >= TINY)
-        return max(0.0, float((both[t, x] * logs(rows[t, x] / both.sum(axis=0)[x])).sum()))
+        """I(T; X | e)."""
+        return information_of(self.p, self._rows[:, self._columns[v]])
 
 
 def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None) -> list[int]:
