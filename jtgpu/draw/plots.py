@@ -159,8 +159,8 @@ def roc(
     axes.plot([0, 1], [0, 1], color="grey", linewidth=1, linestyle=":")
     for name, given in curves.items():
         negative, hits = roc_points(np.asarray(given, np.float64).ravel(), positive)
-        area = roc_area(negative, hits)
-        axes.plot(negative / negative[-1], hits / hits[-1], label=_plain(f"{name}{': ' if name else ''}area {area:.4f}"))
+        label = f"{name}{': ' if name else ''}area {roc_area(negative, hits):.4f}"
+        axes.plot(negative / negative[-1], hits / hits[-1], label=_plain(label))
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
     axes.set_aspect("equal")
