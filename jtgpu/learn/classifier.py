@@ -374,7 +374,7 @@ class JunctionTreeClassifier(Estimator):
         shape = len(states), len(self.classes_)
         cells, power = np.empty(shape), np.empty(shape, np.int64)
         _loops.products(np.ascontiguousarray(states[:, : len(first)]), first, mantissa, exponent, cells, power)
-        self._check_possible(~cells.any(axis=1))
+        self._check_possible(~np.any(cells, axis=1))
         return cells, power - power.max(axis=1, keepdims=True, where=cells > 0, initial=-(1 << 40))
 
     def _check_possible(self, impossible: NDArray[np.bool_]) -> None:

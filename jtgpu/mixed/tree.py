@@ -312,8 +312,8 @@ class MixedTree(InformationQueries):
             states[rows] = engine.impute(part, [logs[s] for s in pattern.sets], rng)
             possible = np.maximum(states[rows], 0)
             drawn = draw_numbers(self.answerer, pattern.observed, frozenset(), possible, part.values, rng)
-            values[rows] = np.where((states[rows] < 0).any(axis=1)[:, None], part.values, drawn)
-        self._check_possible((states < 0).any(axis=1), read, on_impossible)
+            values[rows] = np.where(np.any(states[rows] < 0, axis=1)[:, None], part.values, drawn)
+        self._check_possible(np.any(states < 0, axis=1), read, on_impossible)
         return MixedSamples(self._net, states, values, read.table)
 
     # Information ----------------------------------------------------------------------------------------------

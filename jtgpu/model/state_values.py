@@ -66,7 +66,8 @@ class StateValues:
             self.numbers = {x: self.names[_text(x)] for x in self.numbers if _text(x) in self.names}
         self.intervals = None if self.by_index or numerals else intervals_of(labels)
         self.codes: dict[Any, int] = {}
-        for code, name in codes.items() if isinstance(codes, Mapping) else ():
+        given: Mapping[Any, Any] = codes if isinstance(codes, Mapping) else {}
+        for code, name in given.items():
             if not isinstance(name, str) or self.names.get(name, SEVERAL) == SEVERAL:
                 hint = closest(name, labels) if isinstance(name, str) else ""
                 raise ArgumentError(f"codes: {shown(name)} is not one state{hint} (the states are {listed(labels)})")

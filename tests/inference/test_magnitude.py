@@ -23,7 +23,7 @@ U = 1e-170  # P(e) is 7e-341: no number
 
 def rare(backend: BackendName, **options: Any) -> Any:
     """c = y is possible only where both of its rare causes are there."""
-    cpts = {"a": [1 - U, U], "b": [1 - U, U], "c": [[[1, 0], [1, 0]], [[1, 0], [0.3, 0.7]]]}
+    cpts: dict[str, Any] = {"a": [1 - U, U], "b": [1 - U, U], "c": [[[1, 0], [1, 0]], [[1, 0], [0.3, 0.7]]]}
     states = {v: ["n", "y"] for v in "abc"}
     return jtgpu.BayesianNetwork(states, {"c": ["a", "b"]}, cpts).compile(backend, **options)
 
@@ -82,10 +82,9 @@ def test_states_of_probability_1e_340_are_possible() -> None:
 
 @pytest.mark.parametrize("backend", HERE)
 def test_findings_without_which_a_state_is_no_number(backend: BackendName) -> None:
-    tree = jtgpu.BayesianNetwork(
-        {v: ["n", "y"] for v in "abc"}, {"b": ["a"], "c": ["b"]},
-        {"a": [1 - U, U], "b": [[1, 0], [1 - U, U]], "c": [[1, 0], [0, 1]]},
-    ).compile(backend)  # fmt: skip
+    cpts: dict[str, Any] = {"a": [1 - U, U], "b": [[1, 0], [1 - U, U]], "c": [[1, 0], [0, 1]]}
+    states = {v: ["n", "y"] for v in "abc"}
+    tree = jtgpu.BayesianNetwork(states, {"b": ["a"], "c": ["b"]}, cpts).compile(backend)
     [only] = tree.evidence_importance("b", {"c": "y"})
     assert only.kl_without == pytest.approx(-2 * math.log(U))
 

@@ -85,7 +85,8 @@ def test_cases_of_probability_zero_keep_their_gaps() -> None:
 def test_online_learning_and_em() -> None:
     online = jtgpu.learn.Online(copies(), experience=10)
     online.update({"x1": [0.0], "x2": [60.0]})
-    mean = np.asarray(online.network.gaussian("x1").mean)
+    learnt: Any = online.network
+    mean = np.asarray(learnt.gaussian("x1").mean)
     assert mean[1] == pytest.approx(10 * 60 / 10.5)
     rows = {"c": [None] * 40, "d": [None] * 40, "x1": [0.0, 0.5] * 20, "x2": [60.0, 59.5] * 20}
     start = copies().compile("cpu")
