@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..inference.results.marginals import Posterior, Posteriors, distinct_names
 from ..util.arguments import described
+from ..util.roc import TIE, roc_area, roc_counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,9 +158,9 @@ def roc(
     axes = _axes(ax, 5)
     axes.plot([0, 1], [0, 1], color="grey", linewidth=1, linestyle=":")
     for name, given in curves.items():
-        false, true = roc_points(np.asarray(given, np.float64).ravel(), positive)
-        area = float(np.sum(np.diff(false) * (true[1:] + true[:-1])) / 2)
-        axes.plot(false, true, label=_plain(f"{name}{': ' if name else ''}area {area:.4f}"))
+        negative, hits = roc_points(np.asarray(given, np.float64).ravel(), positive)
+        label = f"{name}{': ' if name else ''}area {roc_area(negative, hits):.4f}"
+        axes.plot(negative / negative[-1], hits / hits[-1], label=_plain(label))
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
     axes.set_aspect("equal")
@@ -221,20 +222,14 @@ def convergence(fit: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def roc_points(scores: Any, positive: Any) -> tuple[Any, Any]:
-    """False and true positive rates at every threshold, from (0, 0) to (1, 1); equal scores are one threshold."""
+    """Numbers of negative and positive cases at every threshold, from 0; scores equal but for rounding are one."""
     if len(scores) != len(positive):
         raise ArgumentError(f"scores and truth must have the same length, not {len(scores)} and {len(positive)}")
     if not np.isfinite(scores).all():
         raise ArgumentError("scores must be finite numbers")
-    n = int(positive.sum())
-    if n in (0, len(positive)):
+    if int(positive.sum()) in (0, len(positive)):
         raise ArgumentError("an ROC curve needs positive and negative cases")
-    order = np.argsort(-scores, kind="stable")
-    hits = np.cumsum(positive[order])
-    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of each threshold
-    true = np.concatenate([[0.0], hits[last] / n])
-    false = np.concatenate([[0.0], (last + 1 - hits[last]) / (len(positive) - n)])
-    return false, true
+    return roc_counts(scores, positive, TIE * float(np.abs(scores).max()))[:2]
 
 
 def screening(

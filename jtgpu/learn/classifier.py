@@ -18,6 +18,7 @@ from ..model.network import BayesianNetwork
 from ..util.arguments import choice, described, number, several, text
 from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
+from ..util.loops import loops
 from .columns import (
     Column,
     class_column,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from ..inference.tree import JunctionTree
     from ..util.options import BackendName
+
+_loops = loops("jtgpu.learn.naive_loops")
 
 # The structure of a classifier: the parents of each variable.
 
@@ -126,6 +129,9 @@ class JunctionTreeClassifier(Estimator):
 
     Notes
     -----
+    Probabilities of naive Bayes are products, one for each class, of any size and on any backend; those of other
+    structures are posteriors of the junction tree.
+
     X is a data frame (pandas, Polars, Arrow ...), a mapping of columns, a list of mappings, or an array whose columns
     are the variables of `structure` in order, without the class. None, NaN and pandas.NA are missing values.
 
@@ -259,6 +265,12 @@ class JunctionTreeClassifier(Estimator):
         self._tree = self.network_.compile(self.backend, order=self.order)
         return self
 
+    @property
+    def _is_naive(self) -> bool:
+        """Whether the class is the only parent of every feature."""
+        net, target = self.network_, self.target
+        return not net.parents(target) and all(net.parents(v) == (target,) for v in self._features)
+
     def _columns(self, X: Any) -> tuple[list[str], list[Column], bool]:
         """Names of the columns, the columns, and whether X itself had the names."""
         names, columns, has_names = read_columns(X)
@@ -313,7 +325,33 @@ class JunctionTreeClassifier(Estimator):
         DataError
             If an array has another number of columns than in `fit`.
         """
-        tree = self.tree_
+        states = self._states(X)
+        if self._is_naive:
+            p = np.ldexp(*self._products(states))
+            return np.asarray(p / p.sum(axis=1, keepdims=True))
+        posteriors = self.tree_.posteriors_batch(states, targets=[self.target], on_impossible="flag")
+        self._check_possible(posteriors.impossible)
+        return posteriors[self.target]
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """ln P(class | row) of each row, (n, n_classes), however small P is; -inf if it is 0."""
+        states = self._states(X)
+        if self._is_naive:
+            cells, power = self._products(states)
+            with np.errstate(divide="ignore"):
+                logs = np.log(cells) + power * math.log(2.0)
+        else:
+            n, classes, tree = len(states), len(self.classes_), self.tree_
+            each = np.repeat(states, classes, axis=0)
+            each[:, tree.model.index(self.target)] = np.tile(np.arange(classes), n)
+            logs = tree.posteriors_batch(each, targets=[], on_impossible="flag").log_evidence.reshape(n, classes)
+        best = logs.max(axis=1, keepdims=True)
+        self._check_possible(np.isneginf(best[:, 0]))
+        return np.asarray(logs - best - np.log(np.exp(logs - best).sum(axis=1, keepdims=True)))
+
+    def _states(self, X: Any) -> NDArray[np.int32]:
+        """The rows as states of the network's variables, (n, V); the class is missing."""
+        self._check_fitted("predict")
         check_table(X)
         names, columns, has_names = self._columns(X)
         if not has_names:
@@ -322,19 +360,27 @@ class JunctionTreeClassifier(Estimator):
         missing = [v for v in self._features if v not in at]
         if missing:
             raise EvidenceError(f"X has no column {missing[0]!r}, which was in fit{closest(missing[0], names)}")
-        states = np.full((len(columns[0].codes) if columns else 0, len(tree.model)), -1, np.int32)
+        states = np.full((len(columns[0].codes) if columns else 0, len(self.network_)), -1, np.int32)
         for v, name in enumerate(self._features):
             states[:, v] = state_numbers(name, columns[at[name]], self._known_values[name], self.unknown)
-        posteriors = tree.posteriors_batch(states, targets=[self.target], on_impossible="flag")
-        if posteriors.impossible.any():
-            row = int(np.argmax(posteriors.impossible))
-            raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_count above 0 to avoid this")
-        return posteriors[self.target]
+        return states
 
-    def predict_log_proba(self, X: Any) -> Floats:
-        """ln P(class | row) of each row, (n, n_classes); -inf if the probability is 0."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)), np.float64)
+    def _products(self, states: NDArray[np.int32]) -> tuple[Floats, Ints]:
+        """P(class, row) of naive Bayes, each row over a power of two, as ``cells * 2**power``, (n, classes)."""
+        net = self.network_
+        tables = [net.cpt(self.target)[None], *(net.cpt(v).T for v in self._features)]
+        mantissa, exponent = np.frexp(np.ascontiguousarray(np.concatenate(tables)))
+        first = np.cumsum([len(t) for t in tables])[:-1]
+        shape = len(states), len(self.classes_)
+        cells, power = np.empty(shape), np.empty(shape, np.int64)
+        _loops.products(np.ascontiguousarray(states[:, : len(first)]), first, mantissa, exponent, cells, power)
+        self._check_possible(~np.any(cells, axis=1))
+        return cells, power - power.max(axis=1, keepdims=True, where=cells > 0, initial=-(1 << 40))
+
+    def _check_possible(self, impossible: NDArray[np.bool_]) -> None:
+        if impossible.any():
+            row = int(np.argmax(impossible))
+            raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_count above 0 to avoid this")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row, (n,); the first one in case of a tie."""

@@ -13,6 +13,7 @@ from ..util import late_imports
 from ..util.arguments import whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
+from ..util.roc import TIE, roc_area, roc_counts
 from ..util.text_table import counted
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Validation(Printed):
     probabilities : (N, C) ndarray
         P(state | all other cells of the row) of each row that was used.
     observed, predicted : (N,) ndarray of int
-        Number of the state that occurs, and of the most probable one; the first of equal ones.
+        Number of the state that occurs, and of the most probable one; the first of those that differ by at most 1e-12.
     rows, fold : (N,) ndarray of int
         Number of each row in the table, and of the fold in which it was predicted; 0 without cross-validation.
     n_missing, n_impossible : int
@@ -73,7 +74,8 @@ class Validation(Printed):
     predicted: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "predicted", self.probabilities.argmax(axis=1))
+        p = self.probabilities
+        object.__setattr__(self, "predicted", (p >= p.max(axis=1, keepdims=True) - TIE).argmax(axis=1))
 
     @property
     def accuracy(self) -> float:
@@ -121,7 +123,8 @@ class Validation(Printed):
         Returns
         -------
         false_positive, true_positive, threshold : ndarray
-            Rates for each threshold of the probability of the state, descending; the first one is infinite.
+            Rates for each threshold of the probability of the state, descending; the first one is infinite. Neighbours
+            that differ by at most 1e-12 are one threshold: equal cases may have posteriors with other last digits.
 
         Raises
         ------
@@ -130,16 +133,15 @@ class Validation(Printed):
         DataError
             If all rows have the state, or none.
         """
+        negative, positive, threshold = self._counts(state)
+        return negative / negative[-1], positive / positive[-1], threshold
+
+    def _counts(self, state: str) -> tuple[Ints, Ints, Floats]:
         k = self._number(state)
         positive = self.observed == k
         if positive.all() or not positive.any():
             raise DataError(f"{'all' if positive.any() else 'no'} rows have {self.target} = {state!r}: no ROC curve")
-        score = self.probabilities[:, k]
-        order = np.argsort(-score, kind="stable")
-        last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)  # of each value of the probability
-        hits = np.cumsum(positive[order])[last]
-        false, true = (last + 1 - hits) / (~positive).sum(), hits / positive.sum()
-        return np.append(0.0, false), np.append(0.0, true), np.append(np.inf, score[order][last])
+        return roc_counts(self.probabilities[:, k], positive)
 
     def auc(self, state: str | None = None) -> float:
         """Area under the ROC curve of a state; by default the mean over all states that occur in some rows only."""
@@ -148,8 +150,7 @@ class Validation(Printed):
             if not some:
                 raise DataError(f"all rows have the same state of {self.target!r}: no ROC curve")
             return float(np.mean([self.auc(s) for s in some]))
-        false, true, _ = self.roc(state)
-        return float((np.diff(false) * (true[1:] + true[:-1]) / 2).sum())
+        return roc_area(*self._counts(state)[:2])
 
     def calibration(self, state: str | None = None, bins: int = BINS) -> tuple[Floats, Floats, Floats, Ints]:
         """How often events happen that have some probability.
@@ -172,7 +173,7 @@ class Validation(Printed):
         else:
             k = self._number(state)
             p, happened = self.probabilities[:, k], self.observed == k
-        at = np.minimum((p * n).astype(np.int64), n - 1)
+        at = np.minimum((p * n + TIE).astype(np.int64), n - 1)
         count = np.bincount(at, minlength=n)
         used = np.flatnonzero(count)
         predicted, observed = (np.bincount(at, x, minlength=n)[used] / count[used] for x in (p, happened))

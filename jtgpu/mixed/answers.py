@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from ..errors import EvidenceError, TableTooLarge
+from ..errors import EvidenceError
 from ..util.lru import LRU
 from .case_results import Mixtures, NumberTable
 from .components import Component, Numbers, build, component_members, scope_of
-from .rows import ScaledRows, equal_rows, scaled_weights
-from .sets import SetAnswers, SetEngine
+from .rows import ScaledRows, equal_rows
+from .sets import SetEngine
 from .truncated import log_mass
 
 if TYPE_CHECKING:
@@ -251,13 +251,8 @@ class Answerer:
         """Answer cases of one pattern, which are `rows` of the result."""
         scaled = ScaledRows(cases.values / self.numbers.scale, {})
         logs, constant = self.log_weights(cases, pattern, scaled)
-        weights, shift = scaled_weights([
-            logs[s] if s in logs else np.zeros((len(rows), self._size(s))) for s in pattern.sets
-        ])  # fmt: skip
-        part = self._engine(pattern.sets).run(cases, weights, discrete)
-        part.log_evidence[:] += shift
-        if part.impossible.any() and logs:
-            self._retry(cases, pattern.sets, logs, discrete, part)
+        own = [logs[s] if s in logs else np.zeros((len(rows), self._size(s))) for s in pattern.sets]
+        part = self._engine(pattern.sets).run(cases, own, discrete)
         part.log_evidence[:] += constant
         part.impossible[:] |= np.isneginf(part.log_evidence)
         result.log_evidence[rows], result.impossible[rows] = part.log_evidence, part.impossible
@@ -298,35 +293,3 @@ class Answerer:
                 means = component.means(scaled if whole else scaled[chosen], places, own_rows.known(component, whole))
                 means *= scale
                 result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])
-
-    def _retry(
-        self, cases: MixedCases, sets: Sets, logs: dict[tuple[int, ...], Floats], discrete: Sequence[str],
-        answers: SetAnswers,
-    ) -> None:  # fmt: skip
-        """Answer cases again whose weights underflowed where the states have probability above zero."""
-        # All weights are taken relative to the largest one of the configurations that the states allow.
-        union = tuple(sorted({d for s in logs for d in s}))
-        if self._size(union) > self.max_configurations:
-            raise TableTooLarge(
-                f"the densities of the numbers differ by more than 300 orders of magnitude between configurations of "
-                f"{len(union)} variables, more than max_configurations={self.max_configurations:,}; observe some",
-                self._size(union),
-            )
-        rows = np.flatnonzero(answers.impossible)
-        part = cases.part(rows)
-        total = np.zeros((len(rows), self._size(union)))
-        cards = tuple(self.numbers.cards[d] for d in union)
-        for scope, values in logs.items():
-            shape = tuple(c if d in scope else 1 for d, c in zip(union, cards, strict=True))
-            total += np.broadcast_to(values[rows].reshape(-1, *shape), (len(rows), *cards)).reshape(len(rows), -1)
-        engine = self._engine(tuple(sorted({*sets, union})))
-        place = engine.sets.index(union)
-        plain = [np.ones((len(rows), self._size(s))) for s in engine.sets]
-        total[engine.run(part, plain, []).joints[place] <= 0] = -np.inf
-        (plain[place],), shift = scaled_weights([total])
-        again = engine.run(part, plain, discrete)
-        answers.impossible[rows], answers.log_evidence[rows] = again.impossible, again.log_evidence + shift
-        for v, p in again.posteriors.items():
-            answers.posteriors[v][rows] = p
-        for s, p in zip(sets, answers.joints, strict=True):
-            p[rows] = again.joints[engine.sets.index(s)]

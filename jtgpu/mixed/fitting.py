@@ -15,7 +15,6 @@ from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
-from .rows import scaled_weights
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -72,11 +71,10 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
     for pattern, rows in answerer.by_pattern(cases, ()):
         part, own = cases.part(rows), weights[rows]
         logs, constant = answerer.log_weights(part, pattern)
-        relative, shift = scaled_weights([logs[s] for s in pattern.sets])
-        answers, expected = tree.engine(pattern.sets).run_counts(part, relative, own)
+        answers, expected = tree.engine(pattern.sets).run_counts(part, [logs[s] for s in pattern.sets], own)
         for v, table in expected.items():
             counts[v] += table
-        log_likelihood += float(own @ (answers.log_evidence + shift + constant))
+        log_likelihood += float(own @ (answers.log_evidence + constant))
         joints = dict(zip(pattern.sets, answers.joints, strict=True))
         add_moments(answerer, part, pattern, own, joints, moments)
     return Sums(counts, moments, log_likelihood)

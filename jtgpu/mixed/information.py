@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
-from ..inference.queries.information import BITS, Observation
+from ..inference.queries.information import BITS, Observation, information_of
 from ..inference.queries.posteriors import as_list
 from ..inference.results.rankings import Ranking, Scores
 from ..util.arguments import choice
@@ -219,10 +219,7 @@ class InformationQueries:
 
 def _divergence(p: Floats, rows: Floats) -> tuple[float, float]:
     """Mutual information of two variables with states, P(t) and P(x | t), and the expected largest P(t | x)."""
-    joint = p[:, None] * rows
-    apart = p[:, None] * joint.sum(axis=0)
-    at = joint > 0
-    return max(0.0, float((joint[at] * np.log(joint[at] / apart[at])).sum())), float(joint.max(axis=0).sum())
+    return information_of(p, rows), float((p[:, None] * rows).max(axis=0).sum())
 
 
 def _information(tree: Any, case: MixedCases, target: str, others: list[str] | None, unit: str) -> Scores:

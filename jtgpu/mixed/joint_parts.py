@@ -52,7 +52,7 @@ def joint_parts(tree: MixedTree, asked: Sequence[int], given: Sequence[int]) -> 
     if scope:
         engine, n = tree.engine((scope,)), prod(numbers.cards[d] for d in scope)
         none = MixedCases(np.full((1, len(numbers.cards)), -1, np.int32), np.full((1, len(numbers.names)), np.nan))
-        weights = engine.run(none, [np.ones((1, n))], []).joints[0][0]
+        weights = engine.run(none, [np.zeros((1, n))], []).joints[0][0]
     part = configurations(numbers, scope, component.scope)
     places = np.array([component.unobserved.index(v) for v in asked], np.intp)
     return Parts(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from .components import Component
 
     Floats = NDArray[np.float64]
+
+
+LN2 = math.log(2.0)
+SMALLEST = -700.0  # ln of products of weights, far from where doubles lose digits
 
 
 class ScaledRows(NamedTuple):
@@ -52,14 +57,38 @@ def _row_maximum(values: Floats) -> Floats:
     return top
 
 
-def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], Floats | float]:
-    """Weights whose largest is 1 in each row, and the sum of the logarithms that were taken out, (B,)."""
+def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
+    """Weights whose largest is 1 in each row, and the logarithms that were taken out, (B,) of each table."""
     weights: list[Floats] = []
-    shift: Floats | float = 0.0
+    tops: list[Floats] = []
     for values in logs:
         top = _row_maximum(values)
         top[~np.isfinite(top)] = 0.0
         with np.errstate(under="ignore"):
             weights.append(np.exp(values - top[:, None]))
-        shift = shift + top
-    return weights, shift
+        tops.append(top)
+    return weights, tops
+
+
+def is_small(
+    logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()
+) -> NDArray[np.bool_]:
+    """(B,) whether a product of scaled weights and likelihoods above 0 may be too small for a number."""
+    others = [*likelihood]
+    if not others and all(w.size == 0 or float(w.min()) > math.exp(SMALLEST / len(weights)) for w in weights):
+        return np.zeros(len(weights[0]) if weights else 1, np.bool_)
+    with np.errstate(divide="ignore"):
+        tables = [*logs, *(np.log(w) for w in others)]
+    total = np.zeros(len(tables[0]))
+    for values in tables:
+        finite = np.isfinite(values)
+        span = values.min(axis=1, where=finite, initial=np.inf) - values.max(axis=1, where=finite, initial=-np.inf)
+        total += np.where(finite.any(axis=1), span, 0.0)
+    return total < SMALLEST
+
+
+def extended(logs: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Numbers with these logarithms as ``mantissa * 2**exponent``."""
+    finite = np.isfinite(logs)
+    powers = np.where(finite, np.floor(np.where(finite, logs, 0.0) / LN2), 0.0)
+    return np.exp(logs - powers * LN2), powers.astype(np.int64)

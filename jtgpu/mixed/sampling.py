@@ -43,7 +43,7 @@ class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
         name = net.variables[net.index(variable)]
         if net.is_number(name):
             return self.numbers[:, net.numbers.index(name)].copy()  # frames are often changed in place
-        labels: NDArray[Any] = np.array(net.states(name), dtype=object)
+        labels: NDArray[Any] = np.array([*net.states(name), None], dtype=object)  # None: of an impossible case
         return np.asarray(labels[self.states[:, net.discrete.index(name)]])
 
     def __iter__(self) -> Iterator[str]:

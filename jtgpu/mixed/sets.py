@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..errors import ImpossibleEvidence
 from ..model.state_values import StateNumber
+from .extended import ExtendedCase
+from .rows import is_small, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tree import JunctionTree
     from ..model.network import BayesianNetwork
-    from ..util.options import BackendName, OnProblem
+    from ..util.options import BackendName
     from .evidence import MixedCases
 
     Floats = NDArray[np.float64]
 
 
+ACCEPTED = -600.0  # ln P(e) above which weights that are too small for a number change no answer
 Sets = tuple[tuple[int, ...], ...]  # discrete variables, ascending in each set
 Names = str | tuple[str, ...]  # a variable, or a set that the plan keeps together
 
@@ -59,18 +64,87 @@ class SetEngine:
             self.tree.close()
 
     def run_counts(
-        self, cases: MixedCases, weights: Sequence[Floats], rows: Floats
+        self, cases: MixedCases, logs: Sequence[Floats], rows: Floats
     ) -> tuple[SetAnswers, dict[str, Floats]]:
         """Joints of the sets, and expected counts of every family, the cases weighted by `rows`, (B,)."""
-        answers = self.run(cases, weights, [])
+        answers, lost = self._run(cases, logs, [])
         if self.tree is None:
             return answers, {}
-        counts = self.tree.expected_counts(
-            cases.states, likelihood=self.weights({}, weights) or None, weights=rows, on_impossible="flag"
-        )
-        return answers, {v: np.asarray(counts[v]) for v in self._net}
+        weights, _ = scaled_weights(logs)
+        ordinary = rows.copy()
+        ordinary[lost] = 0.0
+        expected = self.tree.expected_counts(
+            cases.states, likelihood=self._weights(cases.likelihood, weights) or None, weights=ordinary,
+            on_impossible="flag",
+        )  # fmt: skip
+        counts = {v: np.array(expected[v]) for v in self._net}
+        for row in lost[(rows[lost] != 0) & ~answers.impossible[lost]].tolist():
+            for own, table in zip(counts.values(), self._extended(cases, logs, row).counts(), strict=True):
+                own += rows[row] * table
+        return answers, counts
 
-    def weights(self, given: Mapping[int, Floats], sets: Sequence[Floats]) -> dict[Names, Floats]:
+    def sample(self, n: int, cases: MixedCases, logs: Sequence[Floats], rng: Any) -> NDArray[np.int32]:
+        """(n, V) states drawn given the evidence of one case."""
+        if self.tree is None:
+            return np.zeros((n, 0), np.int32)
+        weights, _ = scaled_weights(logs)
+        if is_small(logs, weights, cases.likelihood.values()).any():
+            return self._extended(cases, logs, 0).draw(n, rng)
+        findings = {v: StateNumber(s) for v, s in enumerate(cases.states[0].tolist()) if s >= 0}
+        given: Any = {v: w[0] for v, w in self._weights(cases.likelihood, weights).items()}
+        return self.tree.sample(n, findings, seed=rng, likelihood=given or None, do=cases.do or None).states
+
+    def impute(self, cases: MixedCases, logs: Sequence[Floats], rng: Any) -> NDArray[np.int32]:
+        """(B, V) states, those that are missing drawn given the others; -1 in cases of probability 0."""
+        if self.tree is None:
+            return cases.states
+        weights, _ = scaled_weights(logs)
+        given = self._weights({}, weights)
+        states: NDArray[np.int32] = self.tree.impute(
+            cases.states, likelihood=given or None, seed=rng, on_impossible="flag"
+        ).states
+        for row in np.flatnonzero(is_small(logs, weights)).tolist():
+            states[row] = -1
+            with suppress(ImpossibleEvidence):
+                states[row] = self._extended(cases, logs, row).draw(1, rng)[0]
+        return states
+
+    def run(self, cases: MixedCases, logs: Sequence[Floats], targets: Sequence[str]) -> SetAnswers:
+        """Posteriors of the targets and joints of the sets, given ln of the (B, K) weights of each set."""
+        return self._run(cases, logs, targets)[0]
+
+    def _run(
+        self, cases: MixedCases, logs: Sequence[Floats], targets: Sequence[str]
+    ) -> tuple[SetAnswers, NDArray[np.intp]]:
+        """`run`; and rows that were answered in extended numbers."""
+        n = len(cases.states)
+        if self.tree is None:  # numbers alone
+            return SetAnswers({}, (), np.zeros(n), np.zeros(n, np.bool_)), np.zeros(0, np.intp)
+        weights, tops = scaled_weights(logs)
+        singles = [key for key in self._keys if isinstance(key, str)]
+        result = self.tree.posteriors_batch(
+            cases.states, likelihood=self._weights(cases.likelihood, weights), do=cases.do or None,
+            targets=[*dict.fromkeys([*targets, *singles])], joints=self._joints or None, on_impossible="flag",
+        )  # fmt: skip
+        joints = [result[key] if isinstance(key, str) else result.joint[key].reshape(n, -1) for key in self._keys]
+        answers = SetAnswers({v: result[v] for v in targets}, tuple(joints), result.log_evidence, result.impossible)
+        lost = np.flatnonzero(is_small(logs, weights, cases.likelihood.values()))
+        if len(lost):  # less than e^-700 times the largest likelihoods: nothing, where P(e) is much larger
+            largest = sum((np.log(np.maximum(w[lost].max(axis=1), 1.0)) for w in cases.likelihood.values()), ACCEPTED)
+            lost = lost[~(answers.log_evidence[lost] > largest)]
+        numbers, tables = [self._net.index(v) for v in targets], [*answers.posteriors.values(), *joints]
+        for row in lost.tolist():
+            cells, answers.log_evidence[row] = [np.zeros(1)] * len(tables), -np.inf
+            with suppress(ImpossibleEvidence):
+                cells, answers.log_evidence[row] = self._extended(cases, logs, row).posteriors(numbers, self.sets)
+            answers.impossible[row] = np.isneginf(answers.log_evidence[row])
+            for table, own in zip(tables, cells, strict=True):
+                table[row] = own
+        for top in tops:
+            answers.log_evidence[:] += top
+        return answers, lost
+
+    def _weights(self, given: Mapping[int, Floats], sets: Sequence[Floats]) -> dict[Names, Floats]:
         """Likelihoods of variables and sets by name."""
         result: dict[Names, Floats] = {self._net.variables[v]: w for v, w in given.items()}
         for key, shape, w in zip(self._keys, self._shapes, sets, strict=True):
@@ -78,35 +152,6 @@ class SetEngine:
             result[key] = result[key] * table if key in result else table
         return result
 
-    def sample(
-        self, n: int, states: NDArray[np.int32], weights: Mapping[Names, Floats], do: Any, rng: Any
-    ) -> NDArray[np.int32]:
-        """(n, V) states drawn given the evidence of one case."""
-        if self.tree is None:
-            return np.zeros((n, 0), np.int32)
-        findings = {v: StateNumber(s) for v, s in enumerate(states[0].tolist()) if s >= 0}
-        given: Any = {v: w[0] for v, w in weights.items()}
-        return self.tree.sample(n, findings, seed=rng, likelihood=given or None, do=do or None).states
-
-    def impute(
-        self, states: NDArray[np.int32], weights: Mapping[Names, Floats], rng: Any, on_impossible: OnProblem
-    ) -> NDArray[np.int32]:
-        """(B, V) states, those that are missing drawn given the others."""
-        if self.tree is None:
-            return states
-        return self.tree.impute(states, likelihood=weights or None, seed=rng, on_impossible=on_impossible).states
-
-    def run(self, cases: MixedCases, weights: Sequence[Floats], targets: Sequence[str]) -> SetAnswers:
-        """Posteriors of the targets and joints of the sets, given (B, K) weights of each set."""
-        n = len(cases.states)
-        if self.tree is None:  # numbers alone
-            return SetAnswers({}, (), np.zeros(n), np.zeros(n, np.bool_))
-        singles = [key for key in self._keys if isinstance(key, str)]
-        result = self.tree.posteriors_batch(
-            cases.states, likelihood=self.weights(cases.likelihood, weights), do=cases.do or None,
-            targets=[*dict.fromkeys([*targets, *singles])], joints=self._joints or None, on_impossible="flag",
-        )  # fmt: skip
-        joints = [result[key] if isinstance(key, str) else result.joint[key].reshape(n, -1) for key in self._keys]
-        return SetAnswers(
-            {v: result[v] for v in targets}, tuple(joints), result.log_evidence, result.impossible,
-        )  # fmt: skip
+    def _extended(self, cases: MixedCases, logs: Sequence[Floats], row: int) -> ExtendedCase:
+        assert self.tree is not None
+        return ExtendedCase(self.tree, self.sets, cases, row, logs)

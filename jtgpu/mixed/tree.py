@@ -17,16 +17,15 @@ from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from ..util.arguments import choice, random_generator, whole_number
 from ..util.lru import LRU
-from .answers import Answerer, Answers
+from .answers import Answerer
 from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .gpu_tables import gpu_tables
 from .information import InformationQueries
 from .results import MixedPosteriors, NumberPosterior
-from .rows import scaled_weights
 from .sampling import MixedSamples, draw_bounded, draw_numbers
-from .sets import Names, SetEngine
+from .sets import SetEngine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,7 +154,7 @@ class MixedTree(InformationQueries):
             names = ()
         numbers = tuple(dict.fromkeys([*numbers, *cases.bounds]))
         answers = self.answerer.answer(cases, discrete, numbers)
-        self._check_possible(answers, cases, "error")
+        self._check_possible(answers.impossible, cases, "error")
         bounds = {numbers.index(g): ends for g, ends in cases.bounds.items()}
         of_numbers = {p.variable: p for p in answers.numbers.only_case(bounds)}
         posteriors: dict[str, Posterior | NumberPosterior] = {}
@@ -247,7 +246,7 @@ class MixedTree(InformationQueries):
         read = read_cases(self._net, cases, likelihood, do)
         names, discrete, numbers = self._targets(targets)
         answers = self.answerer.answer(read, discrete, numbers)
-        self._check_possible(answers, read, on_impossible)
+        self._check_possible(answers.impossible, read, on_impossible)
         columns = {v: NumberColumns(answers.numbers, i) for i, v in enumerate(answers.numbers.names)}
         by_name: dict[str, Any] = {**answers.posteriors, **columns}
         return MixedCasePosteriors(
@@ -271,7 +270,7 @@ class MixedTree(InformationQueries):
         is_number = self._net.is_number(name)
         g = (self._net.numbers.index(name),) if is_number else ()
         answers = self.answerer.answer(read, [] if is_number else [name], g)
-        self._check_possible(answers, read, on_impossible)
+        self._check_possible(answers.impossible, read, on_impossible)
         if is_number:
             return np.asarray(answers.numbers.mean[:, 0])
         labels: NDArray[Any] = np.array(self._net.states(name), dtype=object)
@@ -286,12 +285,14 @@ class MixedTree(InformationQueries):
         """Draw n exact samples of all variables given the evidence; see `JunctionTree.sample`."""
         n = whole_number("n", n, least=0)
         case = read_case(self._net, evidence, likelihood, do)
-        pattern, engine, weights = self._discrete_part(case)
+        observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
+        pattern = self.answerer.pattern(observed, case.cut, tuple(case.bounds))
+        logs, _ = self.answerer.log_weights(case, pattern)
         rng = random_generator(seed)
-        states = engine.sample(n, case.states, weights, case.do, rng)
+        states = self.engine(pattern.sets).sample(n, case, [logs[s] for s in pattern.sets], rng)
         values = np.repeat(case.values, n, axis=0)
         draw_bounded(self.answerer, pattern, case, states, values, rng)
-        observed = pattern.observed | frozenset(case.bounds)
+        observed |= frozenset(case.bounds)
         return MixedSamples(self._net, states, draw_numbers(self.answerer, observed, case.cut, states, values, rng))
 
     def impute(self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error") -> MixedSamples:
@@ -308,20 +309,12 @@ class MixedTree(InformationQueries):
         for pattern, rows in self.answerer.by_pattern(read, ()):
             part, engine = read.part(rows), self.engine(pattern.sets)
             logs, _ = self.answerer.log_weights(part, pattern)
-            weights = engine.weights({}, scaled_weights([logs[s] for s in pattern.sets])[0])
-            states[rows] = engine.impute(part.states, weights, rng, on_impossible)
-            values[rows] = draw_numbers(
-                self.answerer, pattern.observed, frozenset(), states[rows], part.values, rng
-            )
+            states[rows] = engine.impute(part, [logs[s] for s in pattern.sets], rng)
+            possible = np.maximum(states[rows], 0)
+            drawn = draw_numbers(self.answerer, pattern.observed, frozenset(), possible, part.values, rng)
+            values[rows] = np.where(np.any(states[rows] < 0, axis=1)[:, None], part.values, drawn)
+        self._check_possible(np.any(states < 0, axis=1), read, on_impossible)
         return MixedSamples(self._net, states, values, read.table)
-
-    def _discrete_part(self, case: MixedCases) -> tuple[Any, SetEngine, dict[Names, Floats]]:
-        """Pattern, engine and likelihoods of one case."""
-        observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
-        pattern = self.answerer.pattern(observed, case.cut, tuple(case.bounds))
-        logs, _ = self.answerer.log_weights(case, pattern)
-        engine = self.engine(pattern.sets)
-        return pattern, engine, engine.weights(case.likelihood, scaled_weights([logs[s] for s in pattern.sets])[0])
 
     # Information ----------------------------------------------------------------------------------------------
 
@@ -349,10 +342,10 @@ class MixedTree(InformationQueries):
             self._everything = result
         return result
 
-    def _check_possible(self, answers: Answers, cases: MixedCases, on_impossible: str) -> None:
-        if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not answers.impossible.any():
+    def _check_possible(self, impossible: NDArray[np.bool_], cases: MixedCases, on_impossible: str) -> None:
+        if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
             return
-        row = int(np.argmax(answers.impossible))
+        row = int(np.argmax(impossible))
         reason = f"the evidence has probability 0: {', '.join(cases.findings(self._net, row)) or 'its likelihoods'}"
         raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
 

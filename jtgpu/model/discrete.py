@@ -195,7 +195,8 @@ class DiscreteModel:
         Returns
         -------
         model
-            A copy that shares all numbers with this one.
+            A copy that shares all numbers with this one. Other CPTs, as of a fit, keep its codes; another name of a
+            variable or a state drops them.
 
         Raises
         ------

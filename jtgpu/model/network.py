@@ -206,7 +206,7 @@ class BayesianNetwork(EditableModel):
             v: cpt[v] if v in cpt else rearranged(v, self._cpts[i], self.parents(v), above[v])
             for i, v in enumerate(self._variables)
         }
-        return BayesianNetwork(
+        net = BayesianNetwork(
             {names[v]: labels[v] for v in self},
             {names[v]: [names[p] for p in above[v]] for v in self},
             {names[v]: tables[v] for v in self},
@@ -214,6 +214,7 @@ class BayesianNetwork(EditableModel):
             attributes=renamed_attributes(self._attributes, names, [*cpt, *states, *parents]),
             row_report=self._row_report,
         )
+        return net if states or rename else net.with_codes(self.state_codes)
 
     def _by_name(self, what: str, given: Mapping[str, T] | None) -> dict[str, T]:
         """An argument of `replace` by the names of variables."""

@@ -229,12 +229,15 @@ class NoisyOr(NoisyMax):
         return made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if not hasattr(self, "cpt"):
+        return np.array(self.cpt, dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "cpt":
             raise NetworkError(
                 "this NoisyOr does not know yet which states stand for presence: give it to a network as a CPT, or say "
                 "present=0 or present=1"
             )
-        return super().__array__(dtype, copy)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         presence = "by name" if self.present is None else repr(self.present)

@@ -66,13 +66,17 @@ class StateValues:
             self.numbers = {x: self.names[_text(x)] for x in self.numbers if _text(x) in self.names}
         self.intervals = None if self.by_index or numerals else intervals_of(labels)
         self.codes: dict[Any, int] = {}
-        for code, name in codes.items() if isinstance(codes, Mapping) else ():
-            if self.names.get(name, SEVERAL) == SEVERAL:
-                raise ArgumentError(
-                    f"codes: {shown(name)} is not one state{closest(name, labels)} (the states are {listed(labels)})"
-                )
+        given: Mapping[Any, Any] = codes if isinstance(codes, Mapping) else {}
+        for code, name in given.items():
+            if not isinstance(name, str) or self.names.get(name, SEVERAL) == SEVERAL:
+                hint = closest(name, labels) if isinstance(name, str) else ""
+                raise ArgumentError(f"codes: {shown(name)} is not one state{hint} (the states are {listed(labels)})")
+            if not isinstance(code, (str, int, float, np.integer, np.floating, np.bool_)) or code != code:
+                raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
+            self.codes[code] = self.names[name]
             numeral = _numeral(code) if isinstance(code, str) else None
-            self.codes[code if numeral is None else numeral] = self.names[name]
+            if numeral is not None:
+                self.codes.setdefault(numeral, self.names[name])
 
     def find(self, value: Any) -> int | None:
         """Number of the state that a number or a truth value means; None if it means no state, or several."""

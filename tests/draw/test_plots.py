@@ -50,8 +50,8 @@ def test_roc() -> None:
     plots.roc({"good": [0.9, 0.8, 0.3, 0.1], "equal": [0.5] * 4}, [True, True, False, False], ax=axes)
     assert [line.get_label() for line in axes.lines[1:]] == ["good: area 1.0000", "equal: area 0.5000"]
     false, true = plots.roc_points(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
-    assert false.tolist() == [0, 0, 0.5, 1]
-    assert true.tolist() == [0, 0.5, 1, 1]
+    assert false.tolist() == [0, 0, 1, 2]
+    assert true.tolist() == [0, 1, 2, 2]
 
 
 @pytest.mark.parametrize(

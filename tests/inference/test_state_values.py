@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -141,8 +143,20 @@ def test_codes_say_what_numbers_mean() -> None:
         assert tree.posterior("lung", {"xray": "yes"})["yes"] == right
     with pytest.raises(jtgpu.UnknownState, match="no state 1"):
         asia.with_codes({"xray": {1: "yes"}}).compile("cpu").posterior("lung", {"smoke": 1})
-    with pytest.raises(jtgpu.JtgpuError, match="'maybe' is not one state"):
-        asia.with_codes({"xray": {1: "maybe"}})
+    wrong: list[tuple[Any, str]] = [
+        ({"xray": {1: "maybe"}}, "'maybe' is not one state"), ({"xray": {1: 1}}, "1 is not one state"),
+        ({"xray": {math.nan: "yes"}}, "must be a number or a text, not nan"), ({"xray": ["no"]}, "must be a mapping"),
+        ("indx", "did you mean 'index'"), ({"x-ray": {1: "yes"}}, "did you mean 'xray'"),
+    ]  # fmt: skip
+    for codes, message in wrong:
+        with pytest.raises(jtgpu.JtgpuError, match=message):
+            asia.with_codes(codes)
+    text = asia.with_codes({"xray": {"1": "yes", "0": "no"}})
+    for tree in (text.compile("cpu"), pickle.loads(pickle.dumps(text)).compile("cpu")):
+        assert tree.posterior("lung", {"xray": "1"})["yes"] == tree.posterior("lung", {"xray": 1})["yes"] == right
+    coded = {v: [1, 0] if v == "xray" else ["yes", "no"] for v in asia}
+    fitted = jtgpu.learn.fit(text, coded).network  # reads its own table
+    assert fitted.compile("cpu").posteriors_batch({"xray": [1]})["xray"].tolist() == [[1.0, 0.0]]
 
 
 def test_numbers_of_states_that_jtgpu_returns_are_evidence(tree: JunctionTree) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pickle
 from typing import Any
 
@@ -318,3 +319,47 @@ def test_a_column_of_measurements_is_reported() -> None:
     X, y = {"u": [1.1 * i for i in range(300)]}, ["yes", "no"] * 150
     with pytest.warns(UserWarning, match=r"column 'u' has 300 values, each of which is a state; .*Discretiser"):
         JunctionTreeClassifier(backend="reference").fit(X, y)
+
+
+def topics(structure: Any, words: int, pseudo_count: float = 1.0) -> JunctionTreeClassifier:
+    """Two topics with words of their own, in 20 texts each."""
+    texts = np.repeat([[1] * words + [0] * words, [0] * words + [1] * words], 20, axis=0)
+    return JunctionTreeClassifier(structure, pseudo_count=pseudo_count, backend="cpu").fit(
+        {f"w{i}": texts[:, i] for i in range(2 * words)}, np.repeat(["one", "two"], 20)
+    )
+
+
+@pytest.mark.parametrize(("words", "others"), [(320, 315), (250, 250), (1500, 1497)])
+def test_rows_with_words_of_both_topics(words: int, others: int) -> None:
+    model = topics("naive", words)
+    row = {f"w{i}": [int(i < words + others)] for i in range(2 * words)}
+    # of each topic: words that are there and expected, there and not, missing and expected, missing and not
+    right, wrong = math.log(21 / 22), math.log(1 / 22)
+    lacking = words - others
+    logs = np.array([(words + lacking) * right + others * wrong, (words + lacking) * wrong + others * right])
+    expected = logs - logs.max() - math.log(math.fsum(np.exp(logs - logs.max())))
+    np.testing.assert_allclose(model.predict_log_proba(row), [expected], rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(row), [np.exp(expected)], rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(model.tree_.posteriors_batch(row)["class"], [np.exp(expected)], rtol=1e-11, atol=1e-300)
+
+
+def test_logarithms_of_classes_whose_probability_is_no_number() -> None:
+    row = {f"w{i}": [int(i < 300)] for i in range(600)}
+    assert topics("naive", 300).predict_log_proba(row)[0] == pytest.approx([0.0, -600 * math.log(21)], abs=1e-9)
+    # no text of the other topic has w0, so w1 is a half there
+    arcs = {"class": [], **{f"w{i}": ["class"] for i in range(600)}, "w1": ["class", "w0"]}
+    logs = topics(arcs, 300).predict_log_proba(row)[0]
+    assert logs == pytest.approx([0.0, math.log(0.5 / (21 / 22)) - 599 * math.log(21)], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_naive_products_are_the_trees_posteriors(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, classes = 200, int(rng.integers(2, 6))
+    X = rng.integers(0, 4, (n, 30)).astype(float)
+    y = rng.integers(0, classes, n)
+    model = JunctionTreeClassifier(backend="reference").fit(X, y, sample_weight=10.0 ** -rng.uniform(0, 250, n))
+    X[rng.random(X.shape) < 0.4] = np.nan
+    codes = np.column_stack([np.where(np.isnan(X), -1, X).astype(np.int32), np.full(n, -1, np.int32)])
+    tree = model.tree_.posteriors_batch(codes[:40])
+    np.testing.assert_allclose(model.predict_proba(X[:40]), tree["class"], rtol=1e-10, atol=1e-300)

@@ -72,6 +72,23 @@ def test_calibration_is_a_mean_by_interval(v: Validation) -> None:
     assert 0.0 <= v.calibration_error <= 1.0
 
 
+def test_rounding_changes_no_rank_and_no_prediction() -> None:
+    """Equal cases in different rows have posteriors whose last digits differ."""
+    rng = np.random.default_rng(0)
+    p = rng.integers(0, 11, 400) / 10.0
+    observed = (rng.random(400) > p).astype(np.int64)
+    noisy = np.clip(p + rng.uniform(-1e-14, 1e-14, 400), 0.0, 1.0)
+    exact, v = (
+        Validation("t", ("a", "b"), np.column_stack([q, 1.0 - q]), observed, np.arange(400), np.zeros(400, np.int64))
+        for q in (p, noisy)
+    )
+    assert v.auc("a") == v.auc("b") == exact.auc("a")
+    assert v.auc("a") == pytest.approx(metrics.roc_auc_score(observed == 0, p), abs=1e-12)
+    assert len(v.roc("a")[2]) == 12
+    assert (v.predicted == exact.predicted).all()
+    assert (v.calibration("a")[3] == exact.calibration("a")[3]).all()
+
+
 def test_a_network_predicts_from_all_other_cells() -> None:
     table = cases()
     result = validate(CHAIN, table, "b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,9 @@ def test_presence_that_nobody_says() -> None:
                 {"a": states, "b": states}, {"b": ["a"]},
                 {"a": [1 / len(states)] * len(states), "b": NoisyOr([0.5], present=said)},
             )  # fmt: skip
-    with pytest.raises(NetworkError, match="does not know yet which states stand for presence"):
-        np.asarray(NoisyOr([0.5]))
+    for use in (np.asarray, lambda noisy: noisy.cpt):
+        with pytest.raises(NetworkError, match="does not know yet which states stand for presence"):
+            use(NoisyOr([0.5]))
+    assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
     with pytest.raises(NetworkError, match="links must be a probability for each parent"):
         NoisyOr({"flu": 0.8})  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ sweep of a case has all of them.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ..evidence_table import read_known_cases
 from ..results.rankings import ExpectedCounts
-from ..results.sensitivities import Parameters, Sensitivity
+from ..results.sensitivities import LARGEST, Parameters, Sensitivity
 from ..tables import as_array, is_tensor
 from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ...backends.base import Backend
-    from ...backends.sweep import Derivatives
+    from ...backends.sweep import Derivatives, Sweep
     from ...plans.plan import Plan
     from ...plans.program import Program
     from ...util.options import OnProblem
@@ -141,14 +142,28 @@ def _counted(
             return resolved.backend.run_counts(states, weights, likelihood)
         except TableTooLarge as error:
             logging.getLogger("jtgpu").info("expected counts are made on the CPU: %s", error)
+    return host_backend(tree, resolved.factors).run_counts(states, weights, likelihood)
+
+
+def host_backend(tree: CompiledModel, factors: Sequence[Floats]) -> Backend:
+    """A backend in compiled loops on the CPU, or the reference, for the numbers of a query; cached."""
     name = "reference" if tree.backend == "reference" else "cpu"
-    backend = tree.cached(
-        "counts",
-        id(resolved.factors),
-        lambda: (resolved.factors, counting_backend(name, tree.plan.whole, resolved.factors, tree.threads)),
-        1,
+    return tree.cached(
+        "counts", id(factors), lambda: (factors, counting_backend(name, tree.plan.whole, factors, tree.threads)), 1
     )[1]
-    return backend.run_counts(states, weights, likelihood)
+
+
+def counts_of_case(sweep: Sweep, factors: Sequence[Floats], case: Evidence) -> list[Floats]:
+    """Expected counts of a case, an array for each factor, from derivatives: as exact for weights of any size."""
+    program = sweep.program
+    result = sweep.derivatives(case)
+    if not (result.root > 0).all():
+        raise ImpossibleEvidence("the evidence has probability 0")
+    size = np.array([program.size(scope) for scope in program.factor_scopes], np.int64)
+    cells, exponent = _over_evidence(result, result, size, program)
+    theta, more = np.frexp(np.concatenate([np.ravel(f) for f in factors]))
+    flat = np.ldexp(cells * theta, exponent + more)
+    return [part.reshape(f.shape) for part, f in zip(np.split(flat, np.cumsum(size)[:-1]), factors, strict=True)]
 
 
 def _counted_on_cluster(
@@ -224,28 +239,34 @@ def sensitivity(
     of_evidence = named(self, case, derivatives)
     program, n_parameters = sweep.program, len(parameters.theta)
     size = np.array([program.size(scope) for scope in program.factor_scopes], np.int64)
-    partial_evidence = _over_evidence(of_evidence, of_evidence, size, program)[:n_parameters]
-    probability, partial_joint = 0.0, np.zeros(len(partial_evidence))
+    cells, exponent = _over_evidence(of_evidence, of_evidence, size, program)
+    probability, partial_joint = 0.0, (np.zeros(len(cells)), exponent)
     weights = np.zeros(int(model.cardinality[v]))
     weights[state] = case.likelihood[v][state] if v in case.likelihood else 1.0
     if weights.any():  # else its likelihood, and with it the probability, is 0
         of_joint = sweep.derivatives(Evidence(case.state, {**case.likelihood, v: weights}))
         c = program.factor_root[v]
         shift = of_joint.log_scale - of_evidence.log_scale
-        ratio = of_joint.root[c] / of_evidence.root[c]
-        exponent = int(of_joint.root_exponent[c] - of_evidence.root_exponent[c])
-        probability = float(np.ldexp(ratio * np.exp(shift), exponent))
-        partial_joint = _over_evidence(of_joint, of_evidence, size, program)[:n_parameters] * np.exp(shift)
+        power = round(shift / math.log(2.0))
+        factor = math.exp(shift - power * math.log(2.0))
+        ratio = of_joint.root[c] / of_evidence.root[c] * factor
+        probability = math.ldexp(ratio, int(of_joint.root_exponent[c] - of_evidence.root_exponent[c]) + power)
+        joint_cells, joint_exponent = _over_evidence(of_joint, of_evidence, size, program)
+        partial_joint = joint_cells * factor, joint_exponent + power
+    # both by one power of two where one is too large for a number: their quotient stays
+    over = np.maximum(np.maximum(partial_joint[1], exponent) - LARGEST, 0)
+    of_joint_entries = np.ldexp(partial_joint[0], partial_joint[1] - over)[:n_parameters]
+    of_evidence_entries = np.ldexp(cells, exponent - over)[:n_parameters]
     # factors in other components than the target's only change the probability of the evidence
     others = np.repeat(np.array(program.factor_root) != program.factor_root[v], size)[:n_parameters]
-    partial_joint[others] = probability * partial_evidence[others]
+    of_joint_entries[others] = probability * of_evidence_entries[others]
     log_root = np.log(of_evidence.root) + of_evidence.root_exponent * np.log(2.0)
     return Sensitivity(
         model,
         (model.variables[v], model.states(v)[state]),
         min(probability, 1.0),
         float(log_root.sum()) + of_evidence.log_scale + resolved.log_shift,
-        (partial_joint, partial_evidence),
+        (of_joint_entries, of_evidence_entries),
         parameters,
     )
 
@@ -263,8 +284,11 @@ def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int
     return v, state
 
 
-def _over_evidence(derivatives: Derivatives, evidence: Derivatives, size: Ints, program: Program) -> Floats:
-    """Derivatives divided by P(e) of each factor's component."""
+def _over_evidence(
+    derivatives: Derivatives, evidence: Derivatives, size: Ints, program: Program
+) -> tuple[Floats, Ints]:
+    """Derivatives divided by P(e) of each factor's component: below 1, and exponents of two."""
     root = np.array(program.factor_root)
-    exponent = derivatives.exponent - np.repeat(evidence.root_exponent[root], size)
-    return np.asarray(np.ldexp(derivatives.cells / np.repeat(evidence.root[root], size), exponent))
+    cells, more = np.frexp(derivatives.cells / np.repeat(evidence.root[root], size))
+    exponent = derivatives.exponent - np.repeat(evidence.root_exponent[root], size) + more
+    return cells, np.where(cells > 0, exponent, 0)

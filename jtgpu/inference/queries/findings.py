@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
-from ...util.arrays import Bools, Floats
+from ...util.arrays import Bools, Floats, Ints
 from ..evidence import read_known
 from ..results.rankings import Ranking
-from .information import kl_divergence
+from .information import TINY, kl_divergence
 
 if TYPE_CHECKING:
     from ...backends.base import BatchResult
@@ -125,6 +126,7 @@ def evidence_importance(
     result = _run_subsets(self, known, included, [t])
     _raise_if(self, known, bool(result.impossible[0]))
     posterior, prior = result.posterior[0], result.posterior[1]
+    logs = _log_small(self, known, included, t, result)
     vectors = known.case.vectors(model.cardinality)
     answers = []
     for i, v in enumerate(findings):
@@ -135,10 +137,10 @@ def evidence_importance(
                 states=tuple(model.states(v)[k] for k in np.flatnonzero(vectors[v]).tolist()),
                 without=without,
                 alone=alone,
-                kl_without=kl_divergence(posterior, without),
+                kl_without=kl_divergence(posterior, without, logs[2 + i]),
                 hellinger_without=hellinger(posterior, without),
                 shift_without=_shift(posterior, without),
-                kl_alone=kl_divergence(alone, prior),
+                kl_alone=kl_divergence(alone, prior, logs[1]),
                 hellinger_alone=hellinger(alone, prior),
                 shift_alone=_shift(alone, prior),
             )
@@ -157,11 +159,25 @@ def _findings(tree: CompiledModel, known: CaseEvidence) -> list[int]:
     ]
 
 
-def _run_subsets(tree: CompiledModel, known: CaseEvidence, included: Bools, targets: list[int]) -> BatchResult:
+def _log_small(tree: CompiledModel, known: CaseEvidence, included: Bools, t: int, result: BatchResult) -> Floats:
+    """ln of the posteriors of t in the rows of `_run_subsets` that are too small for a number; -inf elsewhere."""
+    small = np.full(result.posterior.shape, -np.inf)
+    rows, states = np.nonzero((result.posterior < TINY) & ~result.impossible[:, None])
+    if len(rows) and known.case.state[t] < 0:
+        exact = _run_subsets(tree, known, included[rows], [], {t: states})
+        small[rows, states] = exact.log_evidence - result.log_evidence[rows]
+    return small
+
+
+def _run_subsets(
+    tree: CompiledModel, known: CaseEvidence, included: Bools, targets: list[int],
+    more: Mapping[int, Ints] | None = None,
+) -> BatchResult:  # fmt: skip
     """Results of one case for each row of `included`, (rows, findings), with this subset of the findings.
 
     Interventions are part of every case.
     """
+    # more: states, (rows,), of variables that are not observed
     case = known.case
     states = np.tile(case.state, (len(included), 1))
     weights: dict[int, Floats] = {v: np.tile(w, (len(included), 1)) for v, w in case.likelihood.items()}
@@ -169,6 +185,8 @@ def _run_subsets(tree: CompiledModel, known: CaseEvidence, included: Bools, targ
         states[~included[:, i], v] = -1
         if v in weights:
             weights[v][~included[:, i]] = 1.0
+    for v, column in (more or {}).items():
+        states[:, v] = column
     backend = tree.intervened(known.intervened).backend
     return backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
 

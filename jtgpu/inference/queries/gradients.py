@@ -1,8 +1,9 @@
 """Derivatives of ln P(case) and of posteriors by the entries of CPTs and likelihoods.
 
 P(e) is linear in every entry of a CPT, so its derivative by an entry, over P(e), is the expected count of the entry's
-configuration over the entry. Entries of 0, whose counts are 0 whatever their derivative, have theirs from sweeps over
-single cases. A posterior is a quotient of two such functions: of the evidence with one more likelihood, and without.
+configuration over the entry. Entries of 0, whose counts are 0 whatever their derivative, and entries so small that
+their counts may be too small for a number, have theirs from sweeps over single cases. A posterior is a quotient of two
+such functions: of the evidence with one more likelihood, and without.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from ...backends.base import Backend
     from ..compiled import CompiledModel
+
+TINY = 2.0**-900  # of smaller entries, a count may have lost digits that matter to its share of them
 
 Factors = list[Floats]
 Likelihoods = dict[int, Floats]
@@ -250,10 +253,10 @@ class EvidenceFunction:
         for v in wanted:
             table = factors[v]
             by_cpt[v] = np.divide(counts[v], table, out=np.zeros(table.shape), where=table > 0)
-        if any((factors[v] == 0).any() for v in wanted):
+        if any((factors[v] < TINY).any() for v in wanted):
             exact = self._by_sweeps(factors, known, weights)
             for v in wanted:
-                by_cpt[v] = np.where(factors[v] == 0, exact[v], by_cpt[v])
+                by_cpt[v] = np.where(factors[v] < TINY, exact[v], by_cpt[v])
         return by_cpt, by_likelihood
 
     def _by_sweeps(self, factors: Factors, known: BatchEvidence, weights: Floats) -> Factors:
@@ -270,7 +273,8 @@ class EvidenceFunction:
             case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
             derivatives = sweep.derivatives(case)
             exponent = derivatives.exponent - np.repeat(derivatives.root_exponent[root], size)
-            total += weights[row] * np.ldexp(derivatives.cells / np.repeat(derivatives.root[root], size), exponent)
+            with np.errstate(over="ignore"):  # inf: larger than any number
+                total += np.ldexp(weights[row] * derivatives.cells / np.repeat(derivatives.root[root], size), exponent)
         return [part.reshape(f.shape) for part, f in zip(np.split(total, np.cumsum(size)[:-1]), factors, strict=True)]
 
 
@@ -291,11 +295,10 @@ def _by_likelihood(
     """Derivatives by the likelihoods of one variable, (B, card), from its posteriors and ln P of the cases."""
     given, (posterior, log_evidence) = known.likelihood[v], result
     each = weights[:, None] * np.divide(posterior, given, out=np.zeros(given.shape), where=given > 0)
-    rows = np.flatnonzero((given == 0).any(axis=1) & (weights != 0))
-    if len(rows):  # P(e) without the likelihood, over P(e) with it, times the posterior without it
-        others = {u: w[rows] for u, w in known.likelihood.items() if u != v}
-        without = backend.run_batch(known.states[rows], others, [v])
-        ratio = np.exp(without.log_evidence - log_evidence[rows])
-        exact = weights[rows, None] * without.posterior * ratio[:, None]
-        each[rows] = np.where(given[rows] == 0, exact, each[rows])
+    rows, states = np.nonzero((given < TINY) & (weights != 0)[:, None])
+    if len(rows):  # P(e) with the likelihood of this state alone, which is 1, over P(e)
+        others = {u: w[rows] for u, w in known.likelihood.items()} | {v: np.eye(given.shape[1])[states]}
+        alone = backend.run_batch(known.states[rows], others, [])
+        with np.errstate(over="ignore"):  # inf: larger than any number
+            each[rows, states] = weights[rows] * np.exp(alone.log_evidence - log_evidence[rows])
     return np.asarray(each)

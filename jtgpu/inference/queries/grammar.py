@@ -122,7 +122,8 @@ class Scanner:
         if not word:
             self.fail(f"expected a state of {name!r}")
         listed = ", ".join(map(repr, labels[:12])) + (", ..." if len(labels) > 12 else "")
-        reason = f"{name!r} has no state {shown(word)}{closest(word, labels)} (its states are {listed})"
+        hint = self.model.state_values(self.model.index(name)).hint(name, word) or closest(word, labels)
+        reason = f"{name!r} has no state {shown(word)} (its states are {listed}){hint}"
         self.fail(reason, kind=UnknownState)
 
     def states(self, name: str, ends: str) -> States:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..evidence import EvidenceOptions, Findings
     from ..interventions import ResolvedEvidence
 
+TINY = 2.0**-1022  # smaller products have lost digits, and change no sum
 BITS = 1.4426950408889634  # of a nat: 1 / ln 2
 
 
@@ -55,10 +56,18 @@ class Observation:
     expected_accuracy: float
 
 
-def kl_divergence(p: Floats, q: Floats) -> float:
-    """KL(p || q) in nats. `q` must be positive where `p` is."""
-    at = p > 0
-    return max(0.0, float((p[at] * logs(p[at] / q[at])).sum()))
+def kl_divergence(p: Floats, q: Floats, log_q: Floats) -> float:
+    """KL(p || q) in nats. `log_q` must be finite where `p` is positive; it is read where `q` is too small."""
+    ordinary, small = (p > 0) & (q >= TINY), (p > 0) & (q < TINY)
+    far = float((p[small] * (logs(p[small]) - log_q[small])).sum()) if small.any() else 0.0
+    return max(0.0, float((p[ordinary] * logs(p[ordinary] / q[ordinary])).sum()) + far)
+
+
+def information_of(p: Floats, rows: Floats) -> float:
+    """I(T; X) = sum_t,x P(t, x) ln(P(x | t) / P(x)) of P(t) and P(x | t): no product of marginals."""
+    joint = p[:, None] * rows
+    t, x = np.nonzero(joint >= TINY)
+    return max(0.0, float((joint[t, x] * logs(rows[t, x] / joint.sum(axis=0)[x])).sum()))
 
 
 def _entropy(p: Floats) -> float:
@@ -133,9 +142,7 @@ class _TargetAndOthers:
 
     def information(self, v: int) -> float:
         """I(T; X | e)."""
-        both = self.joint(v)
-        independent = self.p[:, None] * both.sum(axis=0)
-        return kl_divergence(both, independent)
+        return information_of(self.p, self._rows[:, self._columns[v]])
 
 
 def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None) -> list[int]:

@@ -114,7 +114,7 @@ def log_joint_table(
     ]
     if math.prod(len(a) for a in allowed) > FEW:  # leave out states of probability 0
         first, ptr = tree.answer(resolved.backend.run, resolved.case, others), tree.plan.posterior_ptr
-        allowed = [np.flatnonzero(first.posterior[ptr[v] : ptr[v + 1]]) for v in others]
+        allowed = [_possible(resolved, v, first.posterior[ptr[v] : ptr[v + 1]]) for v in others]
     table = np.full([int(model.cardinality[v]) for v in (*others, last)], -np.inf)
     parts = []
     for rows in _configurations(allowed, _block(model)):
@@ -129,6 +129,15 @@ def log_joint_table(
         raise ImpossibleEvidence("the evidence has probability 0")
     log_evidence = top + math.log(float(np.exp(log_cases - top).sum()))
     return np.moveaxis(table, -1, scope.index(last)), log_evidence
+
+
+def _possible(resolved: ResolvedEvidence, v: int, posterior: Floats) -> Ints:
+    """States of a variable that are possible, those among them whose probability is too small for a number."""
+    possible = posterior > 0
+    unknown = np.flatnonzero(~possible)
+    if len(unknown) and resolved.case.state[v] < 0:
+        possible[unknown] = _run(resolved, [v], unknown[:, None], v)[0] > -np.inf
+    return np.flatnonzero(possible)
 
 
 def _configurations(allowed: Sequence[NDArray[Any]], block: int) -> Iterator[Ints]:
@@ -202,7 +211,8 @@ def joint_of(
     last = widest(tree.model, scope, resolved)
     cost = _choose(tree, scope, last, resolved, how, limit)
     if cost.how == "together":
-        table, log_evidence = variable_elimination.joint_table(tree, scope, resolved)
+        cells, exponents, log_evidence = variable_elimination.joint_table(tree, scope, resolved)
+        table = variable_elimination.relative(cells, exponents)
     else:
         log_table, log_evidence = log_joint_table(tree, scope, resolved, last)
         table = np.exp(log_table - log_evidence, out=log_table)
@@ -265,7 +275,8 @@ def conditional(
     cost = _choose(self, both, last, resolved, "auto", MAX_TABLE)
     axes = tuple(range(len(conditions), len(both)))
     if cost.how == "together":
-        table, _ = variable_elimination.joint_table(self, both, resolved)
+        cells, exponents, _ = variable_elimination.joint_table(self, both, resolved)
+        table = variable_elimination.relative(cells, exponents, axes)
     else:  # each row is normalised on its own: a row of probability 1e-320 is as accurate as any
         log_table, _ = log_joint_table(self, both, resolved, last)
         top = log_table.max(axis=axes, keepdims=True)

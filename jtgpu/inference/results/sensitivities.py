@@ -22,6 +22,7 @@ __all__ = ["Bar", "Parameter", "Parameters", "Sensitivity"]
 
 IMPOSSIBLE = 1e-12  # new P(evidence) relative to the old one, below which it is rounding error
 SHOWN = 10  # parameters that `print` shows
+LARGEST = 1000  # log2 of derivatives that are numbers
 NOISE = 1e-13  # a derivative relative to the terms that it is the difference of, below which it is rounding error
 
 
@@ -136,7 +137,8 @@ class Parameters:
 class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
     """Derivatives of P(target | evidence): a mapping from variable name to an array in the shape of its CPT.
 
-    Each entry is d P(target | evidence) / d theta, where the rest of theta's row keeps its proportions.
+    Each entry is d P(target | evidence) / d theta, where the rest of theta's row keeps its proportions; inf or -inf
+    above 1e280.
 
     Attributes
     ----------
@@ -175,6 +177,8 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         # rounding errors are set to zero, so that they do not appear in the list of the largest derivatives
         scale = partial[0] + lost[0] + probability * (partial[1] + lost[1])
         flat[np.abs(flat) <= NOISE * scale] = 0.0
+        beyond = (np.maximum(*map(np.abs, self._slopes)) >= 2.0 ** (LARGEST - 40)) & (flat != 0)
+        flat[beyond] = np.copysign(np.inf, flat[beyond])
         flat.flags.writeable = False
         self._flat = flat
 

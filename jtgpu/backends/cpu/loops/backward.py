@@ -169,6 +169,22 @@ def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-unt
     return steps[:n].copy(), step_ptr[: n_steps + 1].copy(), np.array([largest, most, chances, slices])
 
 
+@inlined
+def _next_cell(steps, taken, strides, m, work):  # type: ignore[no-untyped-def]
+    """How far an input moves (int64) from one cell of a step's slice to the next one."""
+    # taken, strides: Where the eliminated variables and the input's strides begin in `steps`
+    # m, work: Eliminated variables, and the state of each
+    moved = 0
+    for q in range(m - 1, -1, -1):
+        work[q] += 1
+        moved += steps[strides + q]
+        if work[q] < steps[taken + 2 * q + 1]:
+            break
+        work[q] = 0
+        moved -= steps[taken + 2 * q + 1] * steps[strides + q]
+    return moved
+
+
 @compiled()
 def _extended_slice(tables, steps, step, states, values, work):  # type: ignore[no-untyped-def]
     """`slice_of` of extended numbers: fill `values` with mantissas; returns their exponents, int64."""
@@ -190,13 +206,7 @@ def _extended_slice(tables, steps, step, states, values, work):  # type: ignore[
         for i in range(cells):
             values[i], shift = math.frexp(values[i] * arena[a])
             powers[i] += power[a] + shift
-            for q in range(m - 1, -1, -1):
-                work[q] += 1
-                a += steps[strides + q]
-                if work[q] < steps[taken + 2 * q + 1]:
-                    break
-                work[q] = 0
-                a -= steps[taken + 2 * q + 1] * steps[strides + q]
+            a += _next_cell(steps, taken, strides, m, work)
     return powers
 
 
@@ -246,13 +256,7 @@ def slice_of(tables, steps, step, states, values, work):  # type: ignore[no-unty
             work[q] = 0
         for i in range(cells):
             values[i] = arena[a] if t == 0 else values[i] * arena[a]
-            for q in range(m - 1, -1, -1):
-                work[q] += 1
-                a += steps[strides + q]
-                if work[q] < steps[taken + 2 * q + 1]:
-                    break
-                work[q] = 0
-                a -= steps[taken + 2 * q + 1] * steps[strides + q]
+            a += _next_cell(steps, taken, strides, m, work)
     return cells
 
 
