@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
 import pickle
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +18,7 @@ import jtgpu
 from jtgpu import JtgpuError, JunctionTreeClassifier, draw, graphs, learn, screen, series
 from jtgpu.errors import ArgumentError, DataError
 from jtgpu.formats import FileError
+from tests.decisions.test_policies import oil
 
 WRONG = {
     "5": 5, "-1": -1, "nan": float("nan"), "x": "x", "None": None, "list": [], "dict": {}, "1j": 1j, "object": object(),
@@ -228,3 +231,68 @@ def test_results_can_be_copied(name: str, again: Callable[[Any], Any]) -> None:
     other = again(found)
     assert type(other) is type(found)
     assert repr(other) == repr(found)
+
+
+PACKAGES = ["", ".learn", ".series", ".graphs", ".screen", ".draw", ".cases"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_unknown_keywords_of_every_public_function_are_named(package: str) -> None:
+    module = importlib.import_module(f"jtgpu{package}")
+    for name in module.__all__:
+        function = getattr(module, name)
+        if not inspect.isfunction(function) or name in ("is_frame", "widget"):
+            continue
+        needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        given = [None] * sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in needed)
+        with pytest.raises(ArgumentError, match=r"\(\) has no argument 'unknwon'"):
+            function(*given, unknwon=1)
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "Bayesian": lambda: fitted()["net"], "decision": oil,
+    "Markov": lambda: jtgpu.MarkovNetwork({"s": ["a", "b"]}, [(["s"], [1.0, 2.0])]), "dynamic": lambda: HIDDEN,
+    "mixed": lambda: MIXED.network, "mixed dynamic": lambda: WITH_NUMBERS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_unknown_keywords_of_networks_and_trees_suggest_the_nearest(name: str) -> None:
+    net = NETWORKS[name]()
+    tree = net.compile("reference")
+    for owner in (net, tree, type(net)):
+        for method in dir(owner):
+            function = getattr(owner, method)
+            if method.startswith("_") or not inspect.isroutine(function) or function.__module__[:5] != "jtgpu":
+                continue
+            if method in ("index", "states", "state_index", "answer"):  # see `check_keywords`
+                continue
+            parameters = inspect.signature(function).parameters.values()
+            if any(p.kind is p.VAR_KEYWORD for p in parameters):
+                continue
+            with pytest.raises(ArgumentError, match=r"\(\) has no argument 'unknwon'"):
+                function(unknwon=1)
+    with pytest.raises(ArgumentError, match="'memory_limt'; did you mean 'memory_limit'"):
+        net.compile("reference", memory_limt=1)
+
+
+def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
+    net, tree = fitted()["net"], fitted()["tree"]
+    calls: dict[str, Callable[[], Any]] = {
+        r"plan\(\) has no argument 'orders'; did you mean 'order'": lambda: net.plan(orders="x"),
+        r"validate\(\) has no argument 'fold'; did you mean 'folds'": lambda: learn.validate(net, TABLE, "a", fold=3),
+        "did you mean 'order'": lambda: net.compile(ordr="x"),
+        "the backend 'cpu' has no option 'thread'; did you mean 'threads'": lambda: net.plan().compile("cpu", thread=1),
+        r"load\(\) has no argument 'pth'; did you mean 'path'": lambda: jtgpu.NetworkPlan.load(pth="x"),
+        r"Online\(\) has no argument 'expereince'": lambda: learn.Online(net, expereince=1),
+        r"KNNWeight\(\) has no argument 'metrik'; did you mean 'metric'": lambda: screen.KNNWeight(metrik="x"),
+        r"StructureLearner\(\) has no argument 'scor'": lambda: learn.StructureLearner(scor="bic"),
+        r"serve\(\) has no argument 'tokn'; did you mean 'token'": lambda: tree.serve(tokn="x"),
+        "did you mean 'soft'": lambda: tree.resolve({}, softt={}),
+        "did you mean 'backend'": lambda: tree.posteriors().to_frame(bakend="polars"),
+        "did you mean 'on_gap'": lambda: WITH_NUMBERS.compile("reference").filter({"y": [[0.0]]}, on_gapp="error"),
+    }  # fmt: skip
+    for says, call in calls.items():
+        with pytest.raises(ArgumentError, match=says):
+            call()

@@ -57,6 +57,7 @@ class Layout:
     height: int
 
 
+@check_keywords_of()
 def layout(
     model: DiscreteModel,
     nodes: Names | None = None,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, PlanError
+from ..errors import ArgumentError, DataError, PlanError, closest
 from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..model.discrete import DiscreteModel
-from ..util.arguments import mapping, random_generator
+from ..util.arguments import check_keywords, mapping, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
@@ -65,6 +65,7 @@ class MixedSequencePosteriors(SequencePosteriors):
         return title, slices, made
 
 
+@check_keywords()
 class MixedDynamicTree:
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
@@ -163,8 +164,8 @@ class MixedDynamicTree:
 
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
         for name in options:
-            if name not in ("id", "time", "likelihood", "do", "on_gap"):
-                raise ArgumentError(f"there is no option {name!r}; options are id, time, likelihood, do and on_gap")
+            if name not in (known := ("id", "time", "likelihood", "do", "on_gap")):
+                raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
         if isinstance(sequences, Rows):

@@ -12,6 +12,7 @@ from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import plain_states, read_findings
 from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
+from ..util.arguments import check_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .step import Step
 
 
+@check_keywords()
 class Stream:
     """A sequence whose slices come one by one; created by ``tree.stream()``.
 

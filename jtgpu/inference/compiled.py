@@ -19,9 +19,9 @@ from ..backends.make import supported_options
 from ..errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import plan_tables
-from ..util.arguments import reporting
+from ..util.arguments import check_keywords, reporting
 from ..util.lru import LRU
-from .evidence import CaseEvidence, Findings, read_known
+from .evidence import CaseEvidence, EvidenceOptions, Findings, read_known
 from .interventions import Factors, Intervened, Interventions, ResolvedEvidence, fit_case
 from .network_plan import NetworkPlan
 from .sets import Scope, of_sets
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ..util.options import BackendName
-    from .evidence import EvidenceOptions
 
 T = TypeVar("T")
 MOST_WITH_SETS = 4  # trees for sets that the plan does not keep together
 
 
+@check_keywords({"Unpack[EvidenceOptions]": EvidenceOptions.__annotations__}, but=("answer",))
 class CompiledModel:
     """A model, its plan and a backend that is ready to run; parameters as of `jtgpu.JunctionTree`."""
 

@@ -22,7 +22,7 @@ from ..plans.arrays import Cost
 from ..plans.compiler import model_factors, plan_tables
 from ..plans.plan import Plan
 from ..util import late_imports
-from ..util.arguments import described
+from ..util.arguments import check_keywords, described
 from ..util.arrays import Floats, Ints
 from .sets import Sets
 
@@ -75,6 +75,7 @@ def _size(model: DiscreteModel, variables: Sequence[str]) -> int:
     return math.prod(len(model.states(v)) for v in variables)
 
 
+@check_keywords()
 @dataclass(frozen=True)
 class NetworkPlan:
     """A plan together with its model, as returned by ``net.plan()``. It holds no tables.

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DataError, UnknownState, closest
 from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util import late_imports
-from ..util.arguments import whole_number
+from ..util.arguments import check_keywords, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
 from ..util.text_table import counted
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BINS = 10  # of a calibration
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class Validation(Printed):
     """How well a model predicts a variable.

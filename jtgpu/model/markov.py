@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import NetworkError
+from ..util.arguments import check_keywords
 from ..util.text_table import counted
 from .cpts import check_numbers, freeze
 from .discrete import MAX_AXES, DiscreteModel, Factor
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+@check_keywords()
 class MarkovNetwork(DiscreteModel):
     """Variables and plain factors. The joint distribution is their product divided by its sum.
 

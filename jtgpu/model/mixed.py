@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NetworkError
 from ..util import late_imports
-from ..util.arguments import mapping
+from ..util.arguments import check_keywords, mapping
 from ..util.text_table import counted
 from .directed import DirectedModel
 from .gaussian import Gaussian, checked_gaussian
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NUMBER = ("number",)  # the states of a number in the graph of all variables
 
 
+@check_keywords(but=("index", "states"))
 class MixedNetwork:
     """A Bayesian network of variables with states and of numbers; immutable, and checked on construction.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import NetworkError, closest
 from ..util import late_imports
-from ..util.arguments import mapping, names, several
+from ..util.arguments import check_keywords, mapping, names, several
 from ..util.text_table import counted
 from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
@@ -30,6 +30,7 @@ Pair = tuple[str, int]
 ALONE = ","  # a static variable of one state where no variable with states joins the slices
 
 
+@check_keywords()
 class MixedDynamicNetwork:
     """A dynamic network whose slices have numbers as well as states, such as a hidden Markov model of measurements.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import JtgpuError
 from ...util import late_imports
+from ...util.arguments import check_keywords_of
 from ...util.text_table import abridged, display_width, format_cell, format_table, justified, shown_rows
 from ..tables import Table
 from ..tables.arrow import arrow, narwhals
@@ -145,7 +146,7 @@ class _ToFrameMethod(Protocol):
 
 def to_frame_method(method: Callable[..., Any]) -> _ToFrameMethod:
     """Type a method ``to_frame(backend=None)`` by the library that is named; pandas is the default."""
-    return cast(_ToFrameMethod, method)
+    return cast(_ToFrameMethod, check_keywords_of()(method))
 
 
 def as_array(array: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
 from ...util import late_imports
+from ...util.arguments import check_keywords
 from ...util.arrays import Floats
 from ...util.missing import MissingReport
 from ...util.text_table import counted
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The result of `jtgpu.learn.fit`.

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....errors import ArgumentError, FormatError, UnknownVariable, closest
 from ....model.network import BayesianNetwork
-from ....util.arguments import choice, file_path, whole_number
+from ....util.arguments import check_keywords, choice, file_path, whole_number
 from ....util.arrays import Floats, Ints
 from ....util.atomic_file import write_bytes, write_text
 from ....util.options import Data, Devices, LearnBackend, MissingCells
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
     """Scores of every family of at most `max_parents` parents.
