@@ -15,7 +15,7 @@ from numbers import Real
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ..errors import ArgumentError, closest, shown
+from ..errors import ArgumentError, JtgpuError, closest, shown
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -72,7 +72,17 @@ def _checked(function: Any, known: set[str]) -> Any:
     def called(*args: Any, **keywords: Any) -> Any:
         if keywords and not keywords.keys() <= known:
             raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known)
-        return function(*args, **keywords)
+        try:
+            return function(*args, **keywords)
+        except JtgpuError:
+            raise
+        except Exception:  # of Python or NumPy: perhaps an argument is of a wrong type
+            from .argument_types import wrong_argument
+
+            wrong = wrong_argument(function, args, keywords)
+            if wrong is None:
+                raise
+            raise wrong from None
 
     return called
 
