@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..errors import ArgumentError, DataError, PlanError, closest
-from ..inference.queries.posteriors import as_list
 from ..inference.results.printed import unused_name
 from ..model.discrete import DiscreteModel
-from ..util.arguments import check_keywords, mapping, random_generator
+from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
@@ -177,7 +176,7 @@ class MixedDynamicTree:
 
     def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:
         net = self.network
-        given = net.variables if targets is None else as_list(targets, "targets")
+        given = net.variables if targets is None else names("targets", targets)
         numbers = [y for y in net.numbers if y in given and not (targets is None and net.numeric_parents(y))]
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}

@@ -275,7 +275,7 @@ class DynamicTree:
     def _posteriors(
         self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
     ) -> SequencePosteriors:
-        step = self.step_of(self._joints(joints) if joints else ())
+        step = self.step_of(() if joints is None or several(joints) == [] else self._joints(joints))
         return posteriors((step, self.step), read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
 
     def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:

@@ -239,7 +239,7 @@ class MixedNetwork:
         MixedTree
         """
         planned = dict(options)
-        if order != "auto":  # plans are made more than once
+        if not isinstance(order, str) or order != "auto":  # plans are made more than once
             planned["order"] = order if isinstance(order, (str, os.PathLike)) else [*order]
         tree: MixedTree = late_imports.mixed().MixedTree(
             self, backend, max_configurations=max_configurations, options=planned

@@ -20,9 +20,7 @@ from numbers import Complex, Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from ..errors import ArgumentError
 from . import options
-from .arguments import described
 
 MOST = 100  # elements of an argument that are checked
 NUMBERS = {int: Integral, float: Real, complex: Complex}
@@ -47,8 +45,8 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, _Unknown)
 
 
-def wrong_argument(function: Any, args: Any, keywords: Any) -> ArgumentError | None:
-    """The error for the first argument whose type is not the declared one; None if there is no such argument."""
+def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] | None:
+    """What the first argument of another type than declared must be, and its value; None: there is no such argument."""
     try:
         given = inspect.signature(function).bind(*args, **keywords).arguments
     except TypeError:  # too many or too few
@@ -58,13 +56,21 @@ def wrong_argument(function: Any, args: Any, keywords: Any) -> ArgumentError | N
         "os": os, **function.__globals__,
     })  # fmt: skip
     for name, value in given.items():
-        declared = function.__annotations__.get(name)
-        try:
-            kind = eval(declared, {}, names) if isinstance(declared, str) else _Unknown  # noqa: S307 (our annotations)
-        except (TypeError, AttributeError):
-            continue
-        if not fits(value, kind):
-            return ArgumentError(f"{name} must be {_in_words(kind, str(declared))}, not {described(value)}")
+        declared = str(function.__annotations__.get(name, "_Unknown"))
+        if declared.startswith("Unpack["):
+            record = names[declared[7:-1]]  # a TypedDict of further keywords
+            inner = names | vars(sys.modules[record.__module__])
+            kinds = {k: getattr(kind, "__forward_arg__", "_Unknown") for k, kind in record.__annotations__.items()}
+            pairs = [(k, v, kinds.get(k, "_Unknown"), inner) for k, v in value.items()]
+        else:
+            pairs = [(name, value, declared, names)]
+        for key, argument, text, known in pairs:
+            try:
+                kind = eval(text, {}, known)
+            except (TypeError, AttributeError, SyntaxError):
+                continue
+            if not fits(argument, kind):
+                return f"{key} must be {_in_words(kind, text)}", argument
     return None
 
 

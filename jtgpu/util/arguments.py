@@ -60,17 +60,17 @@ def check_keywords_of(unpacked: Mapping[str, Iterable[str]] = MappingProxyType({
             name = annotation.removeprefix("Unpack[").removesuffix("]")
             more = unpacked.get(annotation, getattr(function.__globals__.get(name), "__annotations__", None))
             if more is None or name == annotation:
-                return function
+                return _checked(function, None)
             known.update(more)
         return _checked(function, known)
 
     return decorate
 
 
-def _checked(function: Any, known: set[str]) -> Any:
+def _checked(function: Any, known: set[str] | None) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
-        if keywords and not keywords.keys() <= known:
+        if keywords and known is not None and not keywords.keys() <= known:
             raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known)
         try:
             return function(*args, **keywords)
@@ -82,7 +82,7 @@ def _checked(function: Any, known: set[str]) -> Any:
             wrong = wrong_argument(function, args, keywords)
             if wrong is None:
                 raise
-            raise wrong from None
+            raise ArgumentError(f"{wrong[0]}, not {described(wrong[1])}") from None
 
     return called
 
