@@ -355,3 +355,22 @@ def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
     for says, call in calls.items():
         with pytest.raises(ArgumentError, match=says):
             call()
+
+
+LARGE: dict[str, Callable[[], Any]] = {
+    "Fit": lambda: learn.fit(jtgpu.load("alarm"), jtgpu.load("alarm").compile("reference").sample(50, seed=1)),
+    "Validation": lambda: learn.validate(
+        jtgpu.load("asia"), jtgpu.load("asia").compile("reference").sample(200, seed=1), "lung"
+    ),
+    "NumberValidation": lambda: learn.validate(MIXED.network, MIXED.sample(200, seed=1), "y"),
+    "SequenceFit": lambda: learn.fit(HIDDEN, {"s": [["a", "b", "a"] * 20] * 30}),
+    "Plan": lambda: jtgpu.load("alarm").plan().plan, "Layout": lambda: draw.layout(jtgpu.load("alarm")),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LARGE)
+def test_the_representation_of_a_result_is_a_summary(name: str) -> None:
+    shown = repr(LARGE[name]())
+    assert len(shown) < 2500
+    assert "array(" not in shown

@@ -56,6 +56,9 @@ class Layout:
     width: int
     height: int
 
+    def __repr__(self) -> str:
+        return f"<Layout: {len(self.nodes)} nodes, {len(self.arcs)} arcs, {self.width} x {self.height} pixels>"
+
 
 @check_keywords_of()
 def layout(

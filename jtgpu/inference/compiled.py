@@ -244,7 +244,9 @@ class CompiledModel:
     def intervened(self, variables: tuple[int, ...] = ()) -> Intervened:
         """The backend without the arcs into some variables, ascending; the model's own backend for none."""
         own = self._open()
-        return self._interventions.get(variables) if variables else Intervened(own, self._factors)
+        found = self._interventions.get(variables) if variables else Intervened(own, self._factors)
+        found.origin = self.intervened, variables
+        return found
 
     def cached(self, kind: str, key: Hashable, make: Callable[[], T], most: int = 16) -> T:
         """A value that a query saves for later calls: made on a miss, dropped when this object is closed.

@@ -12,7 +12,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -227,10 +227,16 @@ class Intervened:
     """A backend of the plan, and the tables that it uses."""
     # factors: sequence of arrays: In the order of ``plan.factor_var``; ones for the variables that are set
     # release: Called with the backend when the last reference to this object is gone
+    # origin: The function of a model that makes this object, and its argument: what is pickled and copied
+
+    origin: tuple[Callable[[tuple[int, ...]], Intervened], tuple[int, ...]]
 
     def __init__(self, backend: Backend, factors: Factors, release: Callable[[Backend], None] | None = None):
         self.backend, self.factors = backend, factors
         self._release = None if release is None else weakref.finalize(self, release, backend)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.origin[0], (self.origin[1],)
 
     def close(self) -> None:
         """Close the backend now, unless it belongs to the model; queries that use it raise from then on."""

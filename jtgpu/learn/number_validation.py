@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @check_keywords()
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NumberValidation(Printed):
     """How well a network predicts a number.
 

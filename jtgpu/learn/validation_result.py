@@ -22,7 +22,7 @@ BINS = 10  # of a calibration
 
 
 @check_keywords()
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Validation(Printed):
     """How well a model predicts a variable.
 

@@ -165,12 +165,16 @@ def _check_arena(plan: PlanArrays) -> None:
 FORMAT_VERSION = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan(PlanArrays):
     """A junction tree and the contractions that propagate on it; `PlanArrays` defines the fields.
 
     Two plans are equal if all their arrays are equal. `jtgpu.plans.compiler` compiles models into plans.
     """
+
+    def __repr__(self) -> str:
+        sizes = len(self.cardinality), len(self.clique_parent), len(self.op_kind)
+        return "<Plan: {} variables, {} cliques, {} contractions>".format(*sizes)
 
     def check(self) -> None:
         """Verify that the plan is consistent.

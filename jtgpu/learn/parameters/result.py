@@ -28,7 +28,7 @@ MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
 
 
 @check_keywords()
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """The result of `jtgpu.learn.fit`.
 
@@ -212,6 +212,9 @@ class Fit:
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         """Some lines about the fit."""

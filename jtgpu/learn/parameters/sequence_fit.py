@@ -14,7 +14,7 @@ from .result import MAX_LISTED, Fit
 
 
 @check_keywords()
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SequenceFit(Fit):
     """The result of `jtgpu.learn.fit` for a dynamic network.
 
