@@ -30,7 +30,7 @@ from ..errors import (
     TableTooLarge,
 )
 from ..util.text_table import printable as shown
-from . import INTERRUPTED, raise_on_interrupt
+from . import INTERRUPTED, raise_on_interrupt, terminable
 from .options import expand_groups
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
         _plans.set(any(hasattr(group, "memory_limit") for group in options.values()))
         try:
             raise_on_interrupt()
-            with warnings.catch_warnings():
+            with terminable(), warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: warn(_with_options(str(message)))
                 result = function(*args, **options)
             sys.stdout.flush()
