@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..device.context import open_device
-from ..errors import ArgumentError, BackendUnavailable, JtgpuError, closest, format_bytes
+from ..errors import BackendUnavailable, JtgpuError, closest, format_bytes
 from ..plans.clique_tree import interaction_graph
 from ..plans.compiler import build_plan
 from ..util import atomic_file
@@ -286,12 +286,12 @@ def device_pool(name: str, devices: Any) -> DevicePool:
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` for an option that the backend does not have, naming the closest one."""
+    """Raise `TypeError` for an option that the backend does not have, naming the closest one."""
     known = OPTIONS.get(name, ())
     for option in options:
         if option not in known:
             all_known = (*known, *TREE_OPTIONS)
-            raise ArgumentError(f"the backend {name!r} has no option {option!r}{closest(option, all_known)}")
+            raise TypeError(f"the backend {name!r} has no option {option!r}{closest(option, all_known)}")
     if options.get("threads") is not None:
         whole_number("threads", options["threads"], least=1)
 

@@ -50,6 +50,7 @@ _OPTIONS = (
     (r"\bpass k=([\d,]+)", r"use --samples \1"),
     (r"\bmax_order\b", "--max-order"),
     (r", or use on_error='flag'", ""),
+    (r"\bfor a missing cell, use None\b", "for a missing cell, list it in --na-values"),
 )
 # a path on the command line that cannot be used: the caller's mistake, other errors of the system are not
 _PATH_ERRORS = (

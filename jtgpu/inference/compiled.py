@@ -19,9 +19,9 @@ from ..backends.make import supported_options
 from ..errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import plan_tables
-from ..util.arguments import check_keywords, reporting
+from ..util.arguments import reporting
 from ..util.lru import LRU
-from .evidence import CaseEvidence, EvidenceOptions, Findings, read_known
+from .evidence import CaseEvidence, Findings, read_known
 from .interventions import Factors, Intervened, Interventions, ResolvedEvidence, fit_case
 from .network_plan import NetworkPlan
 from .sets import Scope, of_sets
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ..util.options import BackendName
+    from .evidence import EvidenceOptions
 
 T = TypeVar("T")
 MOST_WITH_SETS = 4  # trees for sets that the plan does not keep together
 
 
-@check_keywords({"Unpack[EvidenceOptions]": EvidenceOptions.__annotations__}, but=("answer",))
 class CompiledModel:
     """A model, its plan and a backend that is ready to run; parameters as of `jtgpu.JunctionTree`."""
 
@@ -244,9 +244,7 @@ class CompiledModel:
     def intervened(self, variables: tuple[int, ...] = ()) -> Intervened:
         """The backend without the arcs into some variables, ascending; the model's own backend for none."""
         own = self._open()
-        found = self._interventions.get(variables) if variables else Intervened(own, self._factors)
-        found.origin = self.intervened, variables
-        return found
+        return self._interventions.get(variables) if variables else Intervened(own, self._factors)
 
     def cached(self, kind: str, key: Hashable, make: Callable[[], T], most: int = 16) -> T:
         """A value that a query saves for later calls: made on a miss, dropped when this object is closed.

@@ -25,7 +25,7 @@ from ..util.arguments import described, several, unknown_keyword
 from ..util.arrays import Floats, Ints
 from ..util.options import OnProblem
 from ..util.system import free_memory, parse_bytes
-from .network_plan import NamedTree, NetworkPlan
+from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
 if TYPE_CHECKING:
     from ..util.options import BackendName, Devices, Lowering, Order
@@ -90,6 +90,7 @@ class SlicedPlan(NetworkPlan):
         """Create a backend that sums over the slices."""
         # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.cutset.SliceJob`. Default: the
         #     slices run in this process, one after another, or in parallel on `devices`.
+        check_backend_options(backend, options)
         return make_conditioned(
             backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
         )

@@ -35,7 +35,10 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
     # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
     cuts = [i for i, c in enumerate(text) if c == "="]
     if not cuts:
+        name, _, state = map(str.strip, text.partition(":"))
         hint = "" if text in model.variables else closest(text, model.variables)
+        if state and name in model.variables:
+            hint = f"; did you mean '{name}={state}'?"
         raise EvidenceError(f"expected evidence as name=state, got {text!r}{hint}")
     known = set(model.variables)
     refused: UnknownState | None = None
