@@ -92,7 +92,7 @@ class PlanError(JtgpuError):
 
 
 class PlanFileError(PlanError, OSError):
-    """A file of a plan that cannot be read; also an `OSError`."""
+    """A file of a plan that cannot be read or written; also an `OSError`."""
 
     def __str__(self) -> str:
         return _without_middle(str(self.args[0])) if self.args else ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
 import pickle
 from collections.abc import Callable
 from functools import cache
@@ -16,11 +18,14 @@ import jtgpu
 from jtgpu import JtgpuError, JunctionTreeClassifier, draw, graphs, learn, screen, series
 from jtgpu.errors import ArgumentError, DataError
 from jtgpu.formats import FileError
+from tests.decisions.test_policies import oil
 
-WRONG = {
+WRONG: dict[str, Any] = {
     "5": 5, "-1": -1, "nan": float("nan"), "x": "x", "None": None, "list": [], "dict": {}, "1j": 1j, "object": object(),
+    "bytes": b"x", "array": np.zeros((2, 2)), "names": np.array(["a", "b"]), "scalar": np.array("x"), "lists": [["a"]],
 }  # fmt: skip
 
+ARRAYS = ("array", "names", "scalar", "lists")
 X = np.sin(np.arange(40.0) ** 2)
 TABLE = {"a": ["u", "v"] * 4, "b": [float(i) for i in range(8)]}
 CHAIN = [[[0, 1, 0], [0, 0, 1], [0, 0, 0]]]
@@ -135,18 +140,75 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+PATHS: dict[str, Callable[[Any], Any]] = {
+    "load": jtgpu.load, "read": jtgpu.read, "read_evidence": lambda path: jtgpu.read_evidence(path, fitted()["net"]),
+    "write": lambda path: jtgpu.write(fitted()["net"], path),
+    "plan.save": lambda path: fitted()["tree"].plan.save(path),
+    "plan.load": lambda path: jtgpu.NetworkPlan.load(path, fitted()["net"]), "learn.load": learn.load,
+    "posterior.save": lambda path: fitted()["posterior"].save(path),
+    "table.save": lambda path: learn.score_table(TABLE | {"b": list("abababab")}).save(path),
+    "table.load": learn.ScoreTable.load, "drawing": lambda path: draw.show(fitted()["net"]).save(path),
+    "cases": lambda path: jtgpu.cases.answer_file(fitted()["tree"], path, "o.csv"),
+    "answers": lambda path: jtgpu.cases.answer_file(fitted()["tree"], __file__, path),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_paths_of_a_wrong_type_are_named(name: str, tmp_path: Path) -> None:
+    for path in (5, None, b"x", [], ["x"], np.array("x"), object()):
+        with pytest.raises(ArgumentError, match=r"must be a (path|string)"):
+            PATHS[name](path)
+    for path in ("", tmp_path / "none" / "x.npz", tmp_path):
+        with pytest.raises(JtgpuError):
+            PATHS[name](path)
+
+
+def test_the_options_of_a_file_of_cases_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("xray\nyes\n")
+    paths = tmp_path / "c.csv", tmp_path / "o.csv"
+    for name in ("do", "quote", "encoding", "delimiter", "compression"):
+        for value in (5, np.zeros((2, 2)), object()):
+            with pytest.raises(JtgpuError, match=f"{name} must be"):
+                jtgpu.cases.answer_file(fitted()["tree"], *paths, **{name: value})
+    with pytest.raises(ArgumentError, match="encoding must be the name of an encoding, not the str 'x'"):
+        jtgpu.cases.answer_file(fitted()["tree"], *paths, encoding="x")
+
+
+def test_wrong_types_are_told_from_errors_below() -> None:
+    # an error of a function of the user stays as it is, if all arguments are of the right types
+    def score(*_: Any) -> float:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        learn.score_table(TABLE | {"b": list("abababab")}, score=score)
+    for call, says in (
+        (lambda: jtgpu.load("asia", kind=5), "kind must be"),
+        (lambda: fitted()["net"].merge_states("lung", 5, "x"), "states"),
+        (lambda: jtgpu.write(5, "x.net"), "net must be"),  # type: ignore[arg-type]
+        (lambda: jtgpu.NoisyOr(5), "links must be"), (lambda: jtgpu.NoisyMax(5), "effects must be"),  # type: ignore[arg-type]
+        (lambda: learn.score_table(TABLE, max_cells=1.5), "max_cells must be an integer"),  # type: ignore[arg-type]
+        (lambda: fitted()["tree"].predict({"xray": ["yes"]}, do=5), "do must be"),
+        (lambda: fitted()["tree"].sample(2).with_numbers(seed=1.5), "seed must be"),
+        (lambda: jtgpu.network(5), "structure must be"), (lambda: jtgpu.network("a", seed=-1), "seed must be"),  # type: ignore[arg-type]
+        (lambda: MIXED.network.compile(order=5), "order must be"),  # type: ignore[arg-type]
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=says):
+            call()
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_arguments_raise_errors_of_the_package_that_name_them(name: str) -> None:
     function, given = CALLS[name]
     right = {k: fitted()[v[1:-1]] if isinstance(v, str) and v[:1] == "<" else v for k, v in given.items()}
-    messages = []
+    messages: list[tuple[str, str, str]] = []
     for parameter in right:
-        for value in WRONG.values():
+        for name, value in WRONG.items():
             try:
                 function(**right | {parameter: value})
             except ArgumentError as error:
-                messages.append((str(error), parameter, repr(value)))
+                if name not in ARRAYS:  # of which a message may show an element
+                    messages.append((str(error), parameter, repr(value)))
             except JtgpuError:  # of the data: they name a column, variable or state
                 pass
     assert not [m for m in messages if m[1] not in m[0] and m[2] not in m[0]]
@@ -228,3 +290,93 @@ def test_results_can_be_copied(name: str, again: Callable[[Any], Any]) -> None:
     other = again(found)
     assert type(other) is type(found)
     assert repr(other) == repr(found)
+
+
+PACKAGES = ["", ".learn", ".series", ".graphs", ".screen", ".draw", ".cases"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_unknown_keywords_of_every_public_function_are_named(package: str) -> None:
+    module = importlib.import_module(f"jtgpu{package}")
+    for name in module.__all__:
+        function = getattr(module, name)
+        if not inspect.isfunction(function) or name in ("is_frame", "widget"):
+            continue
+        needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        given = [None] * sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in needed)
+        with pytest.raises(ArgumentError, match=r"\(\) has no argument 'unknwon'"):
+            function(*given, unknwon=1)
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "Bayesian": lambda: fitted()["net"], "decision": oil,
+    "Markov": lambda: jtgpu.MarkovNetwork({"s": ["a", "b"]}, [(["s"], [1.0, 2.0])]), "dynamic": lambda: HIDDEN,
+    "mixed": lambda: MIXED.network, "mixed dynamic": lambda: WITH_NUMBERS,
+}  # fmt: skip
+
+
+# accessors that loops call (see `check_keywords`), and what queries use of a tree
+UNCHECKED = (
+    "index", "states", "state_index", "answer", "cached", "close", "for_sets", "impossible", "intervened", "resolved",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_unknown_keywords_of_networks_and_trees_suggest_the_nearest(name: str) -> None:
+    net = NETWORKS[name]()
+    tree = net.compile("reference")
+    for owner in (net, tree, type(net)):
+        for method in dir(owner):
+            function = getattr(owner, method)
+            if method.startswith("_") or not inspect.isroutine(function) or function.__module__[:5] != "jtgpu":
+                continue
+            if method in UNCHECKED:
+                continue
+            parameters = inspect.signature(function).parameters.values()
+            if any(p.kind is p.VAR_KEYWORD for p in parameters):
+                continue
+            with pytest.raises(ArgumentError, match=r"\(\) has no argument 'unknwon'"):
+                function(unknwon=1)
+    with pytest.raises(ArgumentError, match="'memory_limt'; did you mean 'memory_limit'"):
+        net.compile("reference", memory_limt=1)
+
+
+def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
+    net, tree = fitted()["net"], fitted()["tree"]
+    calls: dict[str, Callable[[], Any]] = {
+        r"plan\(\) has no argument 'orders'; did you mean 'order'": lambda: net.plan(orders="x"),
+        r"validate\(\) has no argument 'fold'; did you mean 'folds'": lambda: learn.validate(net, TABLE, "a", fold=3),
+        "did you mean 'order'": lambda: net.compile(ordr="x"),
+        "the backend 'cpu' has no option 'thread'; did you mean 'threads'": lambda: net.plan().compile("cpu", thread=1),
+        r"load\(\) has no argument 'pth'; did you mean 'path'": lambda: jtgpu.NetworkPlan.load(pth="x"),
+        r"Online\(\) has no argument 'expereince'": lambda: learn.Online(net, expereince=1),
+        r"KNNWeight\(\) has no argument 'metrik'; did you mean 'metric'": lambda: screen.KNNWeight(metrik="x"),
+        r"StructureLearner\(\) has no argument 'scor'": lambda: learn.StructureLearner(scor="bic"),
+        r"serve\(\) has no argument 'tokn'; did you mean 'token'": lambda: tree.serve(tokn="x"),
+        "did you mean 'soft'": lambda: tree.resolve({}, softt={}),
+        "did you mean 'backend'": lambda: tree.posteriors().to_frame(bakend="polars"),
+        "did you mean 'on_gap'": lambda: WITH_NUMBERS.compile("reference").filter({"y": [[0.0]]}, on_gapp="error"),
+    }  # fmt: skip
+    for says, call in calls.items():
+        with pytest.raises(ArgumentError, match=says):
+            call()
+
+
+LARGE: dict[str, Callable[[], Any]] = {
+    "Fit": lambda: learn.fit(jtgpu.load("alarm"), jtgpu.load("alarm").compile("reference").sample(50, seed=1)),
+    "Validation": lambda: learn.validate(
+        jtgpu.load("asia"), jtgpu.load("asia").compile("reference").sample(200, seed=1), "lung"
+    ),
+    "NumberValidation": lambda: learn.validate(MIXED.network, MIXED.sample(200, seed=1), "y"),
+    "SequenceFit": lambda: learn.fit(HIDDEN, {"s": [["a", "b", "a"] * 20] * 30}),
+    "Plan": lambda: jtgpu.load("alarm").plan().plan, "Layout": lambda: draw.layout(jtgpu.load("alarm")),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LARGE)
+def test_the_representation_of_a_result_is_a_summary(name: str) -> None:
+    shown = repr(LARGE[name]())
+    assert len(shown) < 2500
+    assert "array(" not in shown

@@ -21,6 +21,7 @@ from ..inference.tables.plain_table import Block
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..util import late_imports
+from ..util.arguments import check_keywords_of
 from .answer_table import answer_table
 from .pipeline import default_chunk, default_concurrency, run_chunks
 from .query import (
@@ -46,6 +47,11 @@ if TYPE_CHECKING:
 MAX_THREADS = 16  # that encode and copy the columns of a frame for one GPU
 
 
+class Keywords(TableKeywords, FileKeywords, total=False):
+    """Keywords of `answer_file`."""
+
+
+@check_keywords_of({"Unpack[TableKeywords]": TableKeywords.__annotations__})
 def answer_frame(
     tree: JunctionTree, frame: Any, *, cluster: Any = None, progress: bool | Progress | None = None,
     **keywords: Unpack[TableKeywords],
@@ -108,6 +114,7 @@ def _answer_columns(
     return answer_table(solver, rows, probabilities=False), kept, block
 
 
+@check_keywords_of()
 def frame_states(model: DiscreteModel, frame: Any) -> NDArray[np.int32]:
     """The columns of a table that are variables, as state numbers: (n, V) int32, -1 if not observed.
 
@@ -150,6 +157,7 @@ class Report:
         return asdict(self)
 
 
+@check_keywords_of({"Unpack[Keywords]": Keywords.__annotations__})
 def answer_file(
     tree: JunctionTree,
     cases: str | Path,
@@ -217,10 +225,6 @@ def answer_file(
     table, file = split_options(options)
     with progress_of(progress) as report:
         return run_file(tree, Path(cases), Path(output), table, file, report)
-
-
-class Keywords(TableKeywords, FileKeywords, total=False):
-    """Keywords of `answer_file`."""
 
 
 def split_options(keywords: Any) -> tuple[TableOptions, FileOptions]:

@@ -21,7 +21,7 @@ from ..inference.sets import Scope, scopes_of
 from ..inference.tables.arrow import arrow, compute
 from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
-from ..util.arguments import Option, check_options, whole_number
+from ..util.arguments import Option, check_options, several, text, whole_number
 from ..util.missing import na_words
 
 # Options of all functions that answer a table of cases: frames, files and clusters.
@@ -97,8 +97,8 @@ class TableOptions:
         # iterators would be used up, and not pickled
         for name in ("targets", "joints", "evidence_columns", "keep", "na_values"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, (str, int)) and isinstance(value, Iterable):
-                object.__setattr__(self, name, tuple(value))
+            if (listed := several(value)) is not None:
+                object.__setattr__(self, name, tuple(listed))
 
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
@@ -157,6 +157,8 @@ class FileOptions:
         for name in ("chunk", "threads", "part_rows"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), least=1)
+        if self.compression is not None:
+            text("compression", self.compression)
 
     @classmethod
     def of(cls, **keywords: Unpack[FileKeywords]) -> Self:

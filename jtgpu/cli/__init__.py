@@ -71,12 +71,16 @@ def raise_on_interrupt() -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Treat SIGTERM, which batch systems send, like Ctrl-C within the block."""
+    """Treat SIGTERM, which batch systems send, like Ctrl-C within the block: what is unfinished is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    process = os.getpid()
+
     def stop(*_: Any) -> NoReturn:
+        if os.getpid() != process:  # a fork, which has nothing to clean up
+            os._exit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)

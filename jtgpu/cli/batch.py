@@ -29,7 +29,6 @@ from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
-from . import terminable
 from .console import command, format_seconds, print_json, warn
 from .networks import check_output, load_any, split_names
 from .number_tables import batch_of_numbers, quantile_levels
@@ -231,10 +230,9 @@ def _split(given: list[str]) -> list[str]:
 
 @contextmanager
 def terminable_run(output: str | Path) -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, and report that finished work is saved."""
+    """Report that finished work is saved after Ctrl-C and SIGTERM."""
     try:
-        with terminable():
-            yield
+        yield
     except KeyboardInterrupt:
         if Path(f"{Path(output)}.unfinished").exists():
             warn("finished work is saved: run the same command with --resume to continue")

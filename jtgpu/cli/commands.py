@@ -132,6 +132,8 @@ class CommandOnDemand(TyperCommand):
         args = _without_aliases(list(args), ALIASES.get(name, {}))
         if extra.get("resilient_parsing") and args and args[-1].startswith("-"):
             args.pop()  # the option whose value the shell completes
+        if name == "sample" and "-n" in args and not extra.get("resilient_parsing"):
+            raise typer.BadParameter("the number of samples has no option: jtgpu sample asia 5", param_hint="-n")
         return command.make_context(info_name, args, parent=parent, **extra)
 
 

@@ -30,7 +30,7 @@ from ..errors import (
     TableTooLarge,
 )
 from ..util.text_table import printable as shown
-from . import INTERRUPTED, raise_on_interrupt
+from . import INTERRUPTED, raise_on_interrupt, terminable
 from .options import expand_groups
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ _OPTIONS = (
     (r"\bpass k=([\d,]+)", r"use --samples \1"),
     (r"\bmax_order\b", "--max-order"),
     (r", or use on_error='flag'", ""),
+    (r"\bfor a missing cell, use None\b", "for a missing cell, list it in --na-values"),
 )
 # a path on the command line that cannot be used: the caller's mistake, other errors of the system are not
 _PATH_ERRORS = (
@@ -110,7 +111,7 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
         _plans.set(any(hasattr(group, "memory_limit") for group in options.values()))
         try:
             raise_on_interrupt()
-            with warnings.catch_warnings():
+            with terminable(), warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: warn(_with_options(str(message)))
                 result = function(*args, **options)
             sys.stdout.flush()

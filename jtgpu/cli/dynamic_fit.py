@@ -16,7 +16,7 @@ from ..model.dynamic import DynamicNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
-from . import INTERRUPTED, terminable
+from . import INTERRUPTED
 from .console import format_seconds, print_json, warn
 from .fit import EmOptions, ModelOptions, shown_in
 from .options import Without
@@ -66,7 +66,7 @@ def fit_sequences(  # noqa: PLR0913
     if checkpoint.exists() and not any(resume):
         raise OutputExists(f"{checkpoint} is that of an interrupted run: --resume continues it, --force starts again")
     em, begun = options.em, clock.perf_counter()
-    with terminable(), status("reading the sequences", run.progress) as step:
+    with status("reading the sequences", run.progress) as step:
         fitted: Any = fit(
             net, path, **keys, weights=options.weights, **options.model.keywords(net.variables),
             start=em.start,  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ def explore(  # noqa: PLR0913 (a Typer command)
         left_out = split_names(exclude or [], table.column_names, "column")
         facts = [_facts(table, name, bins, name in left_out, numbers) for name in table.column_names]
         kept = [f.name for f in facts if f.is_kept]
-        goal = _target(target, kept)
+        goal = _target(target, kept, facts)
         is_certain = len(kept) <= MAX_VARIABLES and time > 0
         if draw is not None and not is_certain:
             raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
@@ -187,15 +187,16 @@ def _facts(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers: b
     return ColumnFacts(name, "categories", distinct, missing, counted(distinct, "state"))
 
 
-def _target(given: str | None, kept: Sequence[str]) -> str:
+def _target(given: str | None, kept: Sequence[str], facts: Sequence[ColumnFacts]) -> str:
     """The column whose prediction is judged."""
     if len(kept) < 2:
         raise DataError(f"{counted(len(kept), 'column')} can be used; a network needs two")
     if given is None:
         return kept[-1]
     if given not in kept:
-        near = closest(given, kept)
-        raise typer.BadParameter(f"there is no column {given!r} that is used{near}", param_hint="--target")
+        why = [f"the column {given!r} is left out: {f.distinct:,} values, {f.kind}" for f in facts if f.name == given]
+        reason = why[0] if why else f"there is no column {given!r}{closest(given, kept)}"
+        raise typer.BadParameter(reason, param_hint="--target")
     return given
 
 

@@ -21,7 +21,7 @@ from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
-from . import INTERRUPTED, terminable
+from . import INTERRUPTED
 from .batch import ClusterOptions, CsvInput
 from .console import command, format_seconds, print_json, warn
 from .fit_numbers import fit_numbers, report_of
@@ -173,7 +173,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
 
     begun = time.perf_counter()
     with (
-        terminable(), status("reading the cases", run.progress) as step,
+        status("reading the cases", run.progress) as step,
         warnings.catch_warnings(record=True) as caught,
     ):  # fmt: skip
         warnings.simplefilter("always", UserWarning)

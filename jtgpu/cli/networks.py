@@ -94,7 +94,8 @@ def target_names(net: DiscreteModel, given: list[str] | None) -> list[str]:
 def one_target(argument: str | None, option: str | None, what: str, hint: str = "--target") -> str:
     """A value that is given either as an argument or as an option, which `hint` names."""
     if (argument is None) == (option is None):
-        raise typer.BadParameter(f"missing {what}" if option is None else f"{what} is given twice", param_hint=hint)
+        missing = "name the output, whose suffix is the format: -o asia.xdsl" if what == "output" else f"missing {what}"
+        raise typer.BadParameter(missing if option is None else f"{what} is given twice", param_hint=hint)
     return str(argument if option is None else option)
 
 

@@ -137,6 +137,9 @@ def query(  # noqa: PLR0913 (a Typer command)
     findings = case_of(net, evidence, evidence_file)
     if question and target:
         raise typer.BadParameter("a query names its own targets", param_hint="--target")
+    for q in question or []:
+        if "=" in q and q.partition("=")[0].strip() in net.variables:
+            raise typer.BadParameter(f"{q!r} is evidence, no question: write -e {q!r}", param_hint="QUESTION")
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
     if question and getattr(findings, "likelihood", None):
         raise typer.BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")

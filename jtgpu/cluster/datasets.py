@@ -17,6 +17,7 @@ from ..errors import BackendUnavailable, JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
+from ..util.arguments import check_keywords
 from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, completed, connect, connected
 from .parts import WorkerSpec, plan_of
@@ -197,6 +198,7 @@ def answer_dataset(
 TASKS_PER_ACTOR = 2  # one runs and one waits
 
 
+@check_keywords()
 class RaySlices:
     """Makes executors on a cluster: ``plan.compile("cpu", executor=RaySlices("auto"))``.
 

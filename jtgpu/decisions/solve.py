@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import TableTooLarge
 from ..util.arguments import random_generator
+from ..util.calls import outside
 from ..util.system import new_lock
 from .branch import BranchAndBound
 from .evaluate import TIE, Evaluator
@@ -157,7 +158,7 @@ class Solver:
 def check_network(net: DecisionNetwork, most: float | None) -> None:
     """Raise `TableTooLarge` for a policy of too many entries; warn if there is nothing to gain."""
     if not net.utilities:
-        warnings.warn("the network has no utilities: every option is worth 0", stacklevel=4)
+        warnings.warn("the network has no utilities: every option is worth 0", stacklevel=outside())
     for d in net.decisions:
         entries = math.prod(len(net.states(v)) for v in (*net.parents(d), d))
         if most is not None and entries > most:

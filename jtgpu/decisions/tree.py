@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import EvidenceError, ImpossibleEvidence, closest
+from ..errors import EvidenceError, ImpossibleEvidence
 from ..inference.evidence import read_findings
 from ..inference.evidence_table import read_known_cases
 from ..inference.planning import plan_options
@@ -17,7 +17,7 @@ from ..inference.queries.posteriors import as_list
 from ..inference.tables import at_row
 from ..plans.compiler import MAX_TABLE
 from ..util import late_imports
-from ..util.arguments import choice, number, whole_number
+from ..util.arguments import check_keywords, choice, number, unknown_keyword, whole_number
 from ..util.lru import LRU
 from .information import informed_utilities
 from .names import decision_number, named_policy, policies_by_number
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence
 
 
+@check_keywords()
 class DecisionTree:
     """A compiled decision network; created by ``net.compile()``.
 
@@ -302,9 +303,8 @@ class DecisionTree:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise `TypeError` for an option that decisions do not have."""
+    """Raise `ArgumentError` for an option that decisions do not have."""
     known = {"order", "threads", *plan_options()} - {"backend", "devices", "progress", "slices", "together"}
     for name in options:
         if name not in known:
-            hint = closest(name, sorted(known))
-            raise TypeError(f"compile() of a network with decisions has no option {name!r}{hint}")
+            raise unknown_keyword("compile", name, known)

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..formats.files import write_bytes
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
-from ..util.arguments import file_path, text
+from ..util.arguments import check_keywords, file_path, text
 from .svg import MARKS, MAX_TITLE, Mark, clean, escaped, mark, percent, shortened, text_width
 
 # pages and files have their own background: their readers may prefer dark or light
@@ -20,6 +20,7 @@ _SCHEME = (
 )
 
 
+@check_keywords()
 class Drawing:
     """A picture.
 

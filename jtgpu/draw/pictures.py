@@ -56,7 +56,11 @@ class Layout:
     width: int
     height: int
 
+    def __repr__(self) -> str:
+        return f"<Layout: {len(self.nodes)} nodes, {len(self.arcs)} arcs, {self.width} x {self.height} pixels>"
 
+
+@check_keywords_of()
 def layout(
     model: DiscreteModel,
     nodes: Names | None = None,
@@ -184,13 +188,14 @@ def show(  # noqa: PLR0913 (public API)
         evidence = one_case(model if isinstance(model, DiscreteModel) else model.model, evidence)
     if posteriors is not None:
         having("posteriors", posteriors, "log_evidence", "the result of posteriors() of a compiled network")
+    observed = bool(several(evidence))
     if flag("tree", tree) or isinstance(model, NetworkPlan):
-        if evidence or posteriors is not None or any(more.values()):
+        if observed or posteriors is not None or any(more.values()):
             raise ArgumentError("a junction tree is drawn without evidence and posteriors")
         plan = model.plan if isinstance(model, CompiledModel) else model
         plan = plan.plan() if isinstance(plan, DiscreteModel) else plan
         return draw_junction_tree(plan, sorted(_numbers(plan.model, around)), hops=hops, most=most)
-    if isinstance(model, DiscreteModel) and posteriors is None and (evidence or any(more.values())):
+    if isinstance(model, DiscreteModel) and posteriors is None and (observed or any(more.values())):
         with model.compile() as compiled:
             return show(compiled, evidence, targets=targets, around=around, hops=hops, most=most, **more)
     net = model.model if isinstance(model, CompiledModel) else model

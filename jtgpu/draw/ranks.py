@@ -15,7 +15,7 @@ from ..model.discrete import DiscreteModel
 from ..series.autoregression import Autoregression, residuals
 from ..series.inputs import read_series, series_table
 from ..series.slices import significance_bound
-from ..util.arguments import described, number, whole_number
+from ..util.arguments import check_keywords_of, described, number, whole_number
 from .arrange import arrange
 from .drawing import Drawing, graph_of
 from .svg import ARROW, clean, curve, escaped, picture, shortened, text_width
@@ -42,6 +42,7 @@ class _Node(NamedTuple):
     tooltip: str
 
 
+@check_keywords_of()
 def show_ranks(
     model: DiscreteModel, betweenness: Mapping[str, float] | BetweennessPosterior, most: int = 150
 ) -> Drawing:
@@ -174,6 +175,7 @@ NARROW = 18  # most pixels from a lag to the next
 COLUMNS = 160  # of a long line of residuals: the least and the largest value of each
 
 
+@check_keywords_of()
 def show_series(x: Any, fit: Autoregression, *, alpha: float = 0.05, most: int = 8, time: str | None = None) -> Drawing:
     """Draw the partial autocorrelations and the residuals of autoregressive models.
 

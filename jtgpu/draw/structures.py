@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..util.arguments import having, number
+from ..util.arguments import check_keywords_of, having, number
 from ..util.text_table import counted
 from .arrange import Arrangement, Spacing, arrange
 from .drawing import Box, Drawing, box_size, draw_box
@@ -92,6 +92,7 @@ UP, REVERSED = "\u2191", 0.05  # arrow before the probability of the reversed ar
 COLOURS = ("#4a90d9", "#5aa469", "#d9822b", "#8e5bd0", "#c0504d", "#2a9d9d", "#a67c52", "#7f7f7f")
 
 
+@check_keywords_of()
 def heat_map(posterior: StructurePosterior) -> Drawing:
     """Draw the probability of every arc as the colour of a cell: parents by rows, children by columns.
 
@@ -178,6 +179,7 @@ def _fitted(sizes: Sequence[tuple[int, int]], pairs: Sequence[tuple[int, int]]) 
     return min(made, key=lambda m: max(m.width * 2, m.height * 3))
 
 
+@check_keywords_of()
 def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     """Draw the probable arcs as a graph, with their probabilities.
 
@@ -306,6 +308,7 @@ def _short(p: float) -> str:
     return "1" if p >= 1.0 else f".{min(int(p * 100 + 0.5), 99):02d}"
 
 
+@check_keywords_of()
 def trace(posterior: StructurePosterior) -> Drawing:
     """Draw the ln weight of the states of all chains over their samples, a line for each chain.
 

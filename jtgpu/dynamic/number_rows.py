@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,8 +92,8 @@ def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[str]) -> dict[
     table = open_table(None, frame)
     own: Any = net  # its names are all that counts
     for key in keys:
-        if key not in table.names:
-            raise DataError(f"{key!r} is no column of the table, which has {', '.join(map(repr, table.names))}")
+        if not isinstance(key, Hashable) or key not in table.names:
+            raise DataError(f"{shown(key)} is no column of the table, which has {', '.join(map(repr, table.names))}")
     evidence_columns(own, [c for c in table.names if c not in keys])
     return {name: table.column(name) for name in table.names}
 

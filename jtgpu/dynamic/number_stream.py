@@ -13,7 +13,7 @@ from ..inference.evidence import read_findings
 from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
 from ..model.mixed_dynamic import label
-from ..util.arguments import mapping
+from ..util.arguments import check_keywords, mapping
 from ..util.elementary import logs
 from ..util.missing import is_missing
 from .number_rows import HALF_LOG_2PI, regression, scaled_densities
@@ -49,6 +49,7 @@ class SliceNumber:
         return f"{self.variable}: mean {self.mean:.6g}, sd {self.sd:.6g}"
 
 
+@check_keywords()
 class MixedStream:
     """A sequence with numbers whose slices come one by one; created by ``tree.stream()``.
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, PlanError
-from ..inference.queries.posteriors import as_list
+from ..errors import ArgumentError, DataError, PlanError, closest
 from ..inference.results.printed import unused_name
 from ..model.discrete import DiscreteModel
-from ..util.arguments import mapping, random_generator
+from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
 from .number_samples import MixedSequenceStates, drawn_numbers
@@ -65,6 +64,7 @@ class MixedSequencePosteriors(SequencePosteriors):
         return title, slices, made
 
 
+@check_keywords()
 class MixedDynamicTree:
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
@@ -163,8 +163,8 @@ class MixedDynamicTree:
 
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
         for name in options:
-            if name not in ("id", "time", "likelihood", "do", "on_gap"):
-                raise ArgumentError(f"there is no option {name!r}; options are id, time, likelihood, do and on_gap")
+            if name not in (known := ("id", "time", "likelihood", "do", "on_gap")):
+                raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
         if isinstance(sequences, Rows):
@@ -176,7 +176,7 @@ class MixedDynamicTree:
 
     def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:
         net = self.network
-        given = net.variables if targets is None else as_list(targets, "targets")
+        given = net.variables if targets is None else names("targets", targets)
         numbers = [y for y in net.numbers if y in given and not (targets is None and net.numeric_parents(y))]
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -226,11 +226,11 @@ def _of_frame(
         return Sequences(read_states(net, given)[0], np.array([0, len(given)]))
     table = open_table(None, given)
     for what, name in (("id", id), ("time", time)):
-        if name is not None and name not in table.names:
+        if name is not None and (not isinstance(name, Hashable) or name not in table.names):
             levels = [*getattr(getattr(given, "index", None), "names", ())]
             hint = "; it is a level of the index: pass frame.reset_index()" if name in levels else ""
             listed = ", ".join(map(repr, table.names))
-            raise DataError(f"{what}={name!r} is no column of the table, which has {listed}{hint}")
+            raise DataError(f"{what}={shown(name)} is no column of the table, which has {listed}{hint}")
     if on_gap == "empty" and time is None:
         raise ArgumentError('on_gap="empty" makes slices of missing times, which need time=, the column of the times')
     lagged = [c for c in table.names if _LAGGED.match(c) and c not in net]

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import plain_states, read_findings
 from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
+from ..util.arguments import check_keywords
 from ..util.elementary import log
 from .propagation import LEAST
 from .sequences import Sequences
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .step import Step
 
 
+@check_keywords()
 class Stream:
     """A sequence whose slices come one by one; created by ``tree.stream()``.
 

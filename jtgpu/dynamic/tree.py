@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, PlanError, shown
 from ..inference.queries.posteriors import as_list
-from ..util.arguments import choice, several, whole_number
+from ..util.arguments import check_keywords, choice, several, whole_number
 from ..util.lru import LRU
 from .explain import most_probable, posterior_samples, prior_samples
 from .posteriors import At, check_size, posteriors, predictions
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..util.options import BackendName, OnProblem
 
 
+@check_keywords()
 class DynamicTree:
     """A compiled dynamic network; created by ``dyn.compile()``.
 
@@ -274,7 +275,7 @@ class DynamicTree:
     def _posteriors(
         self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
     ) -> SequencePosteriors:
-        step = self.step_of(self._joints(joints) if joints else ())
+        step = self.step_of(() if joints is None or several(joints) == [] else self._joints(joints))
         return posteriors((step, self.step), read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
 
     def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:

@@ -13,7 +13,7 @@ from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..model.directed import DirectedModel
 from ..model.equivalence import cpdag_of, hamming_distance
 from ..model.network import BayesianNetwork
-from ..util.arguments import described, several
+from ..util.arguments import check_keywords, described, several
 from ..util.arrays import Floats
 from ..util.elementary import logs
 from ..util.text_table import counted
@@ -21,6 +21,7 @@ from ..util.text_table import counted
 Arc = tuple[str, str]
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphComparison(Printed):
     """How a second directed acyclic graph differs from a first one.

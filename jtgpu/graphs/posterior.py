@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError, shown
 from ..inference.results.printed import Printed, make_frame, to_frame_method
-from ..util.arguments import described, flag, number, several
+from ..util.arguments import check_keywords, described, flag, number, several
 from ..util.arrays import Floats, Ints
 from ..util.options import Devices, EngineName
 from .centrality import compute, scale
@@ -25,6 +25,7 @@ EQUAL = 1e-12  # values, as shares of all pairs, that differ by less share their
 CELLS = 1 << 22  # comparisons at a time
 
 
+@check_keywords()
 @dataclass(frozen=True, repr=False)
 class BetweennessPosterior(Printed):
     """Betweenness of variables and their ranks over a sample of graphs.

@@ -12,12 +12,12 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..backends.base import Backend, BatchResult, Evidence, Result
-from ..errors import EvidenceError, ImpossibleEvidence
+from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
 from .evidence_table import BatchEvidence
@@ -227,10 +227,19 @@ class Intervened:
     """A backend of the plan, and the tables that it uses."""
     # factors: sequence of arrays: In the order of ``plan.factor_var``; ones for the variables that are set
     # release: Called with the backend when the last reference to this object is gone
+    # origin: The method of a tree that makes this object, and its argument: what is pickled and copied
+
+    origin: tuple[weakref.WeakMethod[Callable[[tuple[int, ...]], Intervened]], tuple[int, ...]] | None = None
 
     def __init__(self, backend: Backend, factors: Factors, release: Callable[[Backend], None] | None = None):
         self.backend, self.factors = backend, factors
         self._release = None if release is None else weakref.finalize(self, release, backend)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        method = None if self.origin is None else self.origin[0]()
+        if self.origin is None or method is None:
+            raise JtgpuError("evidence is resolved for a tree that is gone: resolve it again")
+        return method, (self.origin[1],)
 
     def close(self) -> None:
         """Close the backend now, unless it belongs to the model; queries that use it raise from then on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,15 +14,15 @@ import numpy as np
 from .. import backends
 from ..backends import make as auto
 from ..backends.base import Backend
-from ..backends.make import make
+from ..backends.make import OPTIONS, TREE_OPTIONS, make
 from ..backends.wrappers.cutset import Start
-from ..errors import ArgumentError, PlanError
+from ..errors import ArgumentError, PlanError, closest
 from ..model.discrete import DiscreteModel
 from ..plans.arrays import Cost
 from ..plans.compiler import model_factors, plan_tables
 from ..plans.plan import Plan
 from ..util import late_imports
-from ..util.arguments import described
+from ..util.arguments import check_keywords, described
 from ..util.arrays import Floats, Ints
 from .sets import Sets
 
@@ -75,6 +75,7 @@ def _size(model: DiscreteModel, variables: Sequence[str]) -> int:
     return math.prod(len(model.states(v)) for v in variables)
 
 
+@check_keywords()
 @dataclass(frozen=True)
 class NetworkPlan:
     """A plan together with its model, as returned by ``net.plan()``. It holds no tables.
@@ -237,6 +238,7 @@ class NetworkPlan:
         """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""
         if executor is not None:
             raise PlanError("executor= runs the slices of a plan, and this plan has none; use net.plan(slices=...)")
+        check_backend_options(backend, options)
         return make(backend, self.plan, factors, devices=devices, replan=replan, **options)
 
     def compile(self, backend: BackendName = "auto", **options: Unpack[TreeOptions]) -> JunctionTree:
@@ -251,7 +253,7 @@ class NetworkPlan:
 
         Raises
         ------
-        TypeError
+        ArgumentError
             If the backend has no such option; the message suggests the closest one.
         """
         made: JunctionTree = late_imports.compiling().JunctionTree(self, backend, **options)
@@ -303,3 +305,12 @@ def _check_fits(plan: Plan, model: DiscreteModel) -> None:
             f"this plan is for another model: {plan.n_variables} variables and {n} factors; "
             f"{model!r} has {len(model)} and {len(scopes)}, or they differ in states or scopes"
         )
+
+
+def check_backend_options(backend: str, options: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for an option that a backend does not have; the message suggests the closest one."""
+    known = OPTIONS.get(backend, ())
+    for name in options:
+        if name not in known:
+            hint = closest(name, (*known, *TREE_OPTIONS))
+            raise ArgumentError(f"the backend {backend!r} has no option {name!r}{hint}")

@@ -15,17 +15,17 @@ from .. import backends
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make_conditioned
 from ..backends.wrappers.cutset import Start
-from ..errors import ArgumentError, JtgpuError, PlanError, closest, format_bytes
+from ..errors import ArgumentError, JtgpuError, PlanError, format_bytes
 from ..model.discrete import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
 from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
 from ..plans.plan import Plan
-from ..util.arguments import described, several
+from ..util.arguments import described, several, unknown_keyword
 from ..util.arrays import Floats, Ints
 from ..util.options import OnProblem
 from ..util.system import free_memory, parse_bytes
-from .network_plan import NamedTree, NetworkPlan
+from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
 if TYPE_CHECKING:
     from ..util.options import BackendName, Devices, Lowering, Order
@@ -90,6 +90,7 @@ class SlicedPlan(NetworkPlan):
         """Create a backend that sums over the slices."""
         # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.cutset.SliceJob`. Default: the
         #     slices run in this process, one after another, or in parallel on `devices`.
+        check_backend_options(backend, options)
         return make_conditioned(
             backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
         )
@@ -193,7 +194,7 @@ def make_plan(  # noqa: PLR0913
     # raises TableTooLarge: If the plan exceeds a limit, before any table is allocated; the message has the sizes and
     #     what to try.
     # raises OrderError: If the order is no permutation of the variables.
-    # raises TypeError: If an option is unknown; the message suggests the closest one.
+    # raises ArgumentError: If an option is unknown; the message suggests the closest one.
     _check_search_options(search)
     if memory_limit is None:
         limit = int(MEMORY_SHARE * _free_memory(backend, devices))
@@ -223,12 +224,12 @@ def make_plan(  # noqa: PLR0913
 
 def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`."""
-    # raises TypeError: If neither has an option of that name; the message suggests the closest one.
+    # raises ArgumentError: If neither has an option of that name; the message suggests the closest one.
     plans = set(plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
     trees = {*TREE_OPTIONS, *(option for known in OPTIONS.values() for option in known)}
     for name in options:
         if name not in plans and name not in trees:
-            raise TypeError(f"compile() has no option {name!r}{closest(name, sorted(plans | trees))}")
+            raise unknown_keyword("compile", name, {"backend", "order", *plans, *trees})
     for_plan = {"backend": backend} | {name: value for name, value in options.items() if name in plans}
     return for_plan, {name: value for name, value in options.items() if name in trees}
 
@@ -241,16 +242,16 @@ def plan_options() -> list[str]:
 
 
 def _check_search_options(search: dict[str, Any]) -> None:
-    """Raise `TypeError` for an option that planning does not have."""
+    """Raise `ArgumentError` for an option that planning does not have."""
     if not search:
         return
-    known = plan_options()
+    known = ["order", *plan_options()]
     for name in search:
         if name in known:
             continue
         if any(name in options for options in (*OPTIONS.values(), TREE_OPTIONS)):
-            raise TypeError(f"plan() has no option {name!r}; it belongs to compile: net.compile({name}=...)")
-        raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
+            raise ArgumentError(f"plan() has no argument {name!r}; it belongs to compile: net.compile({name}=...)")
+        raise unknown_keyword("plan", name, known)
 
 
 def _free_memory(backend: object, devices: Any) -> int:

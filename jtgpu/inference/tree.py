@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +12,7 @@ from ..util import late_imports
 from ..util.arguments import check_keywords
 from .compiled import CompiledModel
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
+from .interventions import ResolvedEvidence
 from .planning import FrameOptions
 from .queries import counts, findings, frames, information
 from .queries import joint as joints
@@ -82,6 +84,7 @@ class JunctionTree(CompiledModel):
 
     # Methods that are written where their topic is: posteriors of tables, explanations, samples, analysis ----------
 
+    reload = CompiledModel.reload
     posteriors_batch = tables.posteriors_batch
     posteriors_on_device = tables.posteriors_on_device
     predict_proba = frames.predict_proba
@@ -185,6 +188,13 @@ class JunctionTree(CompiledModel):
         probabilities = result.posterior[ptr[v] : ptr[v + 1]].copy()  # not a view of the posteriors of all variables
         probabilities.flags.writeable = False
         return Posterior(model.variables[v], model.states(v), probabilities, ends_of(model, model.variables[v]))
+
+    def resolve(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> ResolvedEvidence:
+        """Evidence of all kinds as one case that a backend answers."""
+        known = read_known(self._model, evidence, **more, sets=self._plan.sets)
+        resolved = self.resolved(known)
+        resolved.intervened.origin = weakref.WeakMethod(self.intervened), known.intervened
+        return resolved
 
     def log_evidence(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> float:
         """Compute ln P(evidence).

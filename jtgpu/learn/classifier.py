@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest
 from ..model.network import BayesianNetwork
-from ..util.arguments import choice, described, number, several, text
+from ..util.arguments import check_keywords, choice, described, number, several, text
 from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.loops import loops
@@ -91,6 +91,7 @@ def parents_of(structure: Structure, names: list[str], target: str) -> dict[str,
     return {v: tuple(given.get(v, ())) for v in known}
 
 
+@check_keywords()
 class JunctionTreeClassifier(Estimator):
     """A Bayesian network as a classifier: P(class | row).
 

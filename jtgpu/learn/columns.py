@@ -19,6 +19,7 @@ from ..inference.tables.columns import reject_repeated
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
+from ..util.calls import outside
 from ..util.missing import is_missing, na_words
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def class_column(y: Any) -> NDArray[Any]:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
             UserWarning if loaded is None else loaded.DataConversionWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
         classes = classes[:, 0]
     if classes.ndim != 1:
@@ -182,7 +183,7 @@ def sorted_values(column: Column) -> list[Any]:
         return sorted(distinct, key=lambda v: (type(v).__name__, str(v)))
 
 
-def warn_of_whole_numbers(counts: Mapping[str, int], stacklevel: int) -> None:
+def warn_of_whole_numbers(counts: Mapping[str, int]) -> None:
     """A warning about columns of many whole numbers of which each becomes a state without a word of the user."""
     # counts: distinct values by column
     many = {v: n for v, n in counts.items() if n > MANY_NUMBERS}
@@ -193,7 +194,7 @@ def warn_of_whole_numbers(counts: Mapping[str, int], stacklevel: int) -> None:
             f"each of many whole numbers is a state: {shown}; make intervals (bins=, jtgpu.learn.discretise), take "
             f"them as numbers (numbers=[{v!r}] with score='bic-cg', numbers={{{v!r}: 'gaussian'}} in fit), or declare "
             "the states (states=) if each value is meant to be one",
-            stacklevel=stacklevel + 1,
+            stacklevel=outside(),
         )
 
 
@@ -203,7 +204,7 @@ def warn_of_many(name: str, n_states: int) -> None:
         warnings.warn(
             f"column {name!r} has {n_states:,} values, each of which is a state; make intervals with "
             "jtgpu.learn.Discretiser, or leave it out",
-            stacklevel=4,
+            stacklevel=outside(),
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
 from ..inference.tables import Table, column_values, open_table
-from ..util.arguments import choice, whole_number
+from ..util.arguments import check_keywords, choice, whole_number
 from ..util.arrays import Ints
 from ..util.estimator import Estimator, check_table, check_width, feature_names_out
 from .cut_points import mdl_cuts, quantile_cuts, width_cuts
@@ -34,6 +34,7 @@ How = Literal["quantile", "width", "edges", "mdl"]
 Bins = int | Sequence[Any] | Mapping[str, Any]
 
 
+@check_keywords()
 class Discretiser(Estimator):
     """Intervals of numeric columns: a transformer with scikit-learn's interface.
 

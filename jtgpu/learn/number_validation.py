@@ -9,7 +9,7 @@ import numpy as np
 
 from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util import late_imports
-from ..util.arguments import number
+from ..util.arguments import check_keywords, number
 from ..util.arrays import Floats, Ints
 from ..util.text_table import counted
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ..util.late_imports import Drawing
 
 
-@dataclass(frozen=True, eq=False)
+@check_keywords()
+@dataclass(frozen=True, eq=False, repr=False)
 class NumberValidation(Printed):
     """How well a network predicts a number.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..model.network import BayesianNetwork
+from ..util.arguments import check_keywords
 from ..util.arrays import Floats
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .dags.posterior.result import StructurePosterior
 
 
+@check_keywords()
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructureLearner(Estimator):
     """Learns the structure and the CPTs of a Bayesian network, with the probabilities of its arcs.

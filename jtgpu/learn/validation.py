@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
-from ..util.arguments import choice, described, text, whole_number
+from ..util.arguments import choice, described, text, unknown_keyword, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import is_na_word
 from .columns import Column, read_data, state_labels
@@ -87,6 +88,9 @@ def validate(
     >>> result.accuracy > result.baseline, result.states
     (True, ('yes', 'no'))
     """
+    known = [*signature(validate).parameters][:-1] + [*signature(fit).parameters][2:]
+    for name in options.keys() - {*known}:
+        raise unknown_keyword("validate", name, known)
     choice("on_impossible", on_impossible, ("error", "flag"))
     target = getattr(model, "target", None) if target is None else target
     table = _Cases(frame, _network(model), text("target", target), na_values)

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DataError, UnknownState, closest
 from ..inference.results.printed import Printed, make_frame, to_frame_method
 from ..util import late_imports
-from ..util.arguments import whole_number
+from ..util.arguments import check_keywords, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
 from ..util.roc import TIE, roc_area, roc_counts
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 BINS = 10  # of a calibration
 
 
-@dataclass(frozen=True, eq=False)
+@check_keywords()
+@dataclass(frozen=True, eq=False, repr=False)
 class Validation(Printed):
     """How well a model predicts a variable.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError
 from ..model.mixed import MixedNetwork
+from ..util.arguments import check_keywords
 from .observed_information import errors_by_em
 from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .fitting import Pass, Strength
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class MixedFit:
     """The result of `jtgpu.learn.fit` with numbers.

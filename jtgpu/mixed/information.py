@@ -13,7 +13,7 @@ from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.queries.information import BITS, Observation, information_of
 from ..inference.queries.posteriors import as_list
 from ..inference.results.rankings import Ranking, Scores
-from ..util.arguments import choice
+from ..util.arguments import check_keywords, choice
 from .answers import Answers
 from .case_results import ONE
 from .evidence import MixedCases, read_case
@@ -172,6 +172,7 @@ class Measures:
         return np.exp(answers.log_evidence - self._log_evidence), answers
 
 
+@check_keywords()
 class InformationQueries:
     """Measures of information of a compiled network with numbers."""
 

@@ -15,7 +15,7 @@ from ..inference.results.marginals import Posterior
 from ..inference.tables import at_row
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from ..util.arguments import choice, random_generator, whole_number
+from ..util.arguments import check_keywords, choice, random_generator, whole_number
 from ..util.lru import LRU
 from .answers import Answerer
 from .case_results import MixedCasePosteriors, NumberColumns
@@ -40,6 +40,7 @@ Seed = int | np.random.Generator | None
 Targets = str | int | Iterable[str | int] | None
 
 
+@check_keywords()
 class MixedTree(InformationQueries):
     """A compiled mixed network; created by ``net.compile()``.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NetworkError, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.arguments import choice
+from ..util.arguments import check_keywords, choice
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .described import DescribedModel
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_UTILITY = 1e150  # squares of totals are finite
 
 
+@check_keywords()
 class DecisionNetwork(DescribedModel):
     """A limited-memory influence diagram: a network with decisions and utilities; immutable, checked on construction.
 

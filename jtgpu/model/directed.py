@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import NetworkError, closest, shown
-from ..util.arguments import mapping, several
+from ..util.arguments import check_keywords, mapping, several
 from ..util.arrays import Bools
 from .discrete import MAX_AXES, DiscreteModel
 from .equivalence import are_equivalent, cpdag_of, digraph
@@ -92,6 +92,7 @@ def reachable(
     return {v for v, _ in visited if v not in observed}
 
 
+@check_keywords()
 class DirectedModel(DiscreteModel):
     """A directed acyclic graph over variables with states; the base of `BayesianNetwork`.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.arguments import choice, mapping
+from ..util.arguments import check_keywords, choice, mapping
 from .state_values import Codes, CodesByVariable, StateNumber, StateValues, listed
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Factor(NamedTuple):
     table: NDArray[np.float64]  # shape: the cardinalities of the scope
 
 
+@check_keywords(but=("index", "states", "state_index"))
 class DiscreteModel:
     """Variables with states, and factors over them.
 

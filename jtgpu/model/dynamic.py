@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import NetworkError, TableTooLarge, closest
 from ..util import late_imports
-from ..util.arguments import mapping, whole_number
+from ..util.arguments import check_keywords, mapping, whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .discrete import MAX_STATES, DiscreteModel
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .cpt import CptLike
 
 
+@check_keywords()
 class DynamicNetwork(DiscreteModel):
     """A dynamic Bayesian network: a template that repeats in every slice; immutable, and checked on construction.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NetworkError, shown
-from ..util.arguments import choice, mapping
+from ..util.arguments import check_keywords, choice, mapping
 from ..util.arrays import Floats
 from .cpts import average_rows, checked_shape, numbers_by_state, renamed_attributes
 from .described import DescribedModel
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Weights = Literal["prior", "uniform"] | ArrayLike | Mapping[str, float]
 
 
+@check_keywords()
 class EditableModel(DescribedModel):
     """A directed model with CPTs, and copies of it with one change each."""
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NetworkError, shown
+from ..util.arguments import check_keywords
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+@check_keywords()
 class Gaussian:
     """Density of a number given its parents: normal, with a mean that is linear in the numeric parents.
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import NetworkError
+from ..errors import ArgumentError, NetworkError
+from ..util.arguments import check_keywords, described, several
 from ..util.text_table import counted
 from .cpts import check_numbers, freeze
 from .discrete import MAX_AXES, DiscreteModel, Factor
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+@check_keywords()
 class MarkovNetwork(DiscreteModel):
     """Variables and plain factors. The joint distribution is their product divided by its sum.
 
@@ -52,7 +54,10 @@ class MarkovNetwork(DiscreteModel):
     ):
         super().__init__(states, name=name)
         made = []
-        for k, (scope, table) in enumerate(factors):
+        for k, factor in enumerate(factors):
+            if len(pair := several(factor) or ()) != 2:
+                raise ArgumentError(f"factor {k} must be a pair of variables and table, not {described(factor)}")
+            scope, table = pair
             ids = tuple(self.index(v) for v in scope)
             if len(ids) > MAX_AXES:
                 raise NetworkError(f"factor {k} has {len(ids)} variables; a table can have {MAX_AXES} (NumPy)")

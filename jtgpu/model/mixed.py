@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NetworkError
 from ..util import late_imports
-from ..util.arguments import mapping
+from ..util.arguments import check_keywords, mapping
 from ..util.text_table import counted
 from .directed import DirectedModel
 from .gaussian import Gaussian, checked_gaussian
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NUMBER = ("number",)  # the states of a number in the graph of all variables
 
 
+@check_keywords(but=("index", "states"))
 class MixedNetwork:
     """A Bayesian network of variables with states and of numbers; immutable, and checked on construction.
 
@@ -246,7 +247,7 @@ class MixedNetwork:
         MixedTree
         """
         planned = dict(options)
-        if order != "auto":  # plans are made more than once
+        if not isinstance(order, str) or order != "auto":  # plans are made more than once
             planned["order"] = order if isinstance(order, (str, os.PathLike)) else [*order]
         tree: MixedTree = late_imports.mixed().MixedTree(
             self, backend, max_configurations=max_configurations, options=planned

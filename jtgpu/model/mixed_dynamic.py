@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import NetworkError, closest
+from ..errors import NetworkError, closest, shown
 from ..util import late_imports
-from ..util.arguments import mapping, names, several
+from ..util.arguments import check_keywords, mapping, names, several
 from ..util.text_table import counted
 from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
@@ -32,6 +32,7 @@ Pair = tuple[str, int]
 ALONE = ","  # a static variable of one state where no variable with states joins the slices
 
 
+@check_keywords()
 class MixedDynamicNetwork:
     """A dynamic network whose slices have numbers as well as states, such as a hidden Markov model of measurements.
 
@@ -194,8 +195,14 @@ class MixedDynamicNetwork:
         """The parents of a variable as pairs (name, lag), in order."""
         return tuple(self._parents[variable]) if variable in self._parents else self.discrete.parents(variable)
 
+    def _require_number(self, variable: str) -> None:
+        if variable not in self.numbers:
+            known = ", ".join(self.numbers)
+            raise NetworkError(f"{shown(variable)} is no number of this network; its numbers are {known}")
+
     def numeric_parents(self, variable: str) -> tuple[Pair, ...]:
         """The parents of a number that are numbers."""
+        self._require_number(variable)
         return tuple(p for p in self._parents[variable] if p[0] in self.numbers)
 
     def with_codes(self, codes: CodesByVariable | None) -> Self:
@@ -206,17 +213,18 @@ class MixedDynamicNetwork:
 
     def discrete_parents(self, variable: str) -> tuple[str, ...]:
         """The parents of a number that have states: the axes of its `Gaussian`."""
+        self._require_number(variable)
         return tuple(p for p, _ in self._parents[variable] if p not in self.numbers)
 
     def gaussian(self, variable: str, slice: int | None = None) -> Gaussian:
         """The density of a number in later slices, or in one of the first."""
-        if variable not in self._gaussians:
-            raise NetworkError(f"{variable!r} is no number of this network; its numbers are {', '.join(self.numbers)}")
+        self._require_number(variable)
         own = self._gaussians[variable]
         return own[-1 if slice is None else min(slice, len(own) - 1)]
 
     def gaussians(self, variable: str) -> tuple[Gaussian, ...]:
         """The densities of a number in the first slices, and in later ones."""
+        self._require_number(variable)
         return self._gaussians[variable]
 
     def replace(

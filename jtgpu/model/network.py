@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..errors import EvidenceError, NetworkError, closest
-from ..util.arguments import mapping
+from ..util.arguments import check_keywords, having, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
@@ -44,6 +44,7 @@ def graph_parts(graph: networkx.DiGraph[Any]) -> tuple[dict[str, Any], dict[str,
     states: dict[str, Any] = {}
     parents: dict[str, list[str]] = {}
     cpts: dict[str, Any] = {}
+    having("graph", graph, "nodes", "a networkx.DiGraph")
     for node, data in graph.nodes(data=True):
         name = str(node)
         if name in states:
@@ -68,6 +69,7 @@ def graph_parts(graph: networkx.DiGraph[Any]) -> tuple[dict[str, Any], dict[str,
 T = TypeVar("T")
 
 
+@check_keywords()
 class BayesianNetwork(EditableModel):
     """A discrete Bayesian network; immutable, and checked on construction.
 

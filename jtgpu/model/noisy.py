@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NetworkError, TableTooLarge, shown
+from ..util.arguments import check_keywords
 from .discrete import MAX_AXES
 from .state_values import listed, present_state
 
@@ -54,6 +55,7 @@ def noisy_max(
     return table
 
 
+@check_keywords()
 class NoisyMax:
     """The CPT of a noisy-MAX child: the strongest of the effects that its parents produce independently.
 
@@ -130,6 +132,7 @@ class NoisyMax:
         return f"{type(self).__name__}(shape {self.cpt.shape})"
 
 
+@check_keywords()
 class NoisyOr(NoisyMax):
     """The CPT of a noisy-OR child: each parent that is present produces the effect with a probability of its own.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import EvidenceError, NetworkError, TableTooLarge, UnknownState, UnknownVariable, closest
+from ..errors import ArgumentError, EvidenceError, NetworkError, TableTooLarge, UnknownState, UnknownVariable, closest
+from ..util.arguments import described, whole_number
 from .discrete import DiscreteModel
 from .network import BayesianNetwork
 from .network_text import parse_network, parse_states
@@ -34,7 +35,10 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
     # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
     cuts = [i for i, c in enumerate(text) if c == "="]
     if not cuts:
+        name, _, state = map(str.strip, text.partition(":"))
         hint = "" if text in model.variables else closest(text, model.variables)
+        if state and name in model.variables:
+            hint = f"; did you mean '{name}={state}'?"
         raise EvidenceError(f"expected evidence as name=state, got {text!r}{hint}")
     known = set(model.variables)
     refused: UnknownState | None = None
@@ -175,13 +179,13 @@ def network(
     4
     """
     if not isinstance(structure, str):
-        raise TypeError(f"structure must be text such as 'a->b<-c', not {type(structure).__name__}")
+        raise ArgumentError(f"structure must be text such as 'a->b<-c', not {described(structure)}")
     states, parents = parse_network(structure, _default_states(domain))
     if isinstance(cpts, Mapping):
         _check_complete(states, cpts)
         return BayesianNetwork(states, parents, cpts, name=name)
-    if cpts not in ("random", "uniform"):
-        raise ValueError(f'cpts must be a mapping, "random" or "uniform", got {cpts!r}')
+    if not isinstance(cpts, str) or cpts not in ("random", "uniform"):
+        raise ArgumentError(f'cpts must be a mapping, "random" or "uniform", not {described(cpts)}')
     shapes = {v: [len(states[u]) for u in (*parents.get(v, ()), v)] for v in states}
     for v, shape in shapes.items():
         if math.prod(shape) > MAX_CPT:
@@ -190,7 +194,7 @@ def network(
                 f"{MAX_CPT:,}",
                 entries=math.prod(shape),
             )
-    filled = _uniform(shapes) if cpts == "uniform" else _random(shapes, _checked_seed(seed))
+    filled = _uniform(shapes) if cpts == "uniform" else _random(shapes, whole_number("seed", seed, least=0))
     return BayesianNetwork(states, parents, filled, name=name)
 
 
@@ -203,8 +207,8 @@ def _default_states(domain: int | str | Sequence[str]) -> tuple[str, ...]:
     try:
         return parse_states(f"[{operator.index(domain)}]")
     except TypeError:
-        raise TypeError(
-            f"domain must be a number of states, text such as '{{yes|no}}', or names, not {domain!r}"
+        raise ArgumentError(
+            f"domain must be a number of states, text such as '{{yes|no}}', or names, not {described(domain)}"
         ) from None
 
 
@@ -233,13 +237,3 @@ def _random(shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, NDArray
         table = rng.standard_exponential(shape)
         cpts[v] = table / table.sum(axis=-1, keepdims=True)
     return cpts
-
-
-def _checked_seed(seed: int) -> int:
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed must be an integer, not {seed!r}") from None
-    if number < 0:
-        raise ValueError(f"seed must not be negative, got {number}")
-    return number

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from ..errors import PlanError, PlanFileError, format_bytes
 from ..util import atomic_file
+from ..util.arguments import file_path
 from .arrays import Cost, PlanArrays, plan_cost, ragged
 
 # The rules that every plan satisfies, one function per group of rules; `check` tests all of them.
@@ -164,12 +165,16 @@ def _check_arena(plan: PlanArrays) -> None:
 FORMAT_VERSION = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan(PlanArrays):
     """A junction tree and the contractions that propagate on it; `PlanArrays` defines the fields.
 
     Two plans are equal if all their arrays are equal. `jtgpu.plans.compiler` compiles models into plans.
     """
+
+    def __repr__(self) -> str:
+        sizes = len(self.cardinality), len(self.clique_parent), len(self.op_kind)
+        return "<Plan: {} variables, {} cliques, {} contractions>".format(*sizes)
 
     def check(self) -> None:
         """Verify that the plan is consistent.
@@ -260,7 +265,10 @@ class Plan(PlanArrays):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file, completely or not at all (a zip of NumPy arrays; no pickle)."""
-        atomic_file.write_bytes(path, self.to_bytes())
+        try:
+            atomic_file.write_bytes(file_path("path", path), self.to_bytes())
+        except OSError as error:
+            raise PlanFileError(f"cannot write {os.fspath(path)!r}: {(error.strerror or str(error)).lower()}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -205,8 +205,8 @@ def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | N
     listed = several(columns)
     if listed is not None:
         for name in listed:
-            if name not in names:
-                raise DataError(f"there is no column {name!r} to compare{closest(str(name), names)}")
+            if not isinstance(name, Hashable) or name not in names:
+                raise DataError(f"there is no column {shown(name)} to compare{closest(str(name), names)}")
         names = [n for n in names if n in listed]
     elif columns is not None:
         raise ArgumentError(f"columns must be a list of names, not {shown(columns)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError
-from ..util.arguments import number, whole_number
+from ..util.arguments import check_keywords, number, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
 from .columns import Columns, open_rows
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..util.options import EngineName, Metric, Scale, ScreenMissing
 
 
+@check_keywords()
 class KNNWeight(Estimator):
     """Outlier detection by the sum of the distances to the k nearest rows, with scikit-learn's interface.
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import DataError
 from ..inference.tables import Table
 from ..util import late_imports
-from ..util.arguments import callback, choice, whole_number
+from ..util.arguments import callback, check_keywords, choice, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
@@ -80,6 +80,7 @@ def _weights_of_part(shared: tuple[Screened, None], part: Part, threads: int) ->
 METHODS = ("auto", "search", "all")
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class Outliers:
     """The n rows of a table with the largest weights. A row's weight is the sum of its k smallest distances.

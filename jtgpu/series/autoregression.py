@@ -10,7 +10,7 @@ import numpy as np
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..inference.results.printed import table_like
-from ..util.arguments import choice, flag, having, whole_number
+from ..util.arguments import check_keywords, choice, flag, having, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import log, logs
 from ..util.loops import loops
@@ -26,6 +26,7 @@ from .workers import missing_value, moments, on_threads, resolve_backend
 TINY = 1e-100  # squares of smaller numbers lose digits, or are 0
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class Autoregression:
     """Autoregressive models ``x[t] - mean = sum_i coef[i] (x[t-1-i] - mean) + e[t]``, one for each series.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
-from ..util.arguments import choice, whole_number
+from ..util.arguments import check_keywords, choice, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.loops import loops
 from ..util.options import Devices, EngineName, OnProblem
@@ -25,6 +25,7 @@ SHORT = 64  # highest order for which systems are computed side by side
 NO_RIGHT_SIDE = 0
 
 
+@check_keywords()
 class Predictors(NamedTuple):
     """Linear predictors of orders 0..p.
 

@@ -160,6 +160,8 @@ def autocovariance(
         raise DataError(missing_value(data, int(s), int(computed.bad[s])))
     n = data.values.shape[1]
     r: Floats = computed.sums / (n if flag("biased", biased) else n - np.arange(max_lag + 1))
+    for s in np.flatnonzero(~np.isfinite(r).all(axis=1))[:1]:
+        raise DataError(f"{data.locate(int(s))} has values whose squares overflow; divide it by a constant")
     return r.reshape(*data.shape, max_lag + 1)
 
 
@@ -180,7 +182,8 @@ def moments(data: SeriesData, n_lags: int, demean: bool, backend: EngineName, th
     computed = Moments(np.empty((n, n_lags)), np.empty(n), np.empty(n, np.int64))
     if resolve_backend(backend, has_gpu=False) == "reference":
         for s in range(n):
-            _reference_moments(x[s], demean, computed, s)
+            with np.errstate(over="ignore", invalid="ignore"):
+                _reference_moments(x[s], demean, computed, s)
         return computed
     by_fft = n_lags - 1 > DIRECT
 

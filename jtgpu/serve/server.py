@@ -22,7 +22,7 @@ from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
-from ..util.arguments import number, text, whole_number
+from ..util.arguments import check_keywords, check_keywords_of, number, text, whole_number
 from .app import App
 from .settings import EVERYWHERE, is_loopback, url_of
 
@@ -148,6 +148,7 @@ def make_app(
     return app
 
 
+@check_keywords_of()
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Bind a socket; port 0: a free one.
 
@@ -182,6 +183,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     return sock
 
 
+@check_keywords_of()
 def run(app: App, sock: socket.socket, *, grace: float = 10.0, ready: Callable[[], None] = lambda: None) -> None:
     """Serve in the calling thread until SIGINT or SIGTERM, which have an effect in the main thread only.
 
@@ -206,6 +208,7 @@ def run(app: App, sock: socket.socket, *, grace: float = 10.0, ready: Callable[[
         app.close()
 
 
+@check_keywords()
 class Server:
     """A server in a thread; created by ``tree.serve()`` and `jtgpu.serve.serve`. Use it as a context manager.
 

@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 from starlette.types import Scope
 
 from ..errors import ArgumentError
-from ..util.arguments import choice, described, flag, number, several, text, whole_number
+from ..util.arguments import choice, described, flag, number, several, text, unknown_keyword, whole_number
 from ..util.system import parse_bytes
 from .requests import Refusal
 
@@ -163,7 +163,7 @@ class Settings:
         known = [name for name, each in cls.__dataclass_fields__.items() if each.init]
         for name in options:
             if name not in known:
-                raise ArgumentError(f"there is no option {name!r}; the options are {', '.join(known)}")
+                raise unknown_keyword("serve", name, known)
         return cls(**options)
 
     def with_hosts(self, hosts: Iterable[str]) -> Self:

@@ -9,7 +9,7 @@ from ..draw import show
 from ..errors import ArgumentError
 from ..inference.evidence import Findings, one_case, read_known
 from ..inference.tree import JunctionTree
-from ..util.arguments import described, whole_number
+from ..util.arguments import described, unknown_keyword, whole_number
 
 KINDS = ("evidence", "likelihood", "soft", "do")
 
@@ -51,7 +51,7 @@ def widget(tree: JunctionTree, evidence: Findings | None = None, *, height: int 
         raise ArgumentError(f"widget shows a compiled model (jtgpu.JunctionTree), not {described(tree)}")
     unknown = more.keys() - set(KINDS)
     if unknown:
-        raise ArgumentError(f"unexpected argument {min(unknown)!r}")
+        raise unknown_keyword("widget", min(unknown), {"tree", "evidence", "height", *KINDS})
     evidence = one_case(tree.model, evidence)
     read_known(tree.model, evidence, **more)
     try:

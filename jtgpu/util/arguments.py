@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from inspect import CO_VARKEYWORDS
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from numbers import Real
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ..errors import ArgumentError, closest, shown
+from ..errors import ArgumentError, JtgpuError, closest, shown
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -26,48 +26,73 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def check_keywords(unpacked: Mapping[str, Iterable[str]]) -> Callable[[type[T]], type[T]]:
-    """A decorator of classes that checks the keywords of all public methods."""
-    # unpacked: Annotation of a parameter ``**name``, such as ``"Unpack[More]"`` -> the keywords that it stands for.
-    #     Methods with another annotation check theirs.
+def check_keywords(
+    unpacked: Mapping[str, Iterable[str]] = MappingProxyType({}), but: Iterable[str] = ()
+) -> Callable[[type[T]], type[T]]:
+    """A decorator of classes that checks the keywords of the constructor and of all public methods."""
+    # unpacked: Annotation of a parameter ``**name``, such as ``"Unpack[More]"`` -> the keywords that it stands for,
+    #     unless its module has them. Methods with another annotation check theirs.
+    # but: Methods of one argument that loops call, for which a check would take as long as the method
 
     def decorate(cls: type[T]) -> type[T]:
-        for name, function in [*vars(cls).items()]:
-            if isinstance(function, FunctionType) and not name.startswith("_"):
-                setattr(cls, name, check_keywords_of(unpacked)(function))
+        is_result = getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
+        for name, value in [*vars(cls).items()]:
+            if name in but or (name.startswith("_") and (name != "__init__" or is_result)):
+                continue
+            if isinstance(value, FunctionType):
+                setattr(cls, name, check_keywords_of(unpacked)(value))
+            elif isinstance(value, classmethod | staticmethod):
+                setattr(cls, name, type(value)(check_keywords_of(unpacked)(value.__func__)))
         return cls
 
     return decorate
 
 
-def check_keywords_of(unpacked: Mapping[str, Iterable[str]]) -> Callable[[F], F]:
-    """The same as `check_keywords` for one function."""
+def check_keywords_of(unpacked: Mapping[str, Iterable[str]] = MappingProxyType({})) -> Callable[[F], F]:
+    """The same as `check_keywords` for one function; `public_names` does it for the functions of packages."""
 
     def decorate(function: Any) -> Any:
         code = function.__code__
         n = code.co_argcount + code.co_kwonlyargcount
         known = {*code.co_varnames[code.co_posonlyargcount : n]}
         if code.co_flags & CO_VARKEYWORDS:
-            more = unpacked.get(function.__annotations__[code.co_varnames[n]])
-            if more is None:
-                return function
+            annotation = str(function.__annotations__.get(code.co_varnames[n + bool(code.co_flags & CO_VARARGS)]))
+            name = annotation.removeprefix("Unpack[").removesuffix("]")
+            more = unpacked.get(annotation, getattr(function.__globals__.get(name), "__annotations__", None))
+            if more is None or name == annotation:
+                return _checked(function, None)
             known.update(more)
         return _checked(function, known)
 
     return decorate
 
 
-def _checked(function: Any, known: set[str]) -> Any:
+def _checked(function: Any, known: set[str] | None) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
-        if keywords and not keywords.keys() <= known:
-            name = min(keywords.keys() - known)
-            options = sorted(known - {"self"})
-            hint = closest(name, options) or f"; its arguments are {', '.join(options) or 'none'}"
-            raise ArgumentError(f"{function.__name__}() has no argument {name!r}{hint}")
-        return function(*args, **keywords)
+        if keywords and known is not None and not keywords.keys() <= known:
+            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known)
+        try:
+            return function(*args, **keywords)
+        except JtgpuError:
+            raise
+        except Exception:  # of Python or NumPy: perhaps an argument is of a wrong type
+            from .argument_types import wrong_argument
+
+            wrong = wrong_argument(function, args, keywords)
+            if wrong is None:
+                raise
+            raise ArgumentError(f"{wrong[0]}, not {described(wrong[1])}") from None
 
     return called
+
+
+def unknown_keyword(function: str, name: str, known: Iterable[str]) -> ArgumentError:
+    """The error for a keyword that a function does not have: the nearest one, or all of them."""
+    options = sorted({*known} - {"self", "cls"})
+    hint = closest(name, options) or f"; its arguments are {', '.join(options) or 'none'}"
+    called = function.removesuffix(".__init__").rpartition(".")[2]
+    return ArgumentError(f"{called}() has no argument {name!r}{hint}")
 
 
 # Progress messages of long preparations: kernels to compile, engines to measure.

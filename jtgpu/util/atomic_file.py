@@ -3,7 +3,8 @@
 The data go to a temporary file in the target's folder, which takes the target's name (`os.replace`) once it is
 complete. Readers see the old contents or the new ones, never a mixture, and concurrent writers do not disturb each
 other: the last one to finish wins. After any exception, Ctrl-C included, the temporary file is deleted and the old
-contents are untouched.
+contents are untouched. A process that is killed leaves its temporary file; the next process that writes to the folder
+deletes it: a writer holds a lock on its file as long as it lives.
 
 Durability: with ``durable=True`` (the default, for files that belong to the user) the data reach the disk (fsync)
 before the file takes its name, and so does the folder's new entry where the operating system can do that. Caches pass
@@ -15,11 +16,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_TEMPORARY = re.compile(r"\.jtgpu-\d+-[0-9a-f]{12}")
 # Errors of a write that reach the caller without a file name.
 _WRITE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
@@ -53,7 +61,9 @@ def open_atomic(
             yield direct
         return
 
-    temporary = os.path.join(os.path.dirname(target), f".jtgpu-{os.getpid()}-{os.urandom(6).hex()}")
+    folder = os.path.dirname(target)
+    _remove_leftovers(folder)
+    temporary = os.path.join(folder, f".jtgpu-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         with _named(name):
             file = _create(temporary)
@@ -78,7 +88,7 @@ def open_atomic(
             os.unlink(temporary)
         raise
     if durable:
-        flush_folder(os.path.dirname(target))
+        flush_folder(folder)
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = True, make_folders: bool = False) -> None:
@@ -95,7 +105,33 @@ def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True,
 def _create(path: str) -> BinaryIO:
     # os.open, not tempfile.mkstemp: the permissions are those of any new file (umask), not 0600
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if not os.fstat(handle).st_nlink:  # another process took it for a leftover before it was locked
+            os.close(handle)
+            return _create(path)
     return open(handle, "wb")
+
+
+_searched: set[str] = set()  # folders in which this process has looked for leftovers
+
+
+def _remove_leftovers(folder: str) -> None:
+    """Delete temporary files of processes that were killed, once for each folder."""
+    if fcntl is None or folder in _searched:
+        return
+    _searched.add(folder)
+    with contextlib.suppress(OSError):
+        for name in filter(_TEMPORARY.fullmatch, os.listdir(folder)):
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
+                    os.unlink(path)
+                finally:
+                    os.close(handle)
 
 
 def flush_folder(folder: str) -> None:

@@ -104,6 +104,8 @@ def feature_names_out(estimator: Any, input_features: Any) -> NDArray[Any]:
     if input_features is None:
         return np.array([f"x{i}" for i in range(n)], object) if own is None else np.array(own)
     given = np.asarray(input_features, object)
+    if given.ndim != 1:
+        raise ArgumentError(f"input_features must be names of the features, not {described(input_features)}")
     if own is not None and not np.array_equal(own, given):
         raise ArgumentError("input_features is not equal to feature_names_in_")
     if len(given) != n:

@@ -13,7 +13,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+from .arguments import check_keywords_of
 
 if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imports from the layers
     from ..decisions.tree import DecisionTree as DecisionTree
@@ -50,7 +53,12 @@ def public_names(
             return import_module(f".{name}", package)
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = vars(sys.modules[package])[name] = getattr(import_module(f".{home[name]}", package), name)
+        module = import_module(f".{home[name]}", package)
+        value = getattr(module, name)
+        if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):
+            value = check_keywords_of()(value)
+            setattr(sys.modules[value.__module__], name, value)  # where pickle looks for it
+        vars(sys.modules[package])[name] = value
         return value
 
     def listed() -> list[str]:

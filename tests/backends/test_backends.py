@@ -274,7 +274,7 @@ def test_an_unknown_option_names_the_closest_one() -> None:
         plan.compile("cpu", thread=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="did you mean 'replan'"):
         plan.compile("reference", repaln=False)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"plan\(\) has no option 'timelimit'; did you mean 'time_limit'"):
+    with pytest.raises(TypeError, match=r"plan\(\) has no argument 'timelimit'; did you mean 'time_limit'"):
         chain(3).plan(timelimit=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="did you mean 'max_table'"):
         chain(3).compile("cpu", maxtable=3)  # type: ignore[call-arg]

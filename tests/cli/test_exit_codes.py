@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import subprocess
+import sys
+import time
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -231,3 +234,16 @@ def test_an_output_without_permission_is_a_usage_error_everywhere(
     result = run(*words, output)
     assert result.exit_code == 2, result.output
     assert "permission denied" in result.stderr.lower()
+
+
+def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "jtgpu", "sample", ASIA, "30000000", "-o", str(tmp_path / "x.csv")]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if any(tmp_path.iterdir()) or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.terminate()
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr.splitlines()[-1:]) == (130, ["jtgpu: interrupted"])
+    assert not [*tmp_path.iterdir()]

@@ -170,7 +170,7 @@ def test_wrong_sequences() -> None:
         tree.filter({"y": [[1.0]]}, targets=["w"])
     with pytest.raises(jtgpu.DataError, match="named columns"):
         tree.filter(np.zeros((1, 2, 6), np.int32))
-    with pytest.raises(jtgpu.ArgumentError, match="no option"):
+    with pytest.raises(jtgpu.ArgumentError, match="no argument"):
         tree.filter({"x": [[1.0]]}, when=3)
 
 

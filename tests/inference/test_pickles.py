@@ -91,3 +91,17 @@ def test_explanations_share_what_they_have_in_common() -> None:
     assert again == late
     with pytest.raises(JtgpuError, match="closed before this explanation was pickled"):
         _ = again.probability
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("again", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
+def test_resolved_evidence_finds_its_backend_in_another_place(
+    backend: BackendName, again: Callable[[Any], Any]
+) -> None:
+    with compiled(jtgpu.read(ROOT / "nets" / "asia.net"), backend) as tree:
+        for more in ({}, {"do": {"smoke": "no"}}):
+            resolved = tree.resolve({"xray": "yes"}, **more)
+            other = again(resolved)
+            assert other.log_shift == resolved.log_shift
+            answers = [x.backend.run(x.case, []).log_evidence for x in (resolved, other)]
+            assert answers[0] == answers[1]

@@ -164,6 +164,13 @@ def test_values_whose_squares_overflow_are_flagged() -> None:
         assert np.isfinite(field).all()
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_autocovariances_that_overflow_are_an_error(backend: Any) -> None:
+    for x in ([1e308, -1e308, 1e308, 3.0], [[1.0, 2.0, 3.0], [1e200, -1e200, 3.0]]):
+        with pytest.raises(DataError, match=r"series [01] has values whose squares overflow; divide it"):
+            series.autocovariance(x, 2, backend=backend)
+
+
 @pytest.mark.parametrize("order", ["hqic", -1, 2.5])
 def test_wrong_orders_are_refused(order: Any) -> None:
     with pytest.raises(ArgumentError, match="order must be"):

@@ -23,7 +23,7 @@ from jtgpu.serve import deployment
         ({"asia": 3}, {}, "plans must be"),
         (None, {"replicas": 0}, "replicas"),
         (None, {"gpus": -1}, "gpus"),
-        (None, {"tokens": "x"}, "no option 'tokens'"),
+        (None, {"tokens": "x"}, "no argument 'tokens'"),
     ],
 )
 def test_arguments(plans: Any, options: dict[str, Any], message: str) -> None:

@@ -196,3 +196,49 @@ def test_concurrent_writers(tmp_path: Path) -> None:
     assert len(seen) == 160
     assert set(seen) <= set(contents)
     only(tmp_path, "a")
+
+
+WRITER = """
+import sys, time
+from jtgpu.util.atomic_file import open_atomic
+with open_atomic(sys.argv[1]) as file:
+    file.write(b"half")
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_process_leaves_is_deleted_by_the_next_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".jtgpu-notes").write_text("mine")
+    (tmp_path / ".jtgpu-1-0123456789ab").symlink_to(tmp_path / ".jtgpu-notes")
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "a")], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    with writer, writer.stdout:
+        writer.stdout.readline()
+        left = [name for name in os.listdir(tmp_path) if name.startswith(f".jtgpu-{writer.pid}-")]
+        write_bytes(tmp_path / "b", b"")
+        only(tmp_path, "b", ".jtgpu-notes", ".jtgpu-1-0123456789ab", *left)  # the writer lives
+        writer.kill()
+    monkeypatch.setattr(atomic_file, "_searched", set())  # of another process
+    write_bytes(tmp_path / "b", b"")
+    assert len(left) == 1
+    only(tmp_path, "b", ".jtgpu-notes", ".jtgpu-1-0123456789ab")
+
+
+def test_a_file_deleted_before_it_is_locked_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, calls = atomic_file.fcntl.flock, []
+
+    def late(handle: int, how: int) -> None:
+        if not calls:
+            for name in os.listdir(tmp_path):
+                (tmp_path / name).unlink()
+        calls.append(how)
+        lock(handle, how)
+
+    monkeypatch.setattr(atomic_file.fcntl, "flock", late)
+    write_bytes(tmp_path / "a", b"new")
+    assert len(calls) == 2
+    assert (tmp_path / "a").read_bytes() == b"new"
+    only(tmp_path, "a")

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import ParseError
+from ...errors import ArgumentError, ParseError
 from ...inference.tables.arrow import arrow, arrow_csv
 from ...model.discrete import DiscreteModel
+from ...util.arguments import described
 from ..query import CsvDialect
 from .cells import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation
@@ -55,7 +56,11 @@ class CsvFile:
         with path.open("rb") as file:
             magic = file.read(4)
         self._compression = next((name for start, name in COMPRESSIONS.items() if magic.startswith(start)), None)
-        utf8 = codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig", "ascii")
+        try:
+            utf8 = codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig", "ascii")
+        except LookupError:
+            given = described(dialect.encoding)
+            raise ArgumentError(f"encoding must be the name of an encoding, not {given}") from None
         rows = CsvRows(self.name, dialect.quote.encode(), "utf-8" if utf8 else dialect.encoding, threads)
         head = self._read_head(rows)
         if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):

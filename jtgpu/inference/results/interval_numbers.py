@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ...errors import ArgumentError, shown
+from ...util.arguments import random_generator, whole_number
 from ...util.arrays import Floats
 from ...util.text_table import intervals_of
 from ..tables import Table, as_numbers
@@ -81,7 +82,7 @@ def draw_inside(model: Any, states: NDArray[np.int32], seed: Any, table: Table |
     """Numbers (n,) in the intervals of variables whose states are intervals; those of the cells of a table are kept."""
     # states: (n, V), -1 in impossible rows, whose numbers are NaN
     whole = isinstance(seed, (int, np.integer))  # of a seed: other draws than those of the states
-    rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0] if whole else seed)
+    rng = random_generator(np.random.SeedSequence(whole_number("seed", seed, least=0)).spawn(1)[0] if whole else seed)
     drawn: dict[str, Floats] = {}
     uniforms = rng.random(states.shape)  # a smaller n draws the first of them
     for i, v in enumerate(model.variables):

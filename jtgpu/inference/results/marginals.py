@@ -11,6 +11,7 @@ import numpy as np
 from ...backends.base import BatchResult, without_rounding
 from ...model.discrete import DiscreteModel
 from ...util import late_imports
+from ...util.arguments import check_keywords_of
 from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import CaseEvidence
 from ..sets import Joints
@@ -127,6 +128,7 @@ class Posterior(Mapping[str, float]):
         """Standard deviation of a variable whose states are intervals; see `mean`."""
         return interval_numbers.moments(self.variable, self.states, self.probabilities, self._ends)[1]
 
+    @check_keywords_of()
     def quantiles(self, q: ArrayLike = (0.05, 0.95)) -> NDArray[np.float64]:
         """Return quantiles (Q,) of a variable whose states are intervals, uniform inside each."""
         levels = interval_numbers.checked_probabilities(q)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import JtgpuError
 from ...util import late_imports
+from ...util.arguments import check_keywords_of, text
 from ...util.text_table import abridged, display_width, format_cell, format_table, justified, shown_rows
 from ..tables import Table
 from ..tables.arrow import arrow, narwhals
@@ -145,7 +146,7 @@ class _ToFrameMethod(Protocol):
 
 def to_frame_method(method: Callable[..., Any]) -> _ToFrameMethod:
     """Type a method ``to_frame(backend=None)`` by the library that is named; pandas is the default."""
-    return cast(_ToFrameMethod, method)
+    return cast(_ToFrameMethod, check_keywords_of()(method))
 
 
 def as_array(array: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
@@ -162,6 +163,8 @@ def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases:
     #     library of `cases`; pandas if they are not a data frame.
     # cases: The cases of the rows. If these and the result are pandas frames, the result has the index of the cases.
     # raises JtgpuError: If a package is not installed or `backend` is not one; the message says what to install.
+    if backend is not None:
+        text("backend", backend)
     library = backend or (None if cases is None else cases.library) or "pandas"
     if library == "pandas":
         return _pandas().DataFrame(

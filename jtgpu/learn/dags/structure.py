@@ -14,7 +14,7 @@ from ...errors import ArgumentError
 from ...model.equivalence import cpdag_of, digraph
 from ...model.network import BayesianNetwork
 from ...util import late_imports
-from ...util.arguments import choice, whole_number
+from ...util.arguments import check_keywords, choice, whole_number
 from ...util.arrays import Bools, Ints
 from ...util.missing import MissingReport
 from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
@@ -39,6 +39,7 @@ MAX_PRINTED = 60  # families
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class Structure:
     """A directed acyclic graph of high score.

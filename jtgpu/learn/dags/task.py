@@ -198,7 +198,7 @@ def learning_task(  # noqa: PLR0913
     rule, seed = ScoreRule(GIVEN if callable(score) else score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     threads = None if threads is None else whole_number("threads", threads, 1)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
-        data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values, stacklevel=4
+        data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values
     )
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)

@@ -12,7 +12,7 @@ from ...errors import ArgumentError, DataError, TableTooLarge
 from ...inference.results.printed import LazySequence, Printed, make_frame, to_frame_method
 from ...model.mixed import MixedNetwork
 from ...model.network import BayesianNetwork
-from ...util.arguments import described
+from ...util.arguments import check_keywords, described
 from ...util.arguments import names as given_names
 from ...util.arrays import Floats
 from .coded_cases import weighted_chunks
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MAX_CELLS = 1_000_000  # configurations of a check
 
 
+@check_keywords()
 class PredictiveCheck(Printed):
     """Observed and expected counts of the joint states of some variables.
 

@@ -11,10 +11,11 @@ import numpy as np
 from ...errors import ArgumentError
 from ...inference.results.printed import Printed, make_frame, to_frame_method
 from ...model.network import BayesianNetwork
-from ...util.arguments import number, whole_number
+from ...util.arguments import check_keywords, number, whole_number
 from ...util.arrays import Floats
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
 class CredibleIntervals(Printed):
     """Intervals that contain the posterior probabilities of a variable's states with some probability.

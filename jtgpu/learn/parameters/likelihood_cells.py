@@ -277,7 +277,7 @@ def labels_of(
             f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
         )
     if is_numeric and not ordered and not chosen and bins is None:
-        warn_of_whole_numbers({name: len(distinct)}, 5)
+        warn_of_whole_numbers({name: len(distinct)})
     intervals = intervals_of(observed) if all(isinstance(v, str) for v in observed) else None
     if intervals is not None and not ordered:
         observed = [observed[i] for i in intervals.order]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MixedSequenceFit(SequenceFit):
     """The result of `jtgpu.learn.fit` for a dynamic network with numbers; see `SequenceFit`.
 

@@ -15,6 +15,7 @@ from ...inference.tables import open_table
 from ...mixed.evidence import read_cases
 from ...mixed.joint_parts import joint_parts
 from ...model.mixed import MixedNetwork
+from ...util.arguments import check_keywords
 from ...util.arrays import Floats
 from ..columns import sample_weights
 from .numbers import column_weights
@@ -22,6 +23,7 @@ from .numbers import column_weights
 LEAST_ROWS = 4  # of a configuration: fewer have no spread that could be compared
 
 
+@check_keywords()
 class NumberCheck(Printed):
     """Observed and expected means, standard deviations and correlations of numbers.
 

@@ -21,6 +21,7 @@ from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, number, whole_number
+from ...util.calls import outside
 from ...util.missing import is_missing
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
@@ -112,7 +113,7 @@ def _fit_table(  # noqa: PLR0913
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:
             warnings.warn(
                 f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
-                "of them", stacklevel=3,
+                "of them", stacklevel=outside(),
             )  # fmt: skip
     shell = _shell(labels, parents)
     read = read_cases(shell, columns, None, None)

@@ -12,7 +12,7 @@ from ...inference.tree import JunctionTree
 from ...mixed.tree import MixedTree
 from ...model.mixed import MixedNetwork
 from ...model.network import BayesianNetwork
-from ...util.arguments import described, names, number
+from ...util.arguments import check_keywords, described, names, number
 from ...util.arrays import Floats
 from ...util.elementary import exp, exps, log
 from .number_stream import NumberStream
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...util.options import OnProblem, TableLike
 
 
+@check_keywords()
 class Online:
     """Sequential learning: counts are stored, and each table of cases adds its expected counts.
 

@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
 from ...util import late_imports
+from ...util.arguments import check_keywords
 from ...util.arrays import Floats
 from ...util.missing import MissingReport
 from ...util.text_table import counted
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
 
 
-@dataclass(frozen=True, eq=False)
+@check_keywords()
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """The result of `jtgpu.learn.fit`.
 
@@ -208,6 +210,9 @@ class Fit:
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         """Some lines about the fit."""

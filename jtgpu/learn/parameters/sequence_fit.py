@@ -9,10 +9,12 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...model.dynamic import DynamicNetwork
+from ...util.arguments import check_keywords
 from .result import MAX_LISTED, Fit
 
 
-@dataclass(frozen=True, eq=False)
+@check_keywords()
+@dataclass(frozen=True, eq=False, repr=False)
 class SequenceFit(Fit):
     """The result of `jtgpu.learn.fit` for a dynamic network.
 

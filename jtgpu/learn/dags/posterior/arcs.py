@@ -12,7 +12,7 @@ import numpy as np
 from ....errors import ArgumentError
 from ....inference.results.printed import Printed, make_frame, to_frame_method, unused_name
 from ....inference.results.rankings import Ranking
-from ....util.arguments import number, whole_number
+from ....util.arguments import check_keywords, number, whole_number
 from ....util.arrays import Floats
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
@@ -28,6 +28,7 @@ MAX_PRINTED = 20  # arcs of the printed table
 CERTAIN = 0.99  # probability of an arc that need not be listed
 
 
+@check_keywords()
 class ArcTable(Printed):
     """A number for each ordered pair of variables: ``table["rain", "wet"]`` is that of the arc from rain to wet.
 
@@ -144,6 +145,7 @@ class ParentSets(Ranking[ParentSet]):
         }
 
 
+@check_keywords()
 class ArcProbabilities(Printed):
     """Probabilities of arcs, paths and parent sets, as results print them and convert them to frames."""
 

@@ -15,6 +15,7 @@ from ....inference.results.marginals import Posteriors
 from ....model.equivalence import compelled_arcs
 from ....model.network import BayesianNetwork
 from ....util import elementary
+from ....util.arguments import check_keywords
 from ....util.arrays import Bools, Floats, Ints
 from ....util.system import cores
 from ....util.text_table import counted
@@ -52,6 +53,7 @@ class AveragedPosteriors(Posteriors):
         return f"{super()._title()}, averaged over {counted(self.n_graphs, 'graph')}"
 
 
+@check_keywords()
 class AveragedNetworks:
     """Networks of the graphs of a posterior over structures, with their weights.
 

@@ -16,6 +16,7 @@ import numpy as np
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import whole_number
 from ....util.arrays import Floats, Ints
+from ....util.calls import outside
 from ....util.elementary import log
 from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
@@ -189,7 +190,7 @@ class _AfterRound:
             except OSError as error:  # the older file stays as it was, and the run goes on
                 if not self._failed:
                     text = f"the checkpoint {self._file.path} cannot be written: {error.strerror or error}"
-                    warnings.warn(text, UserWarning, stacklevel=2)
+                    warnings.warn(text, UserWarning, stacklevel=outside())
                 self._failed = True
         if self._say is not None:
             speed = run.state.n_steps - self._done, perf_counter() - self._begin

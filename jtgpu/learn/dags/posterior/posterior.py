@@ -15,6 +15,7 @@ from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import callback, choice, new_file_path, number, whole_number
+from ....util.calls import outside
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from ..chains.run import MAX_STEPS, Stop
 from ..scores.rules import Score, ScoreFunction
@@ -195,9 +196,9 @@ def posterior(  # noqa: PLR0913
     )
     estimated = source.advance(stop)
     if not estimated.converged:
-        warnings.warn(_unconverged(estimated), UserWarning, stacklevel=2)
+        warnings.warn(_unconverged(estimated), UserWarning, stacklevel=outside())
     if estimated.low_coverage:
-        warnings.warn(estimated.low_coverage, UserWarning, stacklevel=2)
+        warnings.warn(estimated.low_coverage, UserWarning, stacklevel=outside())
     return estimated
 
 

@@ -13,7 +13,7 @@ from ....formats.files import write_bytes
 from ....model.equivalence import digraph
 from ....model.network import BayesianNetwork
 from ....util import late_imports
-from ....util.arguments import file_path, number, whole_number
+from ....util.arguments import check_keywords, file_path, number, whole_number
 from ....util.arrays import Bools, Ints
 from ....util.text_table import counted
 from ...state_file import file_contents
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ....util.options import BackendName
 
 
+@check_keywords()
 class StructurePosterior(ArcProbabilities):
     """The posterior over directed acyclic graphs, given data; `jtgpu.learn.posterior` has an example.
 

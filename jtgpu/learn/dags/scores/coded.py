@@ -19,6 +19,7 @@ from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
+from ....util.calls import outside
 from ....util.missing import MissingReport, is_na_word
 from ...columns import (
     MANY_NUMBERS,
@@ -87,7 +88,6 @@ class CodedTable:
 def code_table(
     data: Data | CodedTable, *, states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error", weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None,
-    stacklevel: int = 3,
 ) -> CodedTable:  # fmt: skip
     """Convert a table to state numbers."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
@@ -98,7 +98,6 @@ def code_table(
     #     keep them unless all cells are missing
     # weights: (N,) array_like of int: How often each row occurs
     # na_values: str or iterable of str: See `jtgpu.learn.structure`
-    # stacklevel: Of warnings: 3 is the caller's caller
     choice("missing", missing, MISSING_CHOICES)
     if isinstance(data, CodedTable):
         if states is not None or weights is not None:
@@ -130,14 +129,14 @@ def code_table(
     table = CodedTable(tuple(names), tuple(s for _, s, _ in coded), codes, counts, dropped, gaps)
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
-    _warn_of_copies(table, stacklevel + 1)
+    _warn_of_copies(table)
     chosen = {name for name, c in zip(names, columns, strict=True) if name in declared or c.has_order}
     whole = {
         name: len(labels) for name, c, labels in zip(names, columns, table.states, strict=True)
         if name not in chosen and all(isinstance(v, (int, float, np.number, str)) for v in c.values)
         and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.values)
     }  # fmt: skip
-    warn_of_whole_numbers(whole, stacklevel)
+    warn_of_whole_numbers(whole)
     return table
 
 
@@ -287,7 +286,7 @@ def whole_weights(weights: Any, n_rows: int) -> Ints | None:
     return given.astype(np.int64)
 
 
-def _warn_of_copies(table: CodedTable, stacklevel: int) -> None:
+def _warn_of_copies(table: CodedTable) -> None:
     """Warn of two columns that are equal up to the names of their states."""
     seen: dict[bytes, str] = {}
     for name, column in zip(table.names, table.codes, strict=True):
@@ -299,7 +298,7 @@ def _warn_of_copies(table: CodedTable, stacklevel: int) -> None:
             warnings.warn(
                 f"columns {seen[key]!r} and {name!r} are equal up to the names of their states: the posterior is "
                 "divided between them; leave one out",
-                stacklevel=stacklevel,
+                stacklevel=outside(),
             )
         seen.setdefault(key, name)
 

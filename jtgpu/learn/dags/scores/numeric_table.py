@@ -20,6 +20,7 @@ from ....inference.tables.columns import reject_repeated
 from ....model.network import BayesianNetwork
 from ....util.arguments import described, several
 from ....util.arrays import Bools, Floats, Ints
+from ....util.calls import outside
 from ....util.missing import MissingReport
 from ...columns import MANY_NUMBERS, read_column
 from .coded import (
@@ -141,7 +142,7 @@ def _counts_rows(x: Floats) -> bool:
 
 def code_numbers(  # noqa: PLR0913
     data: Any, numbers: Any, *, only_numbers: bool = False, states: Any = None, missing: str = "error",
-    weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None, stacklevel: int = 3,
+    weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None,
 ) -> NumericTable:  # fmt: skip
     """Convert a table to numbers and state numbers; see `code_table`."""
     declared = declared_states(states)
@@ -187,22 +188,22 @@ def code_numbers(  # noqa: PLR0913
     is_number = np.array([name in columns for name in names])
     values = np.array([columns[name][used] for name in names if name in columns]).reshape(len(columns), rows.shape[1])
     made = NumericTable(tuple(names), tuple(labels), rows, counts, dropped, report, is_number, values)
-    _check(made, stacklevel + 1)
+    _check(made)
     return made
 
 
 def table_of(
-    data: Any, rule: ScoreRule, numbers: Any, *, missing: str, stacklevel: int = 3, **options: Any
+    data: Any, rule: ScoreRule, numbers: Any, *, missing: str, **options: Any
 ) -> CodedTable:
     """The table that a score takes: `code_numbers` for scores of numbers, else `code_table`."""
     if isinstance(data, CodedTable) or (not rule.takes_numbers and (numbers is None or numbers is False)):
-        return code_table(data, missing=missing, stacklevel=stacklevel + 1, **options)
+        return code_table(data, missing=missing, **options)
     require_takes_numbers(rule)
     if missing == "available":
         rule.require_scorable(True)
     return code_numbers(
         data, True if numbers in (None, False) else numbers, only_numbers=not rule.score.takes_states, missing=missing,
-        stacklevel=stacklevel + 1, **options,
+        **options,
     )  # fmt: skip
 
 
@@ -240,7 +241,7 @@ def cases_like(table: CodedTable, data: Any) -> CodedTable:
     return code_numbers(columns, [v for v in table.names if v not in states], states=states)
 
 
-def _check(table: NumericTable, stacklevel: int) -> None:
+def _check(table: NumericTable) -> None:
     """Reject constant columns, and warn of columns that are equal up to their units."""
     if table.has_gaps:
         return
@@ -251,5 +252,5 @@ def _check(table: NumericTable, stacklevel: int) -> None:
             if abs(scatter[i, j]) >= (1.0 - EQUAL) * np.sqrt(scatter[i, i] * scatter[j, j]):
                 warnings.warn(
                     f"columns {names[j]!r} and {names[i]!r} are equal up to their units: the posterior is divided "
-                    "between them; leave one out", stacklevel=stacklevel,
+                    "between them; leave one out", stacklevel=outside(),
                 )  # fmt: skip

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, FormatError, UnknownVariable, closest
+from ....formats.files import require_file, write_bytes
 from ....model.network import BayesianNetwork
-from ....util.arguments import choice, file_path, whole_number
+from ....util.arguments import check_keywords, choice, file_path, whole_number
 from ....util.arrays import Floats, Ints
-from ....util.atomic_file import write_bytes, write_text
 from ....util.options import Data, Devices, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
+@check_keywords()
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
     """Scores of every family of at most `max_parents` parents.
@@ -145,8 +146,9 @@ class ScoreTable:
         FormatError
             If a score file cannot have the name of a variable, because of a space.
         """
+        path = file_path("path", path)
         if Path(path).suffix in SUFFIXES:
-            write_text(path, scores_text(self.names, self.scores, self.max_parents))
+            write_bytes(path, scores_text(self.names, self.scores, self.max_parents).encode())
             return
         header = {
             "version": VERSION,
@@ -158,7 +160,7 @@ class ScoreTable:
             "n_cases": self.n_cases,
             "digest": self.digest,
         }
-        write_bytes(Path(path), archive(header, {"scores": self.scores}))
+        write_bytes(path, archive(header, {"scores": self.scores}))
 
     @classmethod
     def load(cls, path: str | Path) -> ScoreTable:
@@ -178,6 +180,7 @@ class ScoreTable:
             names, most, scores = read_scores(Path(path))
             return cls(names, ((),) * len(names), ScoreRule(GIVEN), most, scores, 0, "")
         try:
+            require_file(path)
             arrays = read_arrays(path)
             header, scores = json.loads(bytes(arrays["header"])), arrays["scores"]
             if header["version"] != VERSION:
@@ -271,6 +274,7 @@ def score_table(  # noqa: PLR0913
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
     coded = table_of(data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values)
     require_gpu(backend, devices)
+    max_cells = whole_number("max_cells", max_cells, 1)
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     if callable(score):
         if backend == "gpu" or cluster is not None:
