@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -165,11 +165,11 @@ def test_paths_of_a_wrong_type_are_named(name: str, tmp_path: Path) -> None:
 
 def test_the_options_of_a_file_of_cases_are_checked(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("xray\nyes\n")
-    paths = tmp_path / "c.csv", tmp_path / "o.csv"
+    paths, answer = (tmp_path / "c.csv", tmp_path / "o.csv"), cast(Any, jtgpu.cases.answer_file)
     for name in ("do", "quote", "encoding", "delimiter", "compression"):
         for value in (5, np.zeros((2, 2)), object()):
             with pytest.raises(JtgpuError, match=f"{name} must be"):
-                jtgpu.cases.answer_file(fitted()["tree"], *paths, **{name: value})
+                answer(fitted()["tree"], *paths, **{name: value})
     with pytest.raises(ArgumentError, match="encoding must be the name of an encoding, not the str 'x'"):
         jtgpu.cases.answer_file(fitted()["tree"], *paths, encoding="x")
 
@@ -182,7 +182,7 @@ def test_wrong_types_are_told_from_errors_below() -> None:
     with pytest.raises(ZeroDivisionError):
         learn.score_table(TABLE | {"b": list("abababab")}, score=score)
     for call, says in (
-        (lambda: jtgpu.load("asia", kind=5), "kind must be"),
+        (lambda: jtgpu.load("asia", kind=5), "kind must be"),  # type: ignore[call-overload]
         (lambda: fitted()["net"].merge_states("lung", 5, "x"), "states"),
         (lambda: jtgpu.write(5, "x.net"), "net must be"),  # type: ignore[arg-type]
         (lambda: jtgpu.NoisyOr(5), "links must be"), (lambda: jtgpu.NoisyMax(5), "effects must be"),  # type: ignore[arg-type]
@@ -257,6 +257,8 @@ def test_drawings_are_saved_or_say_why_not(tmp_path: Path) -> None:
             drawing.save(path)
     with pytest.raises(ArgumentError, match="path"):
         drawing.save(5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"not as '\.png': convert the SVG, for example with cairosvg"):
+        drawing.save(tmp_path / "a.png")
 
 
 def test_cycles_of_dags_are_shown() -> None:
@@ -349,10 +351,10 @@ def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
         r"validate\(\) has no argument 'fold'; did you mean 'folds'": lambda: learn.validate(net, TABLE, "a", fold=3),
         "did you mean 'order'": lambda: net.compile(ordr="x"),
         "the backend 'cpu' has no option 'thread'; did you mean 'threads'": lambda: net.plan().compile("cpu", thread=1),
-        r"load\(\) has no argument 'pth'; did you mean 'path'": lambda: jtgpu.NetworkPlan.load(pth="x"),
-        r"Online\(\) has no argument 'expereince'": lambda: learn.Online(net, expereince=1),
-        r"KNNWeight\(\) has no argument 'metrik'; did you mean 'metric'": lambda: screen.KNNWeight(metrik="x"),
-        r"StructureLearner\(\) has no argument 'scor'": lambda: learn.StructureLearner(scor="bic"),
+        r"load\(\) has no argument 'pth'; did you mean 'path'": lambda: cast(Any, jtgpu.NetworkPlan).load(pth="x"),
+        r"Online\(\) has no argument 'expereince'": lambda: cast(Any, learn.Online)(net, expereince=1),
+        r"KNNWeight\(\) has no argument 'metrik'": lambda: cast(Any, screen.KNNWeight)(metrik="x"),
+        r"StructureLearner\(\) has no argument 'scor'": lambda: cast(Any, learn.StructureLearner)(scor="bic"),
         r"serve\(\) has no argument 'tokn'; did you mean 'token'": lambda: tree.serve(tokn="x"),
         "did you mean 'soft'": lambda: tree.resolve({}, softt={}),
         "did you mean 'backend'": lambda: tree.posteriors().to_frame(bakend="polars"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,9 @@ def load_any(file: str) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
     if file.endswith(".plan"):
         raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
-    net: Any = load(file)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* CPT rows in ")  # all repairs are printed below
+        net: Any = load(file)
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         more = f", and jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
         raise ArgumentError(

@@ -74,6 +74,11 @@ class Drawing:
                 f'content="width=device-width"><title>{escaped(self.title)}</title><style>body{{margin:16px}}'
                 f"{_SCHEME.format('body')}</style></head><body>\n{self.svg}\n</body></html>\n"
             )
+        if suffix.lower() in (".png", ".pdf"):
+            raise ArgumentError(
+                f"a drawing is saved as .svg or .html, not as {suffix!r}: convert the SVG, for example with cairosvg, "
+                "or save the picture of the page (jtgpu serve), which is a PNG"
+            )
         raise ArgumentError(f"a drawing is saved as .svg or .html, not as {suffix!r}")
 
     def _standalone(self) -> str:

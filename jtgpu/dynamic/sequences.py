@@ -225,6 +225,7 @@ def _of_frame(
     if isinstance(given, np.ndarray) and given.ndim == 2:
         return Sequences(read_states(net, given)[0], np.array([0, len(given)]))
     table = open_table(None, given)
+    name: Any
     for what, name in (("id", id), ("time", time)):
         if name is not None and (not isinstance(name, Hashable) or name not in table.names):
             levels = [*getattr(getattr(given, "index", None), "names", ())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,7 +55,8 @@ class MarkovNetwork(DiscreteModel):
         super().__init__(states, name=name)
         made = []
         for k, factor in enumerate(factors):
-            if len(pair := several(factor) or ()) != 2:
+            pair: Any = several(factor)
+            if pair is None or len(pair) != 2:
                 raise ArgumentError(f"factor {k} must be a pair of variables and table, not {described(factor)}")
             scope, table = pair
             ids = tuple(self.index(v) for v in scope)

@@ -184,7 +184,8 @@ def network(
     if isinstance(cpts, Mapping):
         _check_complete(states, cpts)
         return BayesianNetwork(states, parents, cpts, name=name)
-    if not isinstance(cpts, str) or cpts not in ("random", "uniform"):
+    filling: Any = cpts
+    if not isinstance(filling, str) or filling not in ("random", "uniform"):
         raise ArgumentError(f'cpts must be a mapping, "random" or "uniform", not {described(cpts)}')
     shapes = {v: [len(states[u]) for u in (*parents.get(v, ()), v)] for v in states}
     for v, shape in shapes.items():

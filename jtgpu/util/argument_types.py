@@ -108,13 +108,13 @@ def _is_list(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
         return False
     if origin is not collections.abc.Iterable and not hasattr(value, "__len__"):
         return False
-    is_known = isinstance(value, list | tuple | Set) or getattr(value, "ndim", 0)
+    is_known = isinstance(value, list | tuple | Set) or bool(getattr(value, "ndim", None))
     return not is_known or all(fits(each, inner[0]) for each in islice(value, MOST))
 
 
 def _in_words(kind: Any, declared: str) -> str:
     """A type as a message names it."""
-    words = []
+    words: list[str] = []
     for each in get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,):
         origin = get_origin(each) or each
         if origin is Literal:

@@ -20,12 +20,13 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+fcntl: Any
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 _TEMPORARY = re.compile(r"\.jtgpu-\d+-[0-9a-f]{12}")
 # Errors of a write that reach the caller without a file name.
@@ -119,7 +120,7 @@ _searched: set[str] = set()  # folders in which this process has looked for left
 
 def _remove_leftovers(folder: str) -> None:
     """Delete temporary files of processes that were killed, once for each folder."""
-    if fcntl is None or folder in _searched:
+    if folder in _searched or fcntl is None:
         return
     _searched.add(folder)
     with contextlib.suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import re
 import subprocess
 import sys
 import time
@@ -247,3 +248,23 @@ def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr.splitlines()[-1:]) == (130, ["jtgpu: interrupted"])
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("query", ASIA, "xray=yes"), "is evidence, no question: write -e 'xray=yes'"),
+        (("query", ASIA, "-e", "xray:yes"), "did you mean 'xray=yes'?"),
+        (("convert", ASIA), "name the output, whose suffix is the format: -o asia.xdsl"),
+        (("sample", ASIA, "-n", "5"), "the number of samples has no option: jtgpu sample asia 5"),
+        (("explore", "CASES", "-t", "id"), "the column 'id' is left out: 300 values, identifier"),
+        (("validate", ASIA, "CASES", "-t", "lung"), "for a missing cell, list it in --na-values"),
+    ],
+)
+def test_first_mistakes_are_told_what_to_write(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.csv"
+    rows = [f"i{i},{'yes' if i % 3 else '?' if i == 6 else 'no'},{'yes' if i % 2 else 'no'}" for i in range(300)]
+    cases.write_text("\n".join(["id,lung,xray", *rows]))
+    result = run(*[str(cases) if word == "CASES" else word for word in words])
+    assert result.exit_code == 2
+    assert says in " ".join(re.sub("[\u2500-\u257f]", " ", result.stderr).split())

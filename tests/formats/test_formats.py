@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 import tracemalloc
+import warnings
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jtgpu
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import (
     FORMATS,
@@ -445,3 +447,18 @@ def test_nets_are_there_packed_when_large_and_listed_with_their_sums() -> None:
         assert re.search(row, readme)
         for v in net.variables:
             assert np.abs(net.cpt(v).sum(axis=-1) - 1).max() < 1e-14
+
+
+def test_a_row_that_is_far_from_a_distribution_is_a_warning(tmp_path: Path) -> None:
+    text = (ROOT / "nets" / "asia.net").read_text()
+    path = tmp_path / "a.net"
+    for row, n in (("0.41 0.99", 1), ("0.012 0.99", 0)):
+        path.write_text(re.sub(r"0\.01 0\.99", row, text, count=1))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            net = jtgpu.read(path)
+        assert isinstance(net, jtgpu.BayesianNetwork)
+        assert net.row_report is not None
+        assert net.row_report.n_off == 1
+        assert [w.filename for w in caught] == [__file__] * n
+        assert all("CPT rows in 1 variables did not sum to 1" in str(w.message) for w in caught)

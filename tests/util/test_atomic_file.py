@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import stat
@@ -228,7 +229,7 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next_one_and_nothing_els
 
 
 def test_a_file_deleted_before_it_is_locked_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock, calls = atomic_file.fcntl.flock, []
+    lock, calls = fcntl.flock, list[int]()
 
     def late(handle: int, how: int) -> None:
         if not calls:
@@ -237,7 +238,7 @@ def test_a_file_deleted_before_it_is_locked_is_created_again(tmp_path: Path, mon
         calls.append(how)
         lock(handle, how)
 
-    monkeypatch.setattr(atomic_file.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     write_bytes(tmp_path / "a", b"new")
     assert len(calls) == 2
     assert (tmp_path / "a").read_bytes() == b"new"
