@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
-from .state_values import Codes, CodesByVariable, StateNumber, StateValues, listed
+from .state_values import Codes, CodesByVariable, StateNumber, StateValues, listed, numbered
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -150,9 +150,10 @@ class DiscreteModel:
                     f" (its states are {listed(labels)})"
                 )
             if labels.count(state) > 1:
+                texts = [text for text, i in numbered(labels).items() if labels[i] == state]
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has {labels.count(state)} states named {shown(state)}; "
-                    "rename them, or read states by number: net.with_codes('index')"
+                    f"write {listed(texts, 3)}, or rename them"
                 )
             return StateNumber(labels.index(state))
         values = self.state_values(v)

@@ -7,6 +7,7 @@
    False.
 4. Any other number is an error, unless `codes` say what it means: "index", the numbers of states from 0, or a name for
    each code. Arrays without names of columns hold numbers of states.
+5. The text "#2" means state number 2 where its name is empty or another state has it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -65,7 +67,7 @@ class StateValues:
         if self.is_codes:
             self.numbers = {x: self.names[_text(x)] for x in self.numbers if _text(x) in self.names}
         self.intervals = None if self.by_index or numerals else intervals_of(labels)
-        self.codes: dict[Any, int] = {}
+        self.codes: dict[Any, int] = numbered(labels)
         given: Mapping[Any, Any] = codes if isinstance(codes, Mapping) else {}
         for code, name in given.items():
             if not isinstance(name, str) or self.names.get(name, SEVERAL) == SEVERAL:
@@ -173,6 +175,17 @@ class StateValues:
             f": state number {i} is {self.labels[i]!r} (net.with_codes('index')); or say what codes mean, "
             f"net.with_codes({{{variable!r}: {{{meanings}{more}}}}})"
         )
+
+
+def numbered(labels: Sequence[str]) -> dict[Any, int]:
+    """The texts, "#0", "#1" and so on, of the states that their names do not tell apart, each with its number."""
+    several = {s for s, n in Counter(labels).items() if n > 1 or not s}
+    if not several:
+        return {}
+    mark = "#"
+    while any(s.startswith(mark) for s in labels):
+        mark += "#"
+    return {f"{mark}{i}": i for i, s in enumerate(labels) if s in several}
 
 
 def present_state(labels: Sequence[str]) -> int | None:

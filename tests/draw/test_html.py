@@ -120,7 +120,7 @@ def test_large_objects_stay_small() -> None:
         shown(tree.posteriors())
         shown(tree.posterior("b"))
         shown(tree.joint(["b", "a" * 200]))
-        shown(tree.posteriors_batch({"b": [*range(100)]}))
+        shown(tree.posteriors_batch({"b": states[:100]}))
 
 
 def test_long_names_make_a_picture_smaller() -> None:

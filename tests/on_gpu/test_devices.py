@@ -187,7 +187,7 @@ def test_memory_comes_back_when_a_tree_of_several_cards_is_closed() -> None:
     for _ in range(3):
         with net.compile("gpu", devices="all") as tree:
             tree.posteriors_batch(states, on_impossible="flag")
-            tree.posteriors({"HR": 1})
+            tree.posteriors({"HR": "NORMAL"})
     assert min(np.array(free()) - before) >= -(64 << 20)  # what the driver keeps in pools
     with pytest.raises(JtgpuError, match="closed"):
         tree.posteriors()
@@ -222,7 +222,7 @@ def test_trees_frames_and_threads(devices: Any) -> None:
             t.join()
         for i, part in enumerate(found):
             assert part.equals(expected.slice(3000 * i, 3000))
-        case = {"HR": 1}
+        case = {"HR": "NORMAL"}
         assert tree.posteriors(case).log_evidence == one.posteriors(case).log_evidence
         with tree.session(case) as session:
             assert session.posteriors().log_evidence == one.posteriors(case).log_evidence

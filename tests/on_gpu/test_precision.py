@@ -47,7 +47,7 @@ def test_what_users_get(gpu: Device, nets: Path) -> None:
     net = jtgpu.read(nets / "Mildew.net")
     plan = net.plan(order=nets / "Mildew.num")
     case = observed(net, 0.1, 4)
-    given = {net.variables[v]: int(case.state[v]) for v in np.flatnonzero(case.state >= 0).tolist()}
+    given = {net.variables[v]: net.states(v)[case.state[v]] for v in np.flatnonzero(case.state >= 0).tolist()}
     with plan.compile("gpu") as exact, plan.compile("gpu", dtype="float32") as half:
         expected, got = exact.posteriors(given), half.posteriors(given)
         assert half.dtype == "float32"

@@ -8,8 +8,7 @@ const LETTER = { observed: "e", "one of": "e", likelihood: "l", soft: "s", do: "
 const coded = (text) => encodeURIComponent(text).replaceAll("'", "%27");
 
 function stateCode(network, v, state) {
-  const key = network.keys[v][state];
-  return typeof key === "string" ? coded(key) : `#${key}`.replace("#", "%23");
+  return coded(network.keys[v][state]);
 }
 
 function pairs(network, findings) {

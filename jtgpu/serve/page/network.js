@@ -2,10 +2,13 @@
 
 import { clean } from "./format.js";
 
-/** States as the API takes them: names where they are distinct, else numbers. */
+/** States as the API takes them: names, or "#" and the number where a name is empty or another state has it. */
 function stateKeys(states) {
-  const unique = new Set(states).size === states.length && states.every((s) => s !== "");
-  return states.map((s, i) => (unique ? s : i));
+  let mark = "#";
+  while (states.some((s) => s.startsWith(mark))) mark += "#";
+  const count = new Map();
+  for (const s of states) count.set(s, (count.get(s) ?? 0) + 1);
+  return states.map((s, i) => (s === "" || count.get(s) > 1 ? `${mark}${i}` : s));
 }
 
 /** What a person reads: names, with their number where they are empty or equal. */

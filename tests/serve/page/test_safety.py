@@ -54,7 +54,7 @@ def test_answers_of_a_hostile_network(visit: Any) -> None:
     assert shown == [f"{100 * p:.1f}" for p in found[EQUAL].probabilities]
     page.locator(f'.map .box[data-v="{net.index(EQUAL)}"] .row').nth(1).click()
     visit.ready()
-    found = net.compile("reference").posteriors({PROTO: "constructor", EQUAL: 1})
+    found = net.compile("reference").posteriors({PROTO: "constructor", EQUAL: "#1"})
     assert page.locator(".status").text_content().startswith(f"ln P(e) = \u2212{abs(found.log_evidence):.5g}")
     assert "same (1)" in page.locator(".tray").inner_text()
 
