@@ -214,7 +214,7 @@ class Bench:
         found = self.tree.log_likelihood(states)
         gap = None
         if self.peer is not None:
-            engine, gap = self.engine(1), 0.0
+            engine, gap = self.engine(), 0.0
             for i in range(5):
                 engine.setEvidence({v: int(s) for v, s in zip(whole.variables, states[i], strict=True) if s >= 0})
                 engine.makeInference()
