@@ -10,7 +10,8 @@ and every other variable), `voi` (what to observe next), `soft` (two variables w
 under an intervention), `likelihood` (a table of 1000 cases), `sets` (the same with a likelihood and the joint posterior
 of two variables, and what it takes where that factor is constant), `mpe`, `sample` (10,000 posterior samples) and
 `sensitivity` (of one state to every parameter). The cases of a row observe the same variables in other states; pyAgrum
-keeps one engine and its better median of one and of all threads counts. Rows are JSON lines as those of bench_cpu.py.
+keeps one engine. Both take their default number of threads, and posteriors are read as arrays. Rows are JSON lines as
+those of bench_cpu.py.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ import argparse
 import importlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from peers import pyagrum_engine
-from rows import child, network, parser_of, row, store, timed
+from rows import arrays, child, network, parser_of, row, store, timed
 
 import jtgpu
 from jtgpu import timing
@@ -61,31 +61,26 @@ class Bench:
         self.library: Any = importlib.import_module("pyagrum") if pyagrum_engine.available() else None
         self.peer = pyagrum_engine.Peer(net) if self.library is not None else None
 
-    def engine(self, threads: int) -> Any:
+    def engine(self) -> Any:
         """A new inference engine of pyAgrum."""
         assert self.peer is not None
-        return self.peer._engine(threads)
+        return self.peer._engine(None)
 
     def rows(
-        self, question: str, ours: Callable[[Case], Any], theirs: Callable[[int], Callable[[Case], Any]] | None = None,
+        self, question: str, ours: Callable[[Case], Any], theirs: Callable[[], Callable[[Case], Any]] | None = None,
         gap: float | None = None, **more: Any,
     ) -> Rows:  # fmt: skip
-        """Ours, and the best of theirs."""
+        """Ours, and theirs."""
         ours(self.cases[0])
         spread = timed(ours, self.cases, self.budget, self.least)
         facts = {"question": question, "percent": self.percent, "observed": len(self.cases[0]), **more}
         yield row("queries", self.name, "jtgpu cpu", spread, version=jtgpu.__version__, gap=gap, **facts)
         if theirs is None or self.library is None:
             return
-        best: tuple[timing.Spread, int] | None = None
-        for threads in sorted({1, os.cpu_count() or 1}):
-            solve = theirs(threads)
-            solve(self.cases[0])
-            spread = timed(solve, self.cases, self.budget, min(3, self.least), most=50)
-            if best is None or spread.median < best[0].median:
-                best = spread, threads
-        assert best is not None
-        yield row("queries", self.name, "pyagrum", best[0], version=pyagrum_engine.version(), threads=best[1], **facts)
+        solve = theirs()
+        solve(self.cases[0])
+        spread = timed(solve, self.cases, self.budget, min(3, self.least), most=50)
+        yield row("queries", self.name, "pyagrum", spread, version=pyagrum_engine.version(), **facts)
 
     def check(self, gap: float, question: str) -> float:
         """Refuse to time answers that differ."""
@@ -101,29 +96,30 @@ class Bench:
             return
         cost = self.tree.joint_cost(some, self.cases[0])
 
-        def theirs(threads: int) -> Callable[[Case], Any]:
-            kept = self.engine(threads)
+        def theirs() -> Callable[[Case], Any]:
+            kept = self.engine()
             kept.addJointTarget(set(some))
 
             def solve(case: Case) -> Any:
                 engine = kept
                 if not case:  # the same question again it answers from memory
-                    engine = self.engine(threads)
+                    engine = self.engine()
                     engine.addJointTarget(set(some))
                 engine.setEvidence(case)
                 engine.makeInference()
-                return engine.jointPosterior(set(some))
+                table = engine.jointPosterior(set(some))
+                return table.names, table.toarray()
 
             return solve
 
         gap = None
         if self.library is not None:
-            table = theirs(1)(self.cases[0])
-            axes = [list(reversed(table.names)).index(v) for v in some]
+            names, table = theirs()(self.cases[0])
+            axes = [list(reversed(names)).index(v) for v in some]
             mine = np.asarray(self.tree.joint(some, self.cases[0]))
-            gap = self.check(float(np.abs(table.toarray().transpose(axes) - mine).max()), f"joint{n}")
+            gap = self.check(float(np.abs(table.transpose(axes) - mine).max()), f"joint{n}")
         facts = {"variables": some, "entries": cost.entries, "how": cost.how, "cases": cost.cases}
-        yield from self.rows(f"joint{n}", lambda case: self.tree.joint(some, case), theirs, gap, **facts)
+        yield from self.rows(f"joint{n}", lambda case: np.asarray(self.tree.joint(some, case)), theirs, gap, **facts)
 
     def joint2(self) -> Rows:
         """Two variables."""
@@ -138,9 +134,9 @@ class Bench:
         target = self.some[0]
         others = [v for v in self.net.variables if v != target and v not in self.cases[0]]
 
-        def theirs(threads: int) -> Callable[[Case], Any]:
+        def theirs() -> Callable[[Case], Any]:
             assert self.peer is not None
-            ask = self.peer.kept(threads)  # all posteriors for each state of the target: quicker than a pair at a time
+            ask = self.peer.kept()  # all posteriors for each state of the target: quicker than a pair at a time
 
             def solve(case: Case) -> dict[str, float]:
                 prior = ask(case)[target]
@@ -157,7 +153,7 @@ class Bench:
 
         gap = None
         if self.library is not None:
-            mine, other = self.tree.mutual_information(target, others, self.cases[0]), theirs(1)(self.cases[0])
+            mine, other = self.tree.mutual_information(target, others, self.cases[0]), theirs()(self.cases[0])
             gap = self.check(max(abs(mine[v] - other[v]) for v in others), "mi")
         yield from self.rows(
             "mi", lambda case: self.tree.mutual_information(target, others, case), theirs, gap, others=len(others)
@@ -176,7 +172,7 @@ class Bench:
         self.cases = [c for c in self.cases if self._possible(c, soft=goal)]
         post = self.tree.posteriors(self.cases[0], soft=goal)
         gap = self.check(max(float(np.abs(np.asarray(post[v]) - q).max()) for v, q in goal.items()), "soft")
-        yield from self.rows("soft", lambda case: self.tree.posteriors(case, soft=goal), gap=gap)
+        yield from self.rows("soft", lambda case: arrays(self.tree.posteriors(case, soft=goal)), gap=gap)
 
     def _possible(self, case: Case, **more: Any) -> bool:
         try:
@@ -204,11 +200,11 @@ class Bench:
         if self.library is not None:
             peer = pyagrum_engine.Peer(cut)
 
-            def theirs(threads: int) -> Callable[[Case], Any]:
-                solve = peer.kept(threads)
+            def theirs() -> Callable[[Case], Any]:
+                solve = peer.kept()
                 return lambda case: solve({**case, **do})
 
-        yield from self.rows("do", lambda case: self.tree.posteriors(case, do=do), theirs, gap, variable=v)
+        yield from self.rows("do", lambda case: arrays(self.tree.posteriors(case, do=do)), theirs, gap, variable=v)
 
     def likelihood(self) -> Rows:
         """ln P of a table of cases, a third of the cells missing."""
@@ -219,15 +215,15 @@ class Bench:
         found = self.tree.log_likelihood(states)
         gap = None
         if self.peer is not None:
-            engine, gap = self.engine(1), 0.0
+            engine, gap = self.engine(), 0.0
             for i in range(5):
                 engine.setEvidence({v: int(s) for v, s in zip(whole.variables, states[i], strict=True) if s >= 0})
                 engine.makeInference()
                 gap = max(gap, abs(math.log(engine.evidenceProbability()) - found[i]))
             self.check(gap, "likelihood")
 
-        def theirs(threads: int) -> Callable[[Case], Any]:
-            engine = self.engine(threads)
+        def theirs() -> Callable[[Case], Any]:
+            engine = self.engine()
 
             def solve(_: Case) -> None:
                 for line in states.tolist():
@@ -251,18 +247,19 @@ class Bench:
             weights = np.random.default_rng(4).random((TABLE, *shape))
             self.cases, cells = [{}], math.prod(shape)
             more: dict[str, Any] = {"rows": TABLE, "cells": cells}
-            yield from self.rows("sets", lambda _: tree.posteriors_batch(states), factor="constant", **more)
+            yield from self.rows("sets", lambda _: arrays(tree.posteriors_batch(states)), factor="constant", **more)
             given = {pair: weights}
-            yield from self.rows("sets", lambda _: tree.posteriors_batch(states, likelihood=given), **more)
+            yield from self.rows("sets", lambda _: arrays(tree.posteriors_batch(states, likelihood=given)), **more)
             yield from self.rows(
-                "sets", lambda _: tree.posteriors_batch(states, likelihood=given, joints=[pair]), joint=True, **more
-            )
+                "sets", lambda _: arrays(tree.posteriors_batch(states, likelihood=given, joints=[pair])), joint=True,
+                **more,
+            )  # fmt: skip
 
     def mpe(self) -> Rows:
         """The most probable explanation. pyAgrum's refuses most networks, and then is left out."""
 
-        def theirs(threads: int) -> Callable[[Case], Any]:
-            engine = self.engine(threads)
+        def theirs() -> Callable[[Case], Any]:
+            engine = self.engine()
 
             def solve(case: Case) -> tuple[Any, float]:
                 engine.setEvidence(case)
@@ -274,7 +271,7 @@ class Bench:
         gap, refused = None, ""
         if self.library is not None:
             try:
-                gap = abs(theirs(1)(self.cases[0])[1] - self.tree.mpe(self.cases[0]).log_posterior)
+                gap = abs(theirs()(self.cases[0])[1] - self.tree.mpe(self.cases[0]).log_posterior)
             except Exception as error:  # whatever it raises is what the row tells
                 refused = f"{type(error).__name__}: {error}"[:200]
             if gap is not None and not gap <= 1e-6:
@@ -295,7 +292,7 @@ class Bench:
         theirs = None
         if self.library is not None and not self.percent:
 
-            def theirs(_: int) -> Callable[[Case], Any]:
+            def theirs() -> Callable[[Case], Any]:
                 generator = self.library.BNDatabaseGenerator(self.peer._theirs)  # type: ignore[union-attr]
                 return lambda case: generator.drawSamples(SAMPLES)
 

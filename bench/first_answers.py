@@ -4,7 +4,7 @@ Rows of `bench_cpu`, question `first`: the posteriors of all variables, and of o
 network has fewer), each answered once by a tree that has answered a few others; `median`, `p90` and `maximum` of the
 calls, and `cpu`, the median of the time that the process spent on a processor (on a busy machine the better figure).
 pyAgrum gets a new engine for each of the same questions (its tree depends on the evidence), for as many of them as fit
-the budget, with one thread and with two; the better one counts.
+the budget. Both take their default number of threads, and end when every posterior has been read as an array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from peers import pyagrum_engine
-from rows import compare
+from rows import arrays, compare
 
 import jtgpu
 from jtgpu import timing
@@ -58,47 +58,38 @@ def questions(net: BayesianNetwork, percent: float, n: int, seed: int) -> list[Q
     return list(found.values())[:n]
 
 
-def first_answers(bench: Bench, percent: float, threads: Sequence[int]) -> Iterator[dict[str, Any]]:
+def first_answers(bench: Bench, percent: float) -> Iterator[dict[str, Any]]:
     """The rows of a network and a share of observed variables."""
     n = WARM + (5 if bench.smoke else PATTERNS)
     asked, peer = questions(bench.net, percent, n, bench.seed), bench.peer(percent)
     for name, single in (("first", False), ("first target", True)):
         gap = None if peer is None else _check(bench, peer, asked[:CHECKED], single)
-        for t in threads:
-            with bench.plan.compile("cpu", threads=t) as tree:
-                solve = _of_tree(tree, single)
-                for question in asked[:WARM]:
-                    solve(question)
-                yield _row(bench, name, "jtgpu cpu", percent, _times(solve, asked[WARM:]), threads=t, gap=gap)
+        with bench.plan.compile("cpu") as tree:
+            solve = _of_tree(tree, single)
+            for question in asked[:WARM]:
+                solve(question)
+            yield _row(bench, name, "jtgpu cpu", percent, _times(solve, asked[WARM:]), gap=gap)
         if peer is not None:
-            found = []
-            for t in threads:
-                solve = _of_peer(peer, t, single)
-                solve(asked[0])
-                found.append((_times(solve, asked[WARM:], 0.1 if bench.smoke else PEER_SECONDS), t))
-            best, t = min(found, key=lambda f: float(np.median(f[0][0])))
-            yield _row(bench, name, "pyagrum", percent, best, threads=t)
+            solve = _of_peer(peer, single)
+            solve(asked[0])
+            seconds = 0.1 if bench.smoke else PEER_SECONDS
+            yield _row(bench, name, "pyagrum", percent, _times(solve, asked[WARM:], seconds))
 
 
 def _of_tree(tree: jtgpu.JunctionTree, single: bool) -> Callable[[Question], Any]:
     if single:
-        return lambda q: tree.posterior(q.target, q.case)
-    return lambda q: tree.posteriors(q.case)
+        return lambda q: {q.target: np.asarray(tree.posterior(q.target, q.case))}
+    return lambda q: arrays(tree.posteriors(q.case))
 
 
-def _of_peer(peer: pyagrum_engine.Peer, threads: int, single: bool) -> Callable[[Question], Any]:
-    return lambda q: peer.kept(threads, [q.target] if single else None)(q.case)
+def _of_peer(peer: pyagrum_engine.Peer, single: bool) -> Callable[[Question], Any]:
+    return lambda q: peer.kept(targets=[q.target] if single else None)(q.case)
 
 
 def _check(bench: Bench, peer: pyagrum_engine.Peer, asked: Sequence[Question], single: bool) -> float:
     """Compare answers to pyAgrum's; returns the largest difference."""
-    gaps = []
-    with bench.plan.compile("cpu", threads=1) as tree:
-        for q in asked:
-            ours = {q.target: tree.posterior(q.target, q.case)} if single else dict(tree.posteriors(q.case))
-            arrays = {v: np.asarray(p) for v, p in ours.items()}
-            gaps.append(compare(arrays, _of_peer(peer, 1, single)(q), bench.name))
-    return max(gaps)
+    with bench.plan.compile("cpu") as tree:
+        return max(compare(_of_tree(tree, single)(q), _of_peer(peer, single)(q), bench.name) for q in asked)
 
 
 def _times(

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from jtgpu import timing
 from jtgpu.formats import bundled
@@ -35,7 +35,8 @@ def commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if git("status", "--porcelain") else "")
+    changed = git("status", "--porcelain", "--", ".", ":!bench/results")  # rows that this run stores are no change
+    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if changed else "")
 
 
 def row(bench: str, name: str, engine: str, spread: timing.Spread | None, **more: Any) -> dict[str, Any]:
@@ -78,6 +79,11 @@ def cpu_seconds(work: Callable[[], Any], runs: int) -> timing.Spread:
         work()
         seconds.append(time.process_time() - begin)
     return timing.Spread.of(seconds)
+
+
+def arrays(posteriors: Mapping[str, ArrayLike]) -> Answer:
+    """Read every posterior as an array. A timed answer ends here: jtgpu makes results when they are read."""
+    return {v: np.asarray(p) for v, p in posteriors.items()}
 
 
 def compare(ours: Answer, theirs: Answer, name: str) -> float:

@@ -1,4 +1,7 @@
-"""The GPU's tables of times for tools/write_times.py, made from the newest rows of bench/results/gpu.jsonl.
+"""The GPU's tables of times for tools/write_times.py, made from rows of bench/results/gpu.jsonl.
+
+A table has our rows of one commit on one kind of GPU: the run with most of the networks that peers answer, then with
+most peers on that kind of GPU, then the newest. Peers are compared with on the same kind of GPU only.
 
 A peer's row that is marked ``earlier`` was measured on the same kind of GPU by an older script. It is used only where
 nothing newer exists, and is marked with an asterisk.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +61,7 @@ class Table(NamedTuple):
 
 @dataclass
 class GpuRows:
-    """The newest row of every measurement, by network."""
+    """The rows of one commit and kind of GPU for single cases, and for tables, by network; peers on that GPU."""
 
     single: dict[str, Row] = field(default_factory=dict)
     batch: dict[str, Row] = field(default_factory=dict)
@@ -67,26 +71,31 @@ class GpuRows:
     def read(cls, path: Path) -> GpuRows:
         """From a file of JSON lines; without the file there are no rows."""
         made = cls()
-        if path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                made.add(json.loads(line))
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        rows: list[Row] = [json.loads(line) for line in lines]
+        theirs = [r for r in rows if "peer" in r]
+        for tables, key in ((False, "device_us"), (True, "device_cases_per_s")):
+            runs: dict[tuple[str, str], dict[str, Row]] = {}
+            for r in rows:
+                if key in r and "peer" not in r and r.get("dtype", "float64") == "float64":
+                    runs.setdefault((r["device"], r["commit"]), {})[r["network"]] = r
+            peers = {r["device"]: 0 for r in rows} | Counter(r["device"] for r in theirs if bool(r["batch"]) == tables)
+            # of equal runs the newest: they come in the order of their first rows
+            best = max(reversed(runs), key=lambda k: (len(set(FAMOUS) & runs[k].keys()), peers[k[0]]), default=None)
+            if best is not None:
+                setattr(made, "batch" if tables else "single", runs[best])
+                for r in theirs:
+                    if bool(r["batch"]) == tables and r["device"] == best[0]:
+                        made.add_peer(r)
         return made
 
-    def add(self, row: Row) -> None:
+    def add_peer(self, row: Row) -> None:
         """A row that is newer than those before it; a failure or an earlier script's row replaces no measurement."""
-        name = row["network"]
-        if "peer" in row:
-            key = (name, bool(row["batch"]), row["peer"])
-            before = self.peers.get(key)
-            weak = "failed" in row or "earlier" in row
-            if before is None or not weak or "failed" in before:
-                self.peers[key] = row
-        elif row.get("dtype", "float64") != "float64":
-            return
-        elif "device_cases_per_s" in row:
-            self.batch[name] = _kept(self.batch.get(name, {}), "cpu_cases_per_s") | row
-        elif "device_us" in row:
-            self.single[name] = _kept(self.single.get(name, {}), "indexed_us") | row
+        key = (row["network"], bool(row["batch"]), row["peer"])
+        before = self.peers.get(key)
+        weak = "failed" in row or "earlier" in row
+        if before is None or not weak or "failed" in before:
+            self.peers[key] = row
 
     def best(self, name: str, batch: bool) -> Row | None:
         """The quickest peer."""
@@ -94,11 +103,6 @@ class GpuRows:
         if batch:
             return max(here, key=lambda r: float(r["cases_per_s"]), default=None)
         return min(here, key=lambda r: float(r["device_us"]), default=None)
-
-
-def _kept(before: Row, key: str) -> Row:
-    """What is not measured every time."""
-    return {key: before[key]} if key in before else {}
 
 
 def digits(x: float | None) -> str:
@@ -126,10 +130,8 @@ def _source(rows: Iterable[Row]) -> str:
     return f"{few('device')}, driver {few('driver')}, commit {few('commit')}"
 
 
-def _peer_device(rows: GpuRows) -> str:
-    """A sentence on the devices of the peers' rows, if there are any."""
-    devices = sorted({str(r["device"]) for r in rows.peers.values() if r.get("device")})
-    return f" Peers and *indexed* were measured on {', '.join(devices)}." if devices else ""
+def _devices(rows: GpuRows) -> str:
+    return ", ".join(sorted({str(r["device"]) for r in rows.peers.values()}))
 
 
 def _order(names: Iterable[str]) -> list[str]:
@@ -139,8 +141,8 @@ def _order(names: Iterable[str]) -> list[str]:
 
 def single(rows: GpuRows) -> Table:
     """Single cases."""
-    head = ["Network", "Engine", "Device, us", "Call, us", "Over limit", "Best peer, us", "peer / ours"]
-    head += ["CPU, us", "indexed, us", "2014, us", "2014 / ours"]
+    head = ["Network", "Engine", "Device, us", "Over limit", "Best peer, us", "peer / ours"]
+    head += ["2014, us", "2014 / ours"]
     tuned = any("way" in r for r in rows.single.values())
     head += ["Not tuned, us"] * tuned
     lines: list[Sequence[str]] = []
@@ -150,21 +152,18 @@ def single(rows: GpuRows) -> Table:
         then = PUBLISHED.get(name)
         time = f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"
         cells = [name, str(r.get("way", r["engine"])), time]
-        cells += [digits(r["call_us"]["median"]), f"{device['median'] / r['roofline_us']:.1f}"]
+        cells += [f"{device['median'] / r['roofline_us']:.1f}"]
         cells += [_theirs(other, "device_us"), f"{other['device_us'] / device['median']:.1f}" if other else "--"]
-        cells += [digits(r["cpu_us"]), digits(r.get("indexed_us"))]
         cells += [digits(then), digits(then / device["median"] if then else None)]
         if tuned:
             cells.append(f"{digits(r['usual_us']['median'])} ({r['usual_engine']})" if "usual_us" in r else "--")
         lines.append(cells)
     caption = (
         f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all "
-        "variables, different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. "
-        "*Over limit*: "
-        "device time divided by the larger of bytes over bandwidth and multiply-adds over the GPU's rate, plus 0.9 us "
-        "per level of the plan; an engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo, on a GTX "
-        "680."
-        f"{TUNED if tuned else ''}{_peer_device(rows)}"
+        "variables, different evidence in each run, median (10th to 90th percentile); a call from Python takes longer. "
+        "Peers: the same time of other libraries on the same kind of GPU. *Over limit*: device time divided by the "
+        "larger of bytes over bandwidth and multiply-adds over the GPU's rate, plus 0.9 us per level of the plan; an "
+        f"engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo (GTX 680).{TUNED if tuned else ''}"
     )
     return Table("gpu-single", caption, head, lines)
 
@@ -189,7 +188,7 @@ def tables(rows: GpuRows) -> Table:
         "observed, posteriors of all variables. *Device*: kernels only, as for the peers. "
         f"{COLUMNS if by_columns else ''}"
         "*call*: with all copies, from NumPy to NumPy; *limit*: results and evidence moved once through device memory, "
-        f"and the multiply-adds that are not structurally zero.{_peer_device(rows)}"
+        "and the multiply-adds that are not structurally zero."
     )
     return Table("gpu-tables", caption, head, lines)
 
@@ -224,10 +223,10 @@ def peers(rows: GpuRows) -> Table:
                  *(_cell(here.get(e)) for e in engines)]
             )  # fmt: skip
     caption = (
-        "Other libraries on the same GPU (``bench_gpu.py --peers``): the network and one vector per variable, "
-        "contracted pairwise along the cheapest of our elimination order and opt_einsum's greedy paths; posteriors by "
-        "automatic differentiation of ln Z. JAX is jitted (tables of cases: ``vmap``), torch is captured in a CUDA "
-        "graph; *sums*: products followed by sums, which compilers fuse, in place of dot products. One case: "
+        f"Other libraries on the same GPU ({_devices(rows)}, ``bench_gpu.py --peers``): the network and one vector per "
+        "variable, contracted pairwise along the cheapest of our elimination order and opt_einsum's greedy paths; "
+        "posteriors by automatic differentiation of ln Z. JAX is jitted (tables of cases: ``vmap``), torch is captured "
+        "in a CUDA graph; *sums*: products followed by sums, which compilers fuse, in place of dot products. One case: "
         "microseconds (seconds of compilation); tables of cases: cases per second. Results are compared first. "
         f"{EARLIER.replace('*', chr(92) + '*')} measured on the same kind of GPU by an older script."
     )

@@ -49,17 +49,18 @@ class Peer:
             axes = [net.parents(v).index(n) if n != v else len(net.parents(v)) for n in reversed(table.names)]
             table.fillWith(np.transpose(net.cpt(v), axes).ravel().tolist())
 
-    def _engine(self, threads: int, targets: list[str] | None = None) -> Any:
+    def _engine(self, threads: int | None, targets: list[str] | None = None) -> Any:
         engine = self._library.LazyPropagation(self._theirs)
-        engine.setNumberOfThreads(threads)
+        if threads is not None:
+            engine.setNumberOfThreads(threads)
         if targets is not None:
             engine.eraseAllTargets()
             for v in targets:
                 engine.addTarget(v)
         return engine
 
-    def kept(self, threads: int, targets: list[str] | None = None) -> Solve:
-        """One engine for all cases."""
+    def kept(self, threads: int | None = None, targets: list[str] | None = None) -> Solve:
+        """One engine for all cases. Threads: those that pyAgrum takes by itself, as in all methods."""
         engine = self._engine(threads, targets)
         asked = self.net.variables if targets is None else tuple(targets)
 
@@ -70,7 +71,7 @@ class Peer:
 
         return solve
 
-    def fresh(self, threads: int) -> Solve:
+    def fresh(self, threads: int | None = None) -> Solve:
         """A new engine for every case."""
 
         def solve(case: dict[str, int]) -> dict[str, NDArray[np.float64]]:
@@ -78,7 +79,7 @@ class Peer:
 
         return solve
 
-    def weighed(self, threads: int) -> Solve:
+    def weighed(self, threads: int | None = None) -> Solve:
         """One engine; with no evidence, likelihoods that say nothing make it compute."""
         engine = self._engine(threads)
         net = self.net
@@ -96,7 +97,7 @@ class Peer:
 
         return solve
 
-    def changing(self, threads: int, case: dict[str, int]) -> Callable[[tuple[str, int]], Any]:
+    def changing(self, case: dict[str, int], threads: int | None = None) -> Callable[[tuple[str, int]], Any]:
         """One engine with evidence, of which one finding is changed a call."""
         engine = self._engine(threads)
         engine.setEvidence(case)

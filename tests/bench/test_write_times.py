@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def cells(table: gpu_times.Table, first: str) -> list[str]:
 
 def test_single_cases_are_compared_with_the_best_peer_and_the_published_time(rows: gpu_times.GpuRows) -> None:
     assert cells(gpu_times.single(rows), "water") == [
-        *("lists", "20 (19 - 21)", "31", "1.0", "134 (JAX, sums)", "6.7", "500", "6,800", "140,000", "7,000")
+        *("lists", "20 (19 - 21)", "1.0", "134 (JAX, sums)", "6.7", "140,000", "7,000")
     ]
 
 
@@ -69,10 +70,48 @@ def test_tables_of_cases_by_columns(rows: gpu_times.GpuRows) -> None:
     ]
 
 
-def test_a_newer_row_without_the_cpu_keeps_its_rate(rows: gpu_times.GpuRows) -> None:
-    newer = {k: v for k, v in rows.batch["alarm"].items() if k != "cpu_cases_per_s"} | {"device_cases_per_s": 3.0e8}
-    rows.add(newer)
-    assert cells(gpu_times.tables(rows), "alarm")[2::5] == ["3e+08", "250,000"]
+def test_a_table_has_one_run_and_peers_of_its_gpu(tmp_path: Path) -> None:
+    other = HEAD | {"device": "H200", "commit": "def"}
+    more = [other | ROWS[1], other | ROWS[1] | {"network": "child"}, other | ROWS[4] | {"device_us": 1.0}]
+    path = tmp_path / "gpu.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in [*more, *(HEAD | r for r in ROWS)]), encoding="utf-8")
+    table = gpu_times.single(gpu_times.GpuRows.read(path))
+    assert [row[0] for row in table.rows] == ["water"]  # not beside child of another GPU
+    assert "134 (JAX, sums)" in cells(table, "water")
+    assert "H100, driver 13.0, commit abc" in table.caption
+
+
+def cpu_rows(commit: str, networks: Sequence[str], seconds: float, **more: Any) -> list[dict[str, Any]]:
+    head = {"commit": commit, "device": "a CPU", "date": "2026-01-01", "question": "posteriors", "until": "arrays"}
+    times = {"median": seconds, "low": seconds, "high": seconds, "largest": 8, "variables": 9, "version": "1"}
+    return [
+        head | times | {"network": n, "percent": p, "engine": e} | more
+        for n in networks for p in (10.0, 0.0) for e in ("jtgpu cpu", "pyagrum")
+    ]  # fmt: skip
+
+
+def test_a_table_has_the_newest_run_of_all_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cpu.jsonl"
+    monkeypatch.setattr(write_times, "ROWS", path)
+    bare = cpu_rows("bare", write_times.BENCHMARK, 1e-6)
+    for r in bare:
+        del r["until"]  # the call alone was timed
+    rows = [*cpu_rows("old", write_times.BENCHMARK, 1e-3), *cpu_rows("new", write_times.BENCHMARK, 2e-3), *bare]
+    path.write_text("".join(json.dumps(r) + "\n" for r in [*rows, *cpu_rows("part", ["link"], 9.0)]), encoding="utf-8")
+    found = write_times.Rows(("posteriors",))
+    assert (found.commit, found.names) == ("new", sorted(write_times.BENCHMARK))
+    assert cells(write_times.posteriors(found), "link") == ["2", "2", "1", "2", "2", "1"]
+    text = write_times.overview(found)
+    assert text.index("jtgpu, 10 %") < text.index("pyAgrum, 10 %") < text.index("jtgpu, 0 %")
+    assert "commit new" in text
+
+
+def test_a_run_that_lacks_networks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cpu.jsonl"
+    monkeypatch.setattr(write_times, "ROWS", path)
+    path.write_text("".join(json.dumps(r) + "\n" for r in cpu_rows("part", ["link"], 9.0)), encoding="utf-8")
+    with pytest.raises(SystemExit, match="make bench"):
+        write_times.Rows(("posteriors",))
 
 
 def test_peers_that_failed_and_peers_measured_earlier_are_marked(rows: gpu_times.GpuRows) -> None:
