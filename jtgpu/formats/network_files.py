@@ -15,6 +15,7 @@ from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import choice, flag
+from ..util.calls import outside
 from .files import declared_text, read_bytes, unpacked_name, write_bytes
 from .registry import FORMATS, UNSUPPORTED, UNSUPPORTED_SUFFIXES, Format, format_of_suffix, supported
 from .text import decode
@@ -94,7 +95,13 @@ def read(
     net = opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows, decisions=decisions)
     if kind is not None and not isinstance(net, kind):
         raise FormatError(f"{os.fspath(path)} has a {type(net).__name__}, expected a {kind.__name__}")
+    report = getattr(getattr(net, "discrete", net), "row_report", None)
+    if report is not None and abs(report.worst_sum - 1.0) > ROUNDING:
+        warnings.warn(f"{os.fspath(path)}: {report}", UserWarning, stacklevel=outside())
     return net
+
+
+ROUNDING = 0.01  # of the sum of a CPT row with few digits; a row that is further from 1 is a mistake: reading it warns
 
 
 def open_text(path: str | os.PathLike[str]) -> Opened:
@@ -225,7 +232,7 @@ def _text(raw: bytes, name: str) -> str:
             f"{name}: the text is not UTF-8, so its encoding is a guess, Latin-1, in which it looks garbled "
             f"({shown(text[max(odd.start() - 8, 0) : odd.end() + 8])}): convert the file to UTF-8",
             UserWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
     return text
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..model.gaussian import Gaussian
+from ..util.calls import outside
 from .fitting import Prior, Sums, one_pass, pooled_prior
 from .standard_errors import GaussianErrors
 from .tree import MixedTree
@@ -176,7 +177,7 @@ def inverse(information: Floats, score: Floats, *, must_peak: bool = True) -> tu
         )
         if must_peak:
             raise ArgumentError(reason)
-        warnings.warn(f"standard errors are rough: {reason}", stacklevel=2)
+        warnings.warn(f"standard errors are rough: {reason}", stacklevel=outside())
     return variance, (vectors[:, ~known] ** 2).sum(axis=1) > SINGULAR
 
 

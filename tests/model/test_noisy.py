@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
+from jtgpu import ArgumentError, BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
 from jtgpu.formats.dsl import parse as parse_dsl
 from jtgpu.formats.dsl_writer import dumps as dsl
 from jtgpu.formats.xdsl import parse as parse_xdsl
@@ -160,5 +160,5 @@ def test_presence_that_nobody_says() -> None:
         with pytest.raises(NetworkError, match="does not know yet which states stand for presence"):
             use(NoisyOr([0.5]))
     assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
-    with pytest.raises(NetworkError, match="links must be a probability for each parent"):
+    with pytest.raises(ArgumentError, match="links must be a probability for each parent"):
         NoisyOr({"flu": 0.8})  # type: ignore[arg-type]

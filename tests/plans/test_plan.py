@@ -217,7 +217,7 @@ def test_saved_plans(tmp_path: Path) -> None:
     (tmp_path / "text.plan").write_text("not a plan")
     with pytest.raises(errors.PlanError, match="not a saved plan"):
         Plan.load(tmp_path / "text.plan")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(errors.PlanFileError, match="no such file"):
         plan.save(tmp_path / "nowhere" / "lawn.plan")
 
 

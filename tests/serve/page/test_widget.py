@@ -62,7 +62,7 @@ def test_wrong_evidence(tree: Any, arguments: Any, error: type[Exception], text:
 def test_wrong_arguments(tree: Any) -> None:
     with pytest.raises(jtgpu.ArgumentError, match="compiled model"):
         jtgpu.widget(tree.model)
-    with pytest.raises(jtgpu.ArgumentError, match="unexpected argument 'weights'"):
+    with pytest.raises(jtgpu.ArgumentError, match="no argument 'weights'; did you mean"):
         jtgpu.widget(tree, weights={})
 
 
