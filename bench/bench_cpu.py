@@ -10,7 +10,7 @@ Questions: `posteriors` (all of them; the cases of a row observe the same variab
 case observes other variables), `target` (one variable's posterior), `session` (one finding changes a call), `batch`
 (a table of cases in one call), `first` (the first answer to a new pattern, see first_answers.py), `memory` (of the
 whole process).
-An answer ends when every posterior asked for has been read as an array, for both engines: pyAgrum copies tables, and
+An answer ends when every requested posterior has been read as an array, for both engines: pyAgrum copies tables, and
 jtgpu makes results when they are read. Both take the number of threads that they take by default. pyAgrum without
 evidence runs in two ways (see peers/pyagrum_engine.py), and the better one counts. Rows are JSON lines: commit, device,
 network, question, engine, median, quartiles. Every network runs in a process of its own, one after the other.

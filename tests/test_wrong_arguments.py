@@ -174,7 +174,7 @@ def test_the_options_of_a_file_of_cases_are_checked(tmp_path: Path) -> None:
         jtgpu.cases.answer_file(fitted()["tree"], *paths, encoding="x")
 
 
-def test_wrong_types_are_told_from_errors_below() -> None:
+def test_wrong_types_differ_from_errors_below() -> None:
     # an error of a function of the user stays as it is, if all arguments are of the right types
     def score(*_: Any) -> float:
         raise ZeroDivisionError

@@ -76,7 +76,7 @@ def test_a_table_has_one_run_and_peers_of_its_gpu(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in [*more, *(HEAD | r for r in ROWS)]), encoding="utf-8")
     table = gpu_times.single(gpu_times.GpuRows.read(path))
-    assert [row[0] for row in table.rows] == ["water"]  # not beside child of another GPU
+    assert [row[0] for row in table.rows] == ["water"]  # not together with child of another GPU
     assert "134 (JAX, sums)" in cells(table, "water")
     assert "H100, driver 13.0, commit abc" in table.caption
 

@@ -261,7 +261,7 @@ def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
         (("validate", ASIA, "CASES", "-t", "lung"), "for a missing cell, list it in --na-values"),
     ],
 )
-def test_first_mistakes_are_told_what_to_write(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_first_mistakes_get_a_hint(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
     cases = tmp_path / "cases.csv"
     rows = [f"i{i},{'yes' if i % 3 else '?' if i == 6 else 'no'},{'yes' if i % 2 else 'no'}" for i in range(300)]
     cases.write_text("\n".join(["id,lung,xray", *rows]))
