@@ -46,7 +46,7 @@ class _Names(dict[str, Any]):
 
 
 def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] | None:
-    """What the first argument of another type than declared must be, and its value; None: there is no such argument."""
+    """The type that the first argument of a wrong type must have, in words, and its value; None: there is none."""
     try:
         given = inspect.signature(function).bind(*args, **keywords).arguments
     except TypeError:  # too many or too few
