@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ class Bench:
 
     # Parts ------------------------------------------------------------------------------------------------------
 
-    def solve(self, case: dict[str, int]) -> Answer:
+    def solve(self, case: Mapping[str, int]) -> Answer:
         """The arrays of all posteriors of a case."""
         return arrays(self.tree.posteriors(case))
 

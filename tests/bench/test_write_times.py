@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jtgpu.formats.bundled import BENCHMARK
 from tests.conftest import ROOT
 
 pytest.importorskip("matplotlib")
@@ -93,13 +94,13 @@ def cpu_rows(commit: str, networks: Sequence[str], seconds: float, **more: Any) 
 def test_a_table_has_the_newest_run_of_all_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cpu.jsonl"
     monkeypatch.setattr(write_times, "ROWS", path)
-    bare = cpu_rows("bare", write_times.BENCHMARK, 1e-6)
+    bare = cpu_rows("bare", BENCHMARK, 1e-6)
     for r in bare:
         del r["until"]  # the call alone was timed
-    rows = [*cpu_rows("old", write_times.BENCHMARK, 1e-3), *cpu_rows("new", write_times.BENCHMARK, 2e-3), *bare]
+    rows = [*cpu_rows("old", BENCHMARK, 1e-3), *cpu_rows("new", BENCHMARK, 2e-3), *bare]
     path.write_text("".join(json.dumps(r) + "\n" for r in [*rows, *cpu_rows("part", ["link"], 9.0)]), encoding="utf-8")
     found = write_times.Rows(("posteriors",))
-    assert (found.commit, found.names) == ("new", sorted(write_times.BENCHMARK))
+    assert (found.commit, found.names) == ("new", sorted(BENCHMARK))
     assert cells(write_times.posteriors(found), "link") == ["2", "2", "1", "2", "2", "1"]
     text = write_times.overview(found)
     assert text.index("jtgpu, 10 %") < text.index("pyAgrum, 10 %") < text.index("jtgpu, 0 %")

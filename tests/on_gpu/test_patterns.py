@@ -91,7 +91,10 @@ def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device)
             tree._backend = backend
         session = tree.session()
         for case in given * 2:
-            evidence = {net.variables[v]: net.states(v)[case.state[v]] for v in np.flatnonzero(case.state >= 0)}
+            evidence = {
+                net.variables[v]: net.states(v)[case.state[v]]  # type: ignore[arg-type]
+                for v in np.flatnonzero(case.state >= 0)
+            }
             weights = {net.variables[v]: w for v, w in case.likelihood.items()}
             expected = exact.posteriors(evidence, likelihood=weights)
             session.set(evidence, likelihood=weights)
