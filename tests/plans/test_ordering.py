@@ -468,9 +468,26 @@ def test_saved_is_the_order_of_best(own_cache: Path) -> None:
 def test_best_continues_from_the_saved_order(own_cache: Path) -> None:
     cards, around = grid(8)
     good = find_order(cards, around, "best", n_steps=2_000_000)
-    again = find_order(cards, around, "best", time_limit=1e-9)  # longer ago than that
+    again = find_order(cards, around, "best", time_limit=1e-9)
     assert again.from_cache
     assert np.array_equal(good.order, again.order)
+
+
+def test_best_improves_what_a_busy_machine_saved(own_cache: Path) -> None:
+    """Once, an order that an earlier search of as many seconds had saved was never improved."""
+    cards, around = grid(8)
+    poor = find_order(cards, around, "best", n_steps=1)
+    (path,) = own_cache.iterdir()
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"rounds": 7, "seconds": 1e6}))
+    better = find_order(cards, around, "best", time_limit=2.0)
+    assert better.entries < poor.entries
+    assert not better.from_cache
+    assert any(step.rule == "saved" for step in better.trace) or poor.entries >= better.trace[0].cost
+    saved = json.loads(path.read_text())
+    assert saved["entries"] == better.entries
+    assert saved["rounds"] > 7  # other chains than before
+    assert find_order(cards, around, "best", time_limit=1e-9).entries == better.entries
 
 
 def test_a_worse_order_does_not_replace_a_better_one(own_cache: Path) -> None:

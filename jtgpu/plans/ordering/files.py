@@ -115,14 +115,14 @@ AUTO_VERSION = 2
 
 
 class SavedOrder(NamedTuple):
-    """An order from the cache, its cost, the seconds and annealing steps spent on it, and what the search proved."""
+    """An order from the cache, its cost, annealing steps of the search, what it proved, and its rounds so far."""
 
     order: list[int]
     cost: OrderCost
-    seconds: float
     n_steps: int
     lower_bound: float = 0.0
     optimal: bool = False
+    rounds: int = 0
 
 
 def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str) -> str:
@@ -152,13 +152,13 @@ def recall(
         data = json.loads((cache_folder() / "orders" / f"{key}.json").read_text("utf-8"))
         order = [int(v) for v in data["order"]]
         cost = order_cost(cards, neighbours, order, objective)
-        seconds, n_steps = float(data["seconds"]), int(data["n_steps"])
+        n_steps, rounds = int(data["n_steps"]), int(data.get("rounds", 0))
         lower_bound, optimal = float(data.get("lower_bound", 0.0)), data.get("optimal") is True
-        if data["version"] != _VERSION or data["entries"] != cost.entries or not math.isfinite(seconds + lower_bound):
+        if (data["version"], data["entries"]) != (_VERSION, cost.entries) or not math.isfinite(lower_bound + rounds):
             return None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, OrderError):
         return None
-    return SavedOrder(order, cost, seconds, n_steps, lower_bound, optimal)
+    return SavedOrder(order, cost, n_steps, lower_bound, optimal, max(rounds, 0))
 
 
 def save(key: str, order: SavedOrder) -> None:
@@ -166,10 +166,11 @@ def save(key: str, order: SavedOrder) -> None:
     data = {
         "version": _VERSION,
         "entries": order.cost.entries,
-        "seconds": round(order.seconds, 3),
         "n_steps": order.n_steps,
         "order": [int(v) for v in order.order],
     }
+    if order.rounds:
+        data["rounds"] = order.rounds
     if order.lower_bound:
         data |= {"lower_bound": order.lower_bound, "optimal": order.optimal}
     with contextlib.suppress(OSError):

@@ -159,6 +159,13 @@ class Incumbents:
                     order = greedy_order(atom.masks, logs, atom.card, rule, chance.getrandbits(32))
                     self.offer(i, self.measure(atom, order), order, rule.name)
 
+    def begin_with(self, order: Sequence[int]) -> None:
+        """Offer the parts of an order of the whole graph to the atoms."""
+        place = {v: i for i, v in enumerate(order)}
+        for i, atom in enumerate(self.atoms):
+            own = sorted(range(len(atom.card)), key=lambda v: max(place[u] for u in atom.vertices[v]))
+            self.offer(i, self.measure(atom, own), own, "saved")
+
     def assemble(self) -> tuple[list[int], OrderCost]:
         """The whole order and its exact cost."""
         order = join_orders(self.neighbours, self.reduction, self.orders)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -65,18 +66,21 @@ def anneal_once(search: Incumbents) -> None:
         _run_round(search, jobs, Budget(math.inf))
 
 
-def anneal_until(search: Incumbents, budget: Budget) -> None:
-    """Rounds of chains until time, steps or patience run out, for "best"."""
+def anneal_until(search: Incumbents, budget: Budget, first: int) -> int:
+    """Rounds of chains until time, steps or patience run out, for "best".
+
+    Those of an earlier search have the numbers below `first`, so that this one tries others; returns the next number.
+    """
     idle = [0 if len(a.card) > 3 else PATIENCE for a in search.atoms]  # rounds since each atom's last improvement
     if all(i >= PATIENCE for i in idle):
-        return
+        return first
     _compile(search)
-    turn = 0
+    turn = first
     while not search.interrupted and search.elapsed() < budget.seconds:
         live = [i for i, n in enumerate(idle) if n < PATIENCE]
         jobs = _jobs_of_round(search, live, turn, budget)
         if not jobs:
-            return
+            break
         before = list(search.costs)
         try:
             _run_round(search, jobs, budget)
@@ -85,9 +89,10 @@ def anneal_until(search: Incumbents, budget: Budget) -> None:
         for i in live:
             idle[i] = 0 if search.costs[i] < before[i] else idle[i] + 1
         turn += 1
-        if turn == 1 and not search.interrupted:
+        if turn == first + 1 and not search.interrupted:
             _prove(search, budget)
             idle = [PATIENCE if proven else n for n, proven in zip(idle, search.proven, strict=True)]
+    return turn
 
 
 def _jobs_of_round(search: Incumbents, live: Sequence[int], turn: int, budget: Budget) -> list[Job]:
@@ -222,7 +227,8 @@ def find_order(  # noqa: PLR0913 (public)
     # method: "auto": the greedy rules, followed by a fixed number of annealing steps on atoms that cost 131,072 entries
     #     or more; takes a fraction of a second. The same graph and seed give the same order, whatever was computed
     #     before. "best": search until `time_limit` (10 s by default) or `n_steps` is reached, or until many rounds have
-    #     brought no improvement; starts from the best order that earlier searches saved, and saves the result. "saved":
+    #     brought no improvement; a search by time begins with the best order that earlier ones saved, and tries others
+    #     than they did; a better order replaces it. "saved":
     #     the order that "best" saved. "min-fill", "min-weight", "weighted-min-fill", "min-neighbours": one run of that
     #     rule; ties are broken by variable number, or at random with a seed other than 0.
     # time_limit: Seconds for "best"
@@ -277,7 +283,7 @@ def _auto_by_memo(cards: list[int], neighbours: Sequence[Iterable[int]], options
         if search.n_steps and not search.interrupted:
             order = result.order.tolist()
             cost = order_cost(cards, around, order, options.objective)
-            store.save(key, SavedOrder(order, cost, 0.0, result.n_steps, result.lower_bound, result.optimal))
+            store.save(key, SavedOrder(order, cost, result.n_steps, result.lower_bound, result.optimal))
         return result
     seconds = options.clock() - started
     cost = memo.cost
@@ -294,19 +300,26 @@ def _best(search: Incumbents, budget: Budget, cache: bool) -> OrderResult:
     key = search.key() if cache else ""
     by_steps = budget.n_steps is not None
     saved = store.recall(key, search.cards, search.neighbours, search.objective) if cache else None
-    if saved is not None and not by_steps and saved.seconds >= budget.seconds:
-        return search.result(saved.order, saved.cost, "saved", from_cache=True)
+    begun = None if by_steps else saved
+    if begun is not None and begun.optimal:
+        return replace(search.result(begun.order, begun.cost, "saved", from_cache=True), optimal=True,
+                       lower_bound=begun.lower_bound)  # fmt: skip
     search.portfolio()
-    anneal_until(search, budget)
+    if begun is not None:
+        search.begin_with(begun.order)
+    rounds = anneal_until(search, budget, begun.rounds if begun is not None else 0)
     order, cost = search.assemble()
+    found = search.result(order, cost, "best")
+    if cache:  # perhaps another process has saved one meanwhile
+        saved = store.recall(key, search.cards, search.neighbours, search.objective)
     is_better = saved is None or _key(cost, search.objective) < _key(saved.cost, search.objective)
+    if saved is not None and not is_better:
+        order, cost = saved.order, saved.cost
+        if not by_steps:
+            found = search.result(order, cost, "saved", from_cache=True)
     if cache and (is_better or not by_steps):
-        spent = search.elapsed() + (0.0 if saved is None or by_steps else saved.seconds)
-        best = (order, cost) if saved is None or is_better else (saved.order, saved.cost)
-        store.save(key, SavedOrder(*best, 0.0 if search.interrupted else spent, search.n_steps))
-    if saved is not None and not is_better and not by_steps:
-        return search.result(saved.order, saved.cost, "saved", from_cache=True)
-    return search.result(order, cost, "best")
+        store.save(key, SavedOrder(order, cost, search.n_steps, found.lower_bound, found.optimal, rounds))
+    return found
 
 
 def _saved(search: Incumbents) -> OrderResult:
