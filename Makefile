@@ -40,10 +40,11 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --ignore=tests/o
 
 check: check-lint check-types check-kernels check-recipes check-package ## lint, types, kernels compile, the wheel holds everything
 
-check-lint: $(VENV)/.stamp-dev ## ruff, and the layers of the package (import-linter)
+check-lint: $(VENV)/.stamp-dev ## ruff, the layers of the package (import-linter), its budget of lines
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/python tools/import_circles.py
+	$(BIN)/python tools/line_budget.py
 
 check-types: $(VENV)/.stamp-dev
 	$(BIN)/mypy
