@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NetworkError, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.arguments import check_keywords, choice
+from ..util.arguments import check_keywords, choice, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .described import DescribedModel
@@ -89,7 +89,7 @@ class DecisionNetwork(DescribedModel):
         attributes: Mapping[str, Mapping[str, object]] | None = None,
         row_report: RowReport | None = None,
     ):
-        utilities = dict(utilities or {})
+        utilities = dict(mapping("utilities", utilities))
         _check_names(states, parents, decisions, utilities)
         among_variables = {v: p for v, p in parents.items() if v not in utilities}
         super().__init__(states, among_variables, name=name, attributes=attributes, row_report=row_report)

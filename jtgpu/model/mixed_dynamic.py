@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import NetworkError, closest, shown
 from ..util import late_imports
-from ..util.arguments import check_keywords, mapping, names, several
+from ..util.arguments import check_keywords, mapping, names, plain, several
 from ..util.text_table import counted
 from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
@@ -300,7 +300,7 @@ def _pairs(v: str, given: Any) -> tuple[Pair, ...]:
     listed = several(given)
     if listed is None:
         raise NetworkError(f"variable {v!r}: its parents must be a sequence, not {given!r}")
-    pairs = [tuple(p) if isinstance(p, (tuple, list)) else (p, 0) for p in listed]
+    pairs = [tuple(map(plain, p)) if isinstance(p, (tuple, list)) else (p, 0) for p in listed]
     for p in pairs:
         if len(p) != 2 or not isinstance(p[1], (int, np.integer)) or isinstance(p[1], bool) or p[1] < 0:
             raise NetworkError(f"variable {v!r} has the parent {p!r}; expected a name, or a pair such as ('rain', 1)")

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import EvidenceError, JtgpuError
 from ...model.discrete import DiscreteModel
+from ...util.arguments import plain
 from ...util.arrays import Floats
 from .arrow import arrow, as_array, is_tensor, narwhals
 from .columns import reject_repeated
@@ -258,7 +259,7 @@ class PlainTable:
 def _name(model: DiscreteModel | None, key: Any) -> str:
     if model is None:
         return str(key)
-    return key if isinstance(key, str) else model.variables[model.index(key)]
+    return plain(key) if isinstance(key, str) else model.variables[model.index(key)]
 
 
 def _as_column(name: str, value: Any) -> Any:
