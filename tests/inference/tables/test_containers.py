@@ -211,7 +211,7 @@ def test_every_query_of_a_table_takes_every_container(asia: jtgpu.JunctionTree, 
 
 
 def test_streams_are_tables_where_data_are_read(asia: jtgpu.JunctionTree) -> None:
-    columns: Columns = {"xray": ["yes", "no", "no", None], "smoke": ["no", "yes", "no", "no"]}
+    columns: Columns = {"xray": ["yes", "no", "no", "yes"], "smoke": ["no", "yes", "no", "no"]}
     table, structure = Stream(columns), {"xray": ["smoke"]}
     assert jtgpu.learn.fit(structure, table).network == jtgpu.learn.fit(structure, columns).network
     assert str(jtgpu.learn.structure(table)) == str(jtgpu.learn.structure(columns))
