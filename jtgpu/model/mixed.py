@@ -220,7 +220,7 @@ class MixedNetwork:
             {v: changed.get(v, self._parameters(v)) for v in self},
             name=self.name if name is None else name,
             attributes=self.attributes,
-        )
+        ).with_codes(self.discrete.state_codes)
 
     def _parameters(self, v: str) -> Cpt | Gaussian:
         return self._gaussians[v] if v in self._gaussians else self.discrete.cpt(v)

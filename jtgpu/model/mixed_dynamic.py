@@ -238,7 +238,7 @@ class MixedDynamicNetwork:
             {v: float if v in own else dyn.states(v) for v in self}, {v: self.parents(v) for v in self},
             {v: own[v][-1] if v in own else dyn.cpt(v) for v in self},
             start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=self.static, name=self.name,
-        )  # fmt: skip
+        ).with_codes(self.discrete.state_codes)  # fmt: skip
 
     def stationary(self, limit: int = 10_000) -> MixedDynamicNetwork:
         """Start from the distribution of states that the slices converge to; see `DynamicNetwork.stationary`."""

@@ -77,7 +77,7 @@ class StateValues:
                 raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
             self.codes[code] = self.names[name]
             numeral = _numeral(code) if isinstance(code, str) else None
-            if numeral is not None:
+            if numeral is not None and _is_plain(code):
                 self.codes.setdefault(numeral, self.names[name])
 
     def find(self, value: Any) -> int | None:
