@@ -174,6 +174,8 @@ class MixedNetwork:
 
     def with_codes(self, codes: CodesByVariable | None) -> Self:
         """This network, which also understands codes of states; see `jtgpu.DiscreteModel.with_codes`."""
+        if codes is None:
+            return self
         net = copy.copy(self)
         net.discrete = self.discrete.with_codes(codes)
         return net

@@ -207,6 +207,8 @@ class MixedDynamicNetwork:
 
     def with_codes(self, codes: CodesByVariable | None) -> Self:
         """This network, which also understands codes of states; see `jtgpu.DiscreteModel.with_codes`."""
+        if codes is None:
+            return self
         net = copy.copy(self)
         net.discrete = self.discrete.with_codes(codes)
         return net

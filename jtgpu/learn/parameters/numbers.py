@@ -107,8 +107,8 @@ def _fit_table(  # noqa: PLR0913
         elif v in states:
             labels[v] = tuple(map(str, states[v]))
         else:
-            codes, values = column_values(v, columns[v], table.row_name)
-            counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
+            places, values = column_values(v, columns[v], table.row_name)
+            counts = Counter(np.asarray(places)[np.asarray(places) >= 0].tolist())
             at_most = (bins or DEFAULT_BINS) if v in cut else None
             labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most, chosen=True)
     strength = Strength(*_prior(prior), keeps_zeros)
