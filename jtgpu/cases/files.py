@@ -42,6 +42,8 @@ from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..model.state_values import CodesByVariable
+
 # Answers for tables of cases in memory, as tables of the same kind.
 
 MAX_THREADS = 16  # that encode and copy the columns of a frame for one GPU
@@ -115,15 +117,17 @@ def _answer_columns(
 
 
 @check_keywords_of()
-def frame_states(model: DiscreteModel, frame: Any) -> NDArray[np.int32]:
+def frame_states(model: DiscreteModel, frame: Any, *, codes: CodesByVariable | None = None) -> NDArray[np.int32]:
     """The columns of a table that are variables, as state numbers: (n, V) int32, -1 if not observed.
+
+    `codes` says what cells mean; see `jtgpu.DiscreteModel.with_codes`.
 
     Raises
     ------
     UnknownVariable, UnknownState, EvidenceError
         See `answer_frame`.
     """
-    return read_states(model, frame)[0]
+    return read_states(model.with_codes(codes), frame)[0]
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def answer_file(
     cases, output : path
         The cases: CSV (compressed or not) or Parquet, recognized by content. The output: .parquet, .csv or .tsv (.gz,
         .zst), by suffix.
-    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do
+    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do, codes
         See `jtgpu.JunctionTree.predict_proba`.
     delimiter, quote, encoding : str
         Format of CSV files. Default delimiter: the comma, semicolon, tab or bar with which most columns are variables.
@@ -249,7 +253,7 @@ def run_file(
     identity: dict[str, Any] = {
         "cases": file_fingerprint(cases),
         "network": model_fingerprint(model),
-        "question": query_fingerprint(query, kept, table),
+        "question": query_fingerprint(model, query, kept, table),
         "dialect": list(asdict(options.dialect).values()),
         "output": [output.name, options.compression],
     }

@@ -21,6 +21,7 @@ from ..inference.sets import Scope, scopes_of
 from ..inference.tables.arrow import arrow, compute
 from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
+from ..model.state_values import CodesByVariable
 from ..util.arguments import Option, check_options, several, text, whole_number
 from ..util.missing import na_words
 
@@ -89,6 +90,7 @@ class TableOptions:
     na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
     joints: Iterable[Sequence[str | int]] | None = None
+    codes: CodesByVariable | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -294,12 +296,16 @@ def model_fingerprint(model: DiscreteModel) -> str:
     return digest.hexdigest()
 
 
-def query_fingerprint(query: TableQuery, kept: list[str], options: TableOptions) -> dict[str, Any]:
+def query_fingerprint(
+    model: DiscreteModel, query: TableQuery, kept: list[str], options: TableOptions
+) -> dict[str, Any]:
     """A query with the options that affect its answers."""
     do = None if not options.do else [[str(k), np.asarray(v).tolist()] for k, v in options.do.items()]
     na_values = None if options.na_values is None else sorted(na_words(options.na_values, is_text=True))
     asked = {name: value for name, value in asdict(query).items() if name != "joints" or value}
-    return {**asked, "keep": kept, "na_values": na_values, "do": do}
+    coded = model.with_codes(options.codes).state_codes
+    codes = {} if coded == "names" else {"codes": str(coded)}
+    return {**asked, "keep": kept, "na_values": na_values, "do": do, **codes}
 
 
 def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:

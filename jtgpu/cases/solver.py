@@ -84,8 +84,9 @@ class Solver:
         self.tree, self.query, self.model = tree, query, tree.model
         self.each: Mapper = map
         self.report: Callable[[int, int, int], None] | None = None
+        self._coded = tree.model.with_codes(options.codes)
         self.encoders = [
-            Encoder(tree.model, query.evidence, na_words(options.na_values, is_text=is_text), by_index=by_index)
+            Encoder(self._coded, query.evidence, na_words(options.na_values, is_text=is_text), by_index=by_index)
             for is_text in (False, True)
         ]
         self._do = dict(options.do or {})
@@ -135,7 +136,7 @@ class Solver:
         for first_row in range(0, n, BLOCK):
             rows = slice(first_row, first_row + BLOCK)
             states[rows, list(self.query.evidence)] = codes[:, rows].T
-        known = read_known_cases(self.model, states, do=self._do)
+        known = read_known_cases(self._coded, states, do=self._do)
         result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
         posterior = self._with_joints(result.posterior)
         answers = Answers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)

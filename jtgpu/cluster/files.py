@@ -202,7 +202,7 @@ class _Run:
         return {
             "cases": [t.file.identity for t in self.tables],
             "network": model_fingerprint(self.model),
-            "question": query_fingerprint(self.query, self.kept, self.table),
+            "question": query_fingerprint(self.model, self.query, self.kept, self.table),
             "dialect": asdict(self.options.dialect),
             "chunk": self.step,
             "output": self.options.compression,

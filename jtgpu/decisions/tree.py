@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
     from ..model.decisions import DecisionNetwork
+    from ..model.state_values import CodesByVariable
     from .place import Policies
 
 MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence
@@ -149,7 +150,9 @@ class DecisionTree:
             raise EvidenceError(f"the decision {self._net.variables[d]!r} is in the evidence; leave it out")
         return Options(self._net.variables[d], self._net.states(d), self._option_utilities(d, case, policy))
 
-    def options_batch(self, decision: str | int, cases: Cases, *, policy: Any = None) -> NDArray[np.float64]:
+    def options_batch(
+        self, decision: str | int, cases: Cases, *, policy: Any = None, codes: CodesByVariable | None = None
+    ) -> NDArray[np.float64]:
         """Compute the expected utility of each option of a decision in every case of a table.
 
         Parameters
@@ -159,6 +162,8 @@ class DecisionTree:
             What is known when deciding, a row for each case; see `jtgpu.JunctionTree.posteriors_batch`.
         policy : Policy, mapping or "uniform", optional
             Of the other decisions; see `options`.
+        codes : optional
+            What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
 
         Returns
         -------
@@ -166,7 +171,7 @@ class DecisionTree:
             In the order of the decision's options.
         """
         d = self._decision(decision)
-        known = read_known_cases(self._net, cases)
+        known = read_known_cases(self._net.with_codes(codes), cases)
         if (known.states[:, d] >= 0).any():
             row, name = int(np.argmax(known.states[:, d] >= 0)), self._net.variables[d]
             raise EvidenceError(at_row(known.table, row, f"the decision {name!r} is in the evidence; leave it out"))

@@ -144,7 +144,7 @@ class MixedDynamicTree:
         net, rng = self.network, random_generator(seed)
         if sequences is None:
             if options:
-                raise ArgumentError("sample takes id=, time=, likelihood=, do= and on_gap= with sequences only")
+                raise ArgumentError("sample takes id=, time=, likelihood=, do=, on_gap= and codes= with sequences only")
             drawn = self.discrete.sample(n, length=length, seed=rng)
             read, rows = drawn._sequences, drawn._sequences.codes
             hidden = dict.fromkeys(net.numbers, np.full(len(rows), np.nan))
@@ -163,7 +163,7 @@ class MixedDynamicTree:
 
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
         for name in options:
-            if name not in (known := ("id", "time", "likelihood", "do", "on_gap")):
+            if name not in (known := ("id", "time", "likelihood", "do", "on_gap", "codes")):
                 raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
@@ -171,7 +171,8 @@ class MixedDynamicTree:
             return sequences
         do = mapping("do", options.get("do"))
         states = {v: x for v, x in do.items() if v not in self.network.numbers}
-        rows = read_rows(self.network, sequences, **{**options, "do": states})
+        net = self.network.with_codes(options.get("codes"))
+        rows = read_rows(net, sequences, **{k: x for k, x in options.items() if k != "codes"} | {"do": states})
         return rows.setting({y: x for y, x in do.items() if y not in states}) if len(states) < len(do) else rows
 
     def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:

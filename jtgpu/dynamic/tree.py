@@ -20,6 +20,7 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
+    from ..model.state_values import CodesByVariable
     from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
 
@@ -109,6 +110,7 @@ class DynamicTree:
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
         at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to this slice.
 
@@ -133,6 +135,8 @@ class DynamicTree:
             Whether a missing integer time is an error or a slice without observations.
         on_impossible : {"error", "flag"}
             Whether an impossible sequence raises an error, or has zeros from its first impossible slice on.
+        codes : optional
+            What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
 
         Returns
         -------
@@ -146,26 +150,28 @@ class DynamicTree:
             If times do not increase, or one is missing.
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         return self._posteriors(read, targets, at, joints, on_impossible, smooth=False)
 
     def smooth(  # noqa: PLR0913
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
         at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence of the whole sequence; parameters as of `filter`.
 
         Messages of about sqrt(T) slices are stored; the others are recomputed.
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         return self._posteriors(read, targets, at, joints, on_impossible, smooth=True)
 
     def predict(  # noqa: PLR0913
         self, sequences: Any, *, steps: int = 1, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
         on_gap: str = "error", on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow each sequence, in which nothing is observed.
 
@@ -173,7 +179,7 @@ class DynamicTree:
         ----------
         steps : int
             Number of slices.
-        sequences, id, time, likelihood, do, targets, on_gap, on_impossible
+        sequences, id, time, likelihood, do, targets, on_gap, on_impossible, codes
             See `filter`.
 
         Returns
@@ -183,25 +189,27 @@ class DynamicTree:
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
         steps = whole_number("steps", steps, 1)
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         return predictions(self.step, read, self._targets(targets), steps, on_impossible)
 
-    def log_likelihood(
+    def log_likelihood(  # noqa: PLR0913
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
         on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute ln P(evidence) of each sequence, (B,); parameters as of `filter`."""
         choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         return self._posteriors(read, (), "last", None, on_impossible, smooth=False).log_evidence
 
     # Other questions ------------------------------------------------------------------------------------------
 
-    def mpe(
+    def mpe(  # noqa: PLR0913
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
         on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
     ) -> SequenceExplanations:  # fmt: skip
         """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
 
@@ -215,14 +223,14 @@ class DynamicTree:
             ``["rain"]`` has the names of the states, (B, T); ``.log_joint`` is ln P(states, evidence), (B,).
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         check_size((read.n, int(read.lengths.max())), len(self._net), "long sequences in a call of their own")
         return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_impossible))
 
     def sample(  # noqa: PLR0913
         self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, id: str | None = None,
         time: str | None = None, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
-        on_gap: str = "error",
+        on_gap: str = "error", codes: CodesByVariable | None = None,
     ) -> SequenceStates:  # fmt: skip
         """Draw sequences, or n exact samples of all variables given the evidence of each sequence.
 
@@ -235,7 +243,7 @@ class DynamicTree:
             Slices of each sequence.
         seed : optional
             See `numpy.random.default_rng`. The same seed gives the same samples.
-        id, time, likelihood, do, on_gap
+        id, time, likelihood, do, on_gap, codes
             Of `sequences`; see `filter`.
 
         Returns
@@ -255,7 +263,7 @@ class DynamicTree:
             return SequenceStates(self._net, Sequences(rows, np.arange(n + 1) * length), rows)
         if length is not None:
             raise ArgumentError("sample takes length= without sequences only; they have their own lengths")
-        read = self._read(sequences, id, time, likelihood, do, on_gap)
+        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         check_size((n, read.n, int(read.lengths.max())), len(self._net), "fewer samples, and long sequences alone")
         return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
 
@@ -265,8 +273,9 @@ class DynamicTree:
 
     # Helpers --------------------------------------------------------------------------------------------------
 
-    def _read(self, sequences: Any, id: Any, time: Any, likelihood: Any, do: Any, on_gap: str) -> Sequences:
-        return read_sequences(self._net, sequences, id=id, time=time, likelihood=likelihood, do=do, on_gap=on_gap)
+    def _read(self, sequences: Any, id: Any, time: Any, likelihood: Any, do: Any, on_gap: str, codes: Any) -> Sequences:
+        net = self._net.with_codes(codes)
+        return read_sequences(net, sequences, id=id, time=time, likelihood=likelihood, do=do, on_gap=on_gap)
 
     def _targets(self, targets: Any) -> list[int]:
         given = self._net.variables if targets is None else as_list(targets, "targets")

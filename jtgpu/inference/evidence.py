@@ -99,7 +99,7 @@ def one_case(model: DiscreteModel, given: Findings | None) -> Findings | None:
         names = [*map(str, row.index)]
         reject_repeated(names, names, "the row")
         row = {name: [state] for name, (_, state) in zip(names, row.items(), strict=True)}
-    elif not is_frame(row) or not (hasattr(row, "columns") or hasattr(row, "column_names")):
+    elif not is_frame(row) or not any(hasattr(row, c) for c in ("columns", "column_names", "schema")):
         return given
     states, _ = read_states(model, row)
     if len(states) != 1:

@@ -28,6 +28,7 @@ from ..util.system import free_memory, parse_bytes
 from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
 if TYPE_CHECKING:
+    from ..model.state_values import CodesByVariable
     from ..util.options import BackendName, Devices, Lowering, Order
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class RowOptions(TypedDict, total=False):
     on_error: OnProblem
     na_values: str | Iterable[str] | None
     do: Mapping[Any, Any] | None
+    codes: CodesByVariable | None
 
 
 class FrameOptions(RowOptions, total=False):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.discrete import DiscreteModel
+    from ..model.state_values import CodesByVariable
     from ..util.late_imports import Server
     from ..util.options import BackendName, OnProblem
 
@@ -211,14 +212,16 @@ class JunctionTree(CompiledModel):
         """
         return self.posteriors(evidence, **more, targets=()).log_evidence
 
-    def log_likelihood(self, cases: Cases, **more: Unpack[EvidenceOptions]) -> NDArray[np.float64]:
+    def log_likelihood(
+        self, cases: Cases, *, codes: CodesByVariable | None = None, **more: Unpack[EvidenceOptions]
+    ) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.
 
         The sum of the result is the log-likelihood of a table of independent cases.
 
         Parameters
         ----------
-        cases, likelihood, soft, do
+        cases, likelihood, soft, do, codes
             See `posteriors_batch`.
 
         Returns
@@ -226,7 +229,7 @@ class JunctionTree(CompiledModel):
         (B,) ndarray of float64
             -inf for a case of probability zero.
         """
-        return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag").log_evidence
+        return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag", codes=codes).log_evidence
 
     def session(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> Session:
         """Start a session: a sequence of queries in which the evidence changes step by step.
@@ -246,14 +249,16 @@ class JunctionTree(CompiledModel):
 
     # More -------------------------------------------------------------------------------------------------------
 
-    def evidence_function(self, cases: Cases, *, on_impossible: OnProblem = "error") -> EvidenceFunction:
+    def evidence_function(
+        self, cases: Cases, *, on_impossible: OnProblem = "error", codes: CodesByVariable | None = None
+    ) -> EvidenceFunction:
         """Return ln P and the posteriors of B cases as functions of CPTs and likelihoods, with their derivatives.
 
         `jtgpu.interop.torch` and `jtgpu.interop.jax` make differentiable functions of it.
 
         Parameters
         ----------
-        cases, on_impossible
+        cases, on_impossible, codes
             See `posteriors_batch`. An impossible case that is flagged has derivatives of 0.
 
         Returns
@@ -269,7 +274,7 @@ class JunctionTree(CompiledModel):
         >>> function.gradient().cpts["rain"].round(3).tolist()
         [0.417, 3.333]
         """
-        return EvidenceFunction(self, cases, on_impossible)
+        return EvidenceFunction(self, cases, on_impossible, codes)
 
     def with_numbers(self, model: DiscreteModel) -> JunctionTree:
         """Create a tree with the plan, backend and options of this one for a model with other numbers.

@@ -15,7 +15,7 @@ from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
-from ..util.arguments import choice, described, text, unknown_keyword, whole_number
+from ..util.arguments import choice, described, mapping, text, unknown_keyword, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import is_na_word
 from .columns import Column, read_data, state_labels
@@ -24,15 +24,16 @@ from .parameters.fit import fit
 from .validation_result import Validation
 
 if TYPE_CHECKING:
+    from ..model.state_values import CodesByVariable
     from ..util.options import Data, OnProblem
 
 MIN_FOLDS = 2
 NUMBER = [(name, "f8") for name in ("mean", "sd", "log_densities", "pit")]  # predictions of a number
 
 
-def validate(
+def validate(  # noqa: PLR0913
     model: Any, frame: Data, target: str | None = None, *, folds: int | Any = None, seed: int = 0,
-    on_impossible: OnProblem = "error", na_values: Any = None, **options: Any,
+    on_impossible: OnProblem = "error", na_values: Any = None, codes: CodesByVariable | None = None, **options: Any,
 ) -> Validation:  # fmt: skip
     """Measure how well a model predicts a variable from the other cells of a row.
 
@@ -58,6 +59,8 @@ def validate(
         Whether a row of probability 0 is an error, or is left out and counted.
     na_values : str or iterable of str, optional
         Words that mean a missing cell; see `jtgpu.learn.fit`.
+    codes : optional
+        What cells mean; see `jtgpu.learn.fit`.
     **options
         Options of `jtgpu.learn.fit` for networks and structures with `folds`, such as ``prior=0.5``.
 
@@ -93,7 +96,7 @@ def validate(
         raise unknown_keyword("validate", name, known)
     choice("on_impossible", on_impossible, ("error", "flag"))
     target = getattr(model, "target", None) if target is None else target
-    table = _Cases(frame, _network(model), text("target", target), na_values)
+    table = _Cases(frame, _network(model), text("target", target), na_values, codes)
     if folds is None:
         if options:
             raise ArgumentError(f"{next(iter(options))}= is an option of fitting, which needs folds=")
@@ -134,7 +137,8 @@ def validate(
 class _Cases:
     """The columns of a table, and the states of the target in the rows in which it is known."""
 
-    def __init__(self, frame: Any, net: BayesianNetwork | MixedNetwork | None, target: str, na_values: Any):
+    def __init__(self, frame: Any, net: BayesianNetwork | MixedNetwork | None, target: str, na_values: Any, codes: Any):
+        net, self.codes = None if net is None else net.with_codes(codes), codes
         numbers = net.numbers if isinstance(net, MixedNetwork) else ()
         states = None if net is None else {v: net.states(v) for v in net if v not in numbers}
         names, columns, words = read_data(frame, states, na_values)
@@ -148,8 +152,12 @@ class _Cases:
             if net is None or name in net:
                 self._columns[name] = _cells(column, words, known.get(name, frozenset()))
         cells = self._columns[target]
-        if net is not None and target not in numbers:
-            lookup = StateLookup(DiscreteModel({target: net.states(target)}), 0)
+        own: DiscreteModel | None = net.discrete if isinstance(net, MixedNetwork) else net
+        if net is None and isinstance(codes, Mapping) and target in codes:
+            meanings = mapping(f"codes of {target!r}", codes[target])
+            own = DiscreteModel({target: [*dict.fromkeys(meanings.values())]}).with_codes({target: meanings})
+        if own is not None and target not in numbers:
+            lookup = StateLookup(own, own.index(target))
             codes = [NOT_OBSERVED if x is None else lookup.number(x) for x in cells]
             if REJECTED in codes:
                 i = codes.index(REJECTED)
@@ -223,7 +231,7 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
         return model(train)
     net = _network(model)
     # with numbers its result is a MixedFit
-    fitted: Any = fit(net if net is not None else model, train, **options)
+    fitted: Any = fit(net if net is not None else model, train, codes=table.codes, **options)
     return fitted.network
 
 
@@ -242,7 +250,7 @@ def _predicted(model: Any, table: _Cases, rows: Ints) -> tuple[Floats, Bools]:
             )
         tree: Any = model if isinstance(model, (JunctionTree, MixedTree)) else net.compile("cpu")
         cells = table.table(rows, False) or {table.target: [None] * len(rows)}
-        answer = tree.posteriors_batch(cells, targets=[table.target], on_impossible="flag")
+        answer = tree.posteriors_batch(cells, targets=[table.target], on_impossible="flag", codes=table.codes)
         if isinstance(net, MixedNetwork) and net.is_number(table.target):
             posterior = answer[table.target]
             x = np.array([table.values[k] for k in _of_rows(table, rows)], np.float64)

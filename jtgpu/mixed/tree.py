@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.evidence import Cases, Findings
+    from ..model.state_values import CodesByVariable
     from ..util.options import BackendName, OnProblem
 
     Floats = NDArray[np.float64]
@@ -228,6 +229,7 @@ class MixedTree(InformationQueries):
         do: Findings | None = None,
         targets: Targets = None,
         on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
     ) -> MixedCasePosteriors:
         """Compute posteriors of a table of B cases.
 
@@ -239,12 +241,14 @@ class MixedTree(InformationQueries):
             See `posteriors`; likelihoods are (card,) or (B, card).
         on_impossible : {"error", "flag"}
             Whether a case of probability zero raises, or is flagged in the result.
+        codes : optional
+            What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
 
         Returns
         -------
         MixedCasePosteriors
         """
-        read = read_cases(self._net, cases, likelihood, do)
+        read = read_cases(self._net.with_codes(codes), cases, likelihood, do)
         names, discrete, numbers = self._targets(targets)
         answers = self.answerer.answer(read, discrete, numbers)
         self._check_possible(answers.impossible, read, on_impossible)
@@ -255,14 +259,19 @@ class MixedTree(InformationQueries):
             answers.impossible, read.table,
         )  # fmt: skip
 
-    def log_likelihood(self, cases: Cases, *, on_impossible: OnProblem = "error") -> Floats:
+    def log_likelihood(
+        self, cases: Cases, *, on_impossible: OnProblem = "error", codes: CodesByVariable | None = None
+    ) -> Floats:
         """Compute `log_evidence` of each of B cases, (B,)."""
-        return self.posteriors_batch(cases, targets=(), on_impossible=on_impossible).log_evidence
+        return self.posteriors_batch(cases, targets=(), on_impossible=on_impossible, codes=codes).log_evidence
 
-    def predict(self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error") -> NDArray[Any]:
+    def predict(
+        self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
+    ) -> NDArray[Any]:  # fmt: skip
         """Predict a variable of B cases given the other columns: the mean of a number, the most probable state."""
         name = self._net.variables[self._net.index(target)]
-        read = read_cases(self._net, cases, None, None)
+        read = read_cases(self._net.with_codes(codes), cases, None, None)
         if self._net.is_number(name):
             read.values[:, self._net.numbers.index(name)] = np.nan
         else:
@@ -296,7 +305,10 @@ class MixedTree(InformationQueries):
         observed |= frozenset(case.bounds)
         return MixedSamples(self._net, states, draw_numbers(self.answerer, observed, case.cut, states, values, rng))
 
-    def impute(self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error") -> MixedSamples:
+    def impute(
+        self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error",
+        codes: CodesByVariable | None = None,
+    ) -> MixedSamples:  # fmt: skip
         """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
 
         Returns
@@ -304,7 +316,7 @@ class MixedTree(InformationQueries):
         MixedSamples
             ``.to_frame()`` has the columns of `cases`, in a frame of the same kind.
         """
-        read = read_cases(self._net, cases, None, None)
+        read = read_cases(self._net.with_codes(codes), cases, None, None)
         rng = random_generator(seed)
         states, values = read.states.copy(), read.values.copy()
         for pattern, rows in self.answerer.by_pattern(read, ()):

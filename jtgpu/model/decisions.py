@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NetworkError, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.arguments import check_keywords, choice
+from ..util.arguments import check_keywords, choice, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .described import DescribedModel
@@ -89,7 +89,7 @@ class DecisionNetwork(DescribedModel):
         attributes: Mapping[str, Mapping[str, object]] | None = None,
         row_report: RowReport | None = None,
     ):
-        utilities = dict(utilities or {})
+        utilities = dict(mapping("utilities", utilities))
         _check_names(states, parents, decisions, utilities)
         among_variables = {v: p for v, p in parents.items() if v not in utilities}
         super().__init__(states, among_variables, name=name, attributes=attributes, row_report=row_report)
@@ -262,7 +262,7 @@ class DecisionNetwork(DescribedModel):
         return DecisionNetwork(
             {v: self.states(v) for v in self._variables}, own, self._cpts, decisions=self._decisions,
             utilities=self._utility_tables, combine=self.combine, name=self._name,
-        )  # fmt: skip
+        ).with_codes(self.state_codes)  # fmt: skip
 
     def no_forgetting(self, order: Sequence[str] | None = None) -> DecisionNetwork:
         """Return the network in which every decision knows earlier decisions and what was known at them.
@@ -293,7 +293,7 @@ class PolicyNetwork(BayesianNetwork):
         super().__init__(
             {v: net.states(v) for v in net.variables}, {v: net.parents(v) for v in net.variables}, cpts, name=net.name
         )
-        self.decision_network = net
+        self.decision_network, self.state_codes = net, net.state_codes
 
 
 def _check_names(

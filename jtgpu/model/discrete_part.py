@@ -24,7 +24,7 @@ class DiscretePart(BayesianNetwork):
             {v: own.states(v) for v in own}, {v: own.parents(v) for v in own}, {v: own.cpt(v) for v in own},
             name=net.name, attributes=own.attributes, row_report=own.row_report,
         )  # fmt: skip
-        self.mixed_network = net
+        self.mixed_network, self.state_codes = net, own.state_codes
         self.has_states = len(net.discrete) > 0
 
     def index(self, variable: str | int) -> int:

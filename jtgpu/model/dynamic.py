@@ -278,7 +278,7 @@ class DynamicNetwork(DiscreteModel):
         return DynamicNetwork(
             {v: self.states(v) for v in self}, {v: self.parents(v) for v in self}, tables,
             start={**own, **mapping("start", start)}, static=self.static, name=self._name if name is None else name,
-        )  # fmt: skip
+        ).with_codes(self.state_codes)  # fmt: skip
 
     # Computation ----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ class SliceNetwork(BayesianNetwork):
             {v: net.cpt(v, 0) for v in net.variables}, name=net.name,
         )  # fmt: skip
         self.dynamic_network = self.template = net
+        self.state_codes = net.state_codes
 
 
 class MixedSliceNetwork(DiscretePart):
@@ -31,7 +32,7 @@ class MixedSliceNetwork(DiscretePart):
             {v: [p for p, lag in net.parents(v) if not lag] for v in net},
             {v: net.gaussian(v, 0) if v in net.numbers else own.cpt(v, 0) for v in net}, name=net.name,
         ))  # fmt: skip
-        self.dynamic_network, self.template = net, own
+        self.dynamic_network, self.template, self.state_codes = net, own, own.state_codes
 
 
 OVER_TIME = SliceNetwork, MixedSliceNetwork

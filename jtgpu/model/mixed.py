@@ -174,6 +174,8 @@ class MixedNetwork:
 
     def with_codes(self, codes: CodesByVariable | None) -> Self:
         """This network, which also understands codes of states; see `jtgpu.DiscreteModel.with_codes`."""
+        if codes is None:
+            return self
         net = copy.copy(self)
         net.discrete = self.discrete.with_codes(codes)
         return net
@@ -220,7 +222,7 @@ class MixedNetwork:
             {v: changed.get(v, self._parameters(v)) for v in self},
             name=self.name if name is None else name,
             attributes=self.attributes,
-        )
+        ).with_codes(self.discrete.state_codes)
 
     def _parameters(self, v: str) -> Cpt | Gaussian:
         return self._gaussians[v] if v in self._gaussians else self.discrete.cpt(v)

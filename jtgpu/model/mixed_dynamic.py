@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import NetworkError, closest, shown
 from ..util import late_imports
-from ..util.arguments import check_keywords, mapping, names, several
+from ..util.arguments import check_keywords, mapping, names, plain, several
 from ..util.text_table import counted
 from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
@@ -207,6 +207,8 @@ class MixedDynamicNetwork:
 
     def with_codes(self, codes: CodesByVariable | None) -> Self:
         """This network, which also understands codes of states; see `jtgpu.DiscreteModel.with_codes`."""
+        if codes is None:
+            return self
         net = copy.copy(self)
         net.discrete = self.discrete.with_codes(codes)
         return net
@@ -238,7 +240,7 @@ class MixedDynamicNetwork:
             {v: float if v in own else dyn.states(v) for v in self}, {v: self.parents(v) for v in self},
             {v: own[v][-1] if v in own else dyn.cpt(v) for v in self},
             start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=self.static, name=self.name,
-        )  # fmt: skip
+        ).with_codes(self.discrete.state_codes)  # fmt: skip
 
     def stationary(self, limit: int = 10_000) -> MixedDynamicNetwork:
         """Start from the distribution of states that the slices converge to; see `DynamicNetwork.stationary`."""
@@ -300,7 +302,7 @@ def _pairs(v: str, given: Any) -> tuple[Pair, ...]:
     listed = several(given)
     if listed is None:
         raise NetworkError(f"variable {v!r}: its parents must be a sequence, not {given!r}")
-    pairs = [tuple(p) if isinstance(p, (tuple, list)) else (p, 0) for p in listed]
+    pairs = [tuple(map(plain, p)) if isinstance(p, (tuple, list)) else (p, 0) for p in listed]
     for p in pairs:
         if len(p) != 2 or not isinstance(p[1], (int, np.integer)) or isinstance(p[1], bool) or p[1] < 0:
             raise NetworkError(f"variable {v!r} has the parent {p!r}; expected a name, or a pair such as ('rain', 1)")

@@ -17,6 +17,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from ..errors import ArgumentError, closest, shown
 from ..util.text_table import intervals_of
 
+MAX_DIGITS = 1000  # of a decimal number that is compared digit by digit
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 SEVERAL = -1  # in place of a state: names of several states are the same number
 # Names of the state that stands for presence, and of the other one.
@@ -73,11 +75,11 @@ class StateValues:
             if not isinstance(name, str) or self.names.get(name, SEVERAL) == SEVERAL:
                 hint = closest(name, labels) if isinstance(name, str) else ""
                 raise ArgumentError(f"codes: {shown(name)} is not one state{hint} (the states are {listed(labels)})")
-            if not isinstance(code, (str, int, float, np.integer, np.floating, np.bool_)) or code != code:
+            if not isinstance(code, (str, int, float, Decimal, np.integer, np.floating, np.bool_)) or code != code:
                 raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
             self.codes[code] = self.names[name]
             numeral = _numeral(code) if isinstance(code, str) else None
-            if numeral is not None:
+            if numeral is not None and _is_plain(code):
                 self.codes.setdefault(numeral, self.names[name])
 
     def find(self, value: Any) -> int | None:
@@ -89,6 +91,9 @@ class StateValues:
             return self.codes[value]
         if isinstance(value, (bool, np.bool_)):
             return self._truth(bool(value))
+        if isinstance(value, Decimal) and value.is_finite():  # from a database
+            whole = value.adjusted() < MAX_DIGITS and value == value.to_integral_value()
+            value = int(value) if whole else float(value)
         number = float(value) if isinstance(value, (float, np.floating)) else operator.index(value)
         state: int | None = -1
         if self.intervals is not None:

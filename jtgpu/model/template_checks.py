@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NetworkError, closest, shown
-from ..util.arguments import names, several
+from ..util.arguments import names, plain, several
 from .directed import find_cycle
 from .discrete import DiscreteModel
 
@@ -37,6 +37,7 @@ def read_parents(
     v, above = model.index(name), list[Parent]()
     for item in listed:
         p, lag = item if isinstance(item, tuple) and len(item) == 2 else (item, 0)
+        p = plain(p)
         if p not in model:
             raise NetworkError(
                 f"variable {name!r} has the parent {p!r}, which is not declared{closest(str(p), model.variables)}; "

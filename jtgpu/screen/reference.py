@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tree import JunctionTree
+    from ..model.state_values import CodesByVariable
     from ..util.options import TableLike
 
 def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> Floats:
@@ -68,7 +69,7 @@ class Cells(NamedTuple):
     probability: Floats  # of the cell given the row's other cells; 0 if there is no such cell
 
 
-def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
+def surprise(tree: JunctionTree, cases: TableLike, n: int = 50, *, codes: CodesByVariable | None = None) -> Any:
     """The improbability -ln P(case) of each row of a table; missing cells are summed out.
 
     Parameters
@@ -79,6 +80,8 @@ def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
         Columns that are not variables are ignored.
     n : int
         Number of rows, the most surprising ones, whose least probable cell is named.
+    codes : optional
+        What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
 
     Returns
     -------
@@ -97,11 +100,11 @@ def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
     [None, 'lung']
     """
     whole_number("n", n, 0)
-    surprises = row_surprise(tree, cases)
+    surprises = row_surprise(tree, cases, codes)
     if as_array_like(cases):
         return surprises
     rows = np.lexsort((np.arange(len(surprises)), -surprises))[:n]
-    cells = cell_surprise(tree, cases, rows)
+    cells = cell_surprise(tree, cases, rows, codes)
     names: NDArray[Any] = np.full(len(surprises), None, object)
     names[rows] = cells.variable
     p = np.ma.MaskedArray(np.zeros(len(surprises)), np.ones(len(surprises), np.bool_))
@@ -109,22 +112,24 @@ def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
     return like_cases(cases, open_rows(cases), {"surprise": surprises, "cell": names.tolist(), "p_cell": p})
 
 
-def row_surprise(tree: JunctionTree, cases: Any) -> Floats:
+def row_surprise(tree: JunctionTree, cases: Any, codes: CodesByVariable | None = None) -> Floats:
     """The improbability -ln P(case) of each row, (N,)."""
     if not hasattr(tree, "log_likelihood") or not hasattr(tree, "model"):  # densities of numbers are no surprises
         raise ArgumentError(f"tree must be a compiled network of states, such as net.compile(), not {shown(tree)}")
     try:
-        return -np.asarray(tree.log_likelihood(cases)) + 0.0
+        return -np.asarray(tree.log_likelihood(cases, codes=codes)) + 0.0
     except EvidenceError as error:
         raise DataError(str(error)) from None
 
 
-def cell_surprise(tree: JunctionTree, cases: Any, rows: Iterable[int]) -> Cells:
+def cell_surprise(
+    tree: JunctionTree, cases: Any, rows: Iterable[int], codes: CodesByVariable | None = None
+) -> Cells:
     """The least probable cell of some rows, given their other cells.
 
     P(cell | others) is P(row) / P(row without the cell).
     """
-    states, _ = read_states(tree.model, cases)
+    states, _ = read_states(tree.model.with_codes(codes), cases)
     names: list[str | None] = []
     p = []
     listed = [int(r) for r in several(rows) or []]

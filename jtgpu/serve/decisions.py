@@ -8,15 +8,13 @@ from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..util.arguments import whole_number
-from .registry import MAX_NUMBERS, Body, Form, Rates, Reply, State, Variable, question
+from .registry import MAX_NUMBERS, Body, Form, Observed, Rates, Reply, Variable, question
 
 if TYPE_CHECKING:
     from ..decisions.tree import DecisionTree
 
 MAX_RESTARTS = 1000
 UPDATES = 10  # of a decision by single policy updating, about
-
-Evidence = dict[str, State | list[State]]
 
 
 def _decisions(tree: JunctionTree) -> DecisionTree:
@@ -53,7 +51,7 @@ class Options(Body, kw_only=True):
     """The expected utility of each option of a decision, given what is known; later decisions are the best ones."""
 
     decision: Variable
-    evidence: Evidence | None = None
+    evidence: Observed | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> OptionsReply:
         ranked = _decisions(tree).options(self.decision, self.evidence)
@@ -85,7 +83,7 @@ class PolicyReply(Reply):
 class Policy(Body, kw_only=True):
     """The policy of the highest expected utility; evidence holds whatever is decided."""
 
-    evidence: Evidence | None = None
+    evidence: Observed | None = None
     restarts: int = 10
 
     def answer(self, tree: JunctionTree, form: Form) -> PolicyReply:
@@ -132,7 +130,7 @@ class DecisionValue(Body, kw_only=True):
 
     decision: Variable
     candidates: list[Variable] | None = None
-    evidence: Evidence | None = None
+    evidence: Observed | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> GainsReply:
         model = tree.model

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
 Variable = str | int
+Observed = dict[str, State | list[State] | None]  # a state, several one of which holds, or null: not observed
 Weights = list[float] | dict[str, float]  # in the order of the states, or by state
 # probabilities in the order of the states, or by state with ?labels=1
 Distribution = list[float] | dict[str, float]
@@ -82,8 +83,7 @@ class Body(Struct, forbid_unknown_fields=True, kw_only=True):
 class Case(Body, kw_only=True):
     """The evidence of one case; variables are given by name."""
 
-    # Variable to its state, or to a list of states one of which holds
-    evidence: dict[str, State | list[State]] | None = None
+    evidence: Observed | None = None
     likelihood: dict[str, Weights] | None = None  # variable to weights P(observation | state) >= 0
     soft: dict[str, Weights] | None = None  # variable to the posterior that it must have
     # Variable to the state that it is set to, or to the probabilities with which it is set

@@ -139,7 +139,7 @@ def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
                 return {"variable": name, "closest": closest_names(name, model.variables)}
     if kind == "unknown-state":
         for name, value in _findings(body):
-            if name not in model:
+            if name not in model or value is None:
                 continue
             for state in value if isinstance(value, (list, dict)) else [value]:
                 try:

@@ -33,7 +33,7 @@ MAX_SLICES = 100_000  # of all sequences of a request
 TRIED = 16  # slices that are timed
 MANY = 32  # sequences that are timed together
 
-BySlice = dict[str, State | list[State | list[State] | None]]
+BySlice = dict[str, State | list[State | list[State] | None] | None]
 
 
 def of_slices(tree: Any) -> JunctionTree:
@@ -137,11 +137,11 @@ def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence
             continue
         v = net.index(name)
         if not isinstance(states, list):
-            if name not in static:
+            if name not in static and states is not None:
                 raise EvidenceError(
                     f"evidence on {name!r} must be a list with a state for each slice, and null where it is not known"
                 )
-            codes[0, v] = net.state_index(v, states)
+            codes[0, v] = -1 if states is None else net.state_index(v, states)
             continue
         known: dict[State, int] = {}
         for t, state in enumerate(states):
@@ -173,6 +173,8 @@ def _numbers_of(net: DiscreteModel, v: int, states: list[State]) -> list[int]:
 def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
     """The values of a number in n slices."""
     made = np.full(n, np.nan)
+    if given is None:
+        return made
     if not isinstance(given, list):
         raise EvidenceError(f"evidence on the number {name!r} must be a list with a value for each slice, or null")
     for t, value in enumerate(given):

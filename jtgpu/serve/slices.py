@@ -20,9 +20,9 @@ from .registry import (
     Body,
     Distribution,
     Form,
+    Observed,
     Rates,
     Reply,
-    State,
     Variable,
     Weights,
     check_size,
@@ -291,7 +291,7 @@ class Step(Body, kw_only=True):
     """The next slice of a sequence; the client keeps the state, and the server nothing. Of networks over time."""
 
     state: str | None = None  # of the step before, in base64; null: the first slice
-    evidence: dict[str, State | list[State]] | None = None
+    evidence: Observed | None = None
     likelihood: dict[str, Weights] | None = None
     targets: Variable | list[Variable] | None = None
 

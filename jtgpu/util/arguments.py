@@ -166,12 +166,17 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     raise ArgumentError(f"{name} must be {listed}, not {described(value)}{hint}")
 
 
+def plain(value: Any) -> Any:
+    """A text of a subclass of str, such as NumPy's, as a str; anything else as it is."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 def several(value: Any) -> list[Any] | None:
     """The elements of an iterable; None for a text and for anything that is not iterable."""
     if isinstance(value, (str, bytes)):
         return None
     try:
-        return list(value)
+        return [plain(x) for x in value]
     except TypeError:  # also for NumPy's arrays without axes
         return None
 
@@ -188,6 +193,8 @@ def mapping(name: str, value: Any) -> Mapping[Any, Any]:
     """A mapping; None is an empty one."""
     if value is not None and not isinstance(value, Mapping):
         raise ArgumentError(f"{name} must be a mapping from variable to value, not {described(value)}")
+    if value and any(isinstance(key, str) and type(key) is not str for key in value):
+        return {plain(key): own for key, own in value.items()}
     return value or {}
 
 

@@ -30,7 +30,9 @@ def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or an NA object; a text never is."""
     if value is None or isinstance(value, (str, int)):
         return value is None
-    if isinstance(value, (float, complex, np.inexact, np.datetime64, np.timedelta64, Decimal)):
+    if isinstance(value, Decimal):
+        return value.is_nan()  # comparing a signalling NaN raises
+    if isinstance(value, (float, complex, np.inexact, np.datetime64, np.timedelta64)):
         return bool(value != value)  # NaN and NaT differ from themselves
     return type(value).__name__ in _NA_TYPES
 

@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,17 @@ def test_numbers_of_states_that_jtgpu_returns_are_evidence(tree: JunctionTree) -
     cases = parse_evidence("1 0 1", NET)  # UAI: variable 0 is in its state number 1
     assert tree.posterior("score", cases[0])["2"] == 1.0
     assert tree.posteriors_batch(np.array([[1, *[-1] * 7]]))["score"][0, 1] == 1.0  # an array has no names
+
+
+def test_decimal_numbers_are_numbers(tree: JunctionTree) -> None:
+    for name, given, number in [("score", "1", 1), ("real", "3.00", 3), ("range", "2.5", 2.5)]:
+        expected = tree.posterior(name, {name: number})
+        for evidence in (Decimal(given), [Decimal(given)]):
+            assert dict(tree.posterior(name, {name: evidence})) == dict(expected)
+    for missing in ("NaN", "sNaN"):
+        assert tree.posterior("score", {"score": Decimal(missing)})["1"] < 1
+    for wrong in ("7", "1E+5000000", "Infinity"):
+        with pytest.raises(jtgpu.UnknownState, match="'score'"):
+            tree.posterior("real", {"score": Decimal(wrong)})
+    codes: Any = {"xray": {Decimal(1): "yes", 0: "no"}}
+    assert jtgpu.load("asia").with_codes(codes).state_index("xray", 1) == 0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+import jtgpu
 from jtgpu import errors
 from jtgpu.errors import NetworkError
 from jtgpu.model import discrete
@@ -303,3 +304,29 @@ def test_sizes_that_files_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(discrete, "MAX_STATES", 65)
     with pytest.raises(NetworkError, match="66 states in total; a model can have 65"):
         MarkovNetwork(states, [])
+
+
+def test_names_of_numpy_are_texts() -> None:
+    a, b, c = np.array(["a", "b", "c"])
+    states, cpts = {a: np.array(["y", "n"]), b: ["u", "v"]}, {a: [0.5, 0.5], b: [[0.1, 0.9], [0.2, 0.8]]}
+    mixed: Any = {**states, c: float}
+    number: Any = {**cpts, c: jtgpu.Gaussian([0.0, 1.0])}
+    over_time = {**number, a: [[0.9, 0.1], [0.2, 0.8]]}
+    nets: list[Any] = [
+        BayesianNetwork(states, {b: [a]}, cpts), MarkovNetwork(states, [((a, b), [[1, 2], [3, 4]])]),
+        jtgpu.DecisionNetwork(states, {b: [a], c: [b]}, {b: cpts[b]}, decisions=[a], utilities={c: [1.0, 2.0]}),
+        jtgpu.DynamicNetwork(states, {b: [a]}, cpts, static=[a]), jtgpu.MixedNetwork(mixed, {b: [a], c: [b]}, number),
+        jtgpu.MixedDynamicNetwork(mixed, {a: [(a, 1)], b: [a], c: [b]}, over_time, start={a: [1.0, 0.0]}),
+    ]  # fmt: skip
+    for net in nets:
+        kinds = ("variables", "static", "numbers", "decisions", "utilities")
+        given = [name for kind in kinds for name in getattr(net, kind, ())]
+        given += getattr(net, "discrete", net).states("a")
+        assert {*map(type, given)} == {str}
+        with pytest.raises(errors.JtgpuError) as refused:
+            BayesianNetwork(states, {b: [a, c]}, cpts)
+        assert "str_" not in str(refused.value)
+    answer = nets[0].compile("cpu").posteriors({b: np.str_("u")})
+    assert {*map(type, answer)} == {str}
+    with pytest.raises(errors.UnknownState, match="column 'b': 'w'"):
+        nets[0].compile("cpu").posteriors_batch({b: [np.str_("w")]})

@@ -34,7 +34,6 @@ JSON = {"content-type": "application/json"}
         ("posteriors", {"likelihood": {"xray": [0, 0]}}, "impossible-evidence", {"findings": ["xray"]}),
         ("posteriors", {"soft": {"xray": [0.5, 0.6]}}, "invalid-evidence", {}),
         ("posteriors", {"evidnce": {}}, "invalid-body", {}),
-        ("posteriors", {"evidence": {"xray": None}}, "invalid-body", {}),
         ("posteriors", {"evidence": [1]}, "invalid-body", {}),
         ("posteriors", [], "invalid-body", {}),
         ("posteriors", {"cases": [{}], "evidence": {"xray": "yes"}}, "invalid-argument", {}),

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+import jtgpu
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
+from jtgpu.serve.numbers import of_numbers
 from jtgpu.serve.openapi import openapi
 from jtgpu.serve.questions import QUESTIONS, answer
 from jtgpu.serve.registry import Case, Form, Reply, question
+from jtgpu.serve.sequences import of_slices
+from tests.decisions.test_policies import oil
 from tests.serve.client import Client
 
 
@@ -54,3 +59,41 @@ def test_a_question_is_a_class(asia: JunctionTree) -> None:
     described = client.get("/openapi.json").json()["paths"]["/v1/networks/{network}/entropy"]["post"]
     assert described["requestBody"]["content"]["application/json"]["example"] == {"target": "lung"}
     app.close()
+
+
+def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
+    oil_net = oil()
+    umbrella = jtgpu.DynamicNetwork(
+        {"rain": ["no", "yes"], "umbrella": ["no", "yes"]}, {"rain": [("rain", 1)], "umbrella": ["rain"]},
+        {"rain": [[0.7, 0.3], [0.3, 0.7]], "umbrella": [[0.8, 0.2], [0.1, 0.9]]}, start={"rain": [0.5, 0.5]},
+    )  # fmt: skip
+    load = jtgpu.MixedNetwork(
+        {"w": ["a", "b"], "x": float}, {"x": ["w"]}, {"w": [0.5, 0.5], "x": jtgpu.Gaussian([0.0, 1.0])}
+    )
+    trees = [
+        (asia, {"xray": None}, {"target": "lung", "variables": ["lung"], "n": 2}),
+        (oil_net.with_policy(oil_net.compile().policy()).compile("cpu"), {"seismic": None}, {"decision": "drill"}),
+        (of_numbers(load.compile("cpu")), {"w": None}, {}),
+        (of_slices(umbrella.compile("cpu")), {"umbrella": None}, {"length": 3}),
+    ]
+    asked = set()
+    for tree, nulls, more in trees:
+        for kind, one in QUESTIONS.items():
+            fields = {f.name for f in msgspec.structs.fields(one.body)}
+            body = {name: value for name, value in {"seed": 1, **more}.items() if name in fields}
+            if kind == "sensitivity":
+                body["target"] = ["lung", "yes"]
+            try:
+                expected = answer(tree, kind, body)
+            except (jtgpu.JtgpuError, msgspec.ValidationError):  # of other networks, or no question without evidence
+                continue
+            if "evidence" in fields:
+                assert answer(tree, kind, {**body, "evidence": nulls}) == expected, kind
+                asked.add(kind)
+    mixed = trees[2][0]
+    assert answer(mixed, "numbers", {"evidence": {"w": None, "x": None}}) == answer(mixed, "numbers", {})
+    assert asked > {"posteriors", "joint", "mpe", "map", "voi", "mi", "options", "policy", "numbers", "step", "smooth"}
+    cases = [{"evidence": {"xray": None, "smoke": "yes"}}, {"evidence": {"xry": None}}]
+    found, other = answer(asia, "posteriors", {"cases": cases, "targets": ["lung"]})["results"]
+    assert found["posteriors"]["lung"][0] == pytest.approx(0.1)
+    assert other["error"]["variable"] == "xry"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ...backends.base import Backend
     from ...backends.sweep import Derivatives, Sweep
+    from ...model.state_values import CodesByVariable
     from ...plans.plan import Plan
     from ...plans.program import Program
     from ...util.options import OnProblem
@@ -78,16 +79,16 @@ def case_weights(weights: ArrayLike | None, n: int) -> Floats:
     return np.ascontiguousarray(values)
 
 
-def expected_counts(
+def expected_counts(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
     variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
-    cluster: Any = None,
+    cluster: Any = None, codes: CodesByVariable | None = None,
 ) -> ExpectedCounts:  # fmt: skip
     """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
 
     Parameters
     ----------
-    cases, likelihood, on_impossible
+    cases, likelihood, on_impossible, codes
         See `posteriors_batch`.
     weights : (B,) array_like or tensor, optional
         Weight of each case, of any sign. Default: ones.
@@ -108,7 +109,7 @@ def expected_counts(
     Equal cases are computed once. A tree on a GPU, or on several, counts there, in float64; other trees count on
     the CPU. The counts are bit-identical for any number of threads or GPUs.
     """
-    known = read_known_cases(self.model, cases, likelihood, sets=self.plan.sets)
+    known = read_known_cases(self.model.with_codes(codes), cases, likelihood, sets=self.plan.sets)
     model = self.model
     if not isinstance(model, BayesianNetwork):
         raise NetworkError("expected counts of families require a Bayesian network")

@@ -55,6 +55,8 @@ def predict_proba(
         column ``error``.
     do : mapping, optional
         Interventions for all rows; see `posteriors`.
+    codes : optional
+        What cells mean; see `posteriors_batch`.
     na_values : str or iterable of str, optional
         Words that mean "not observed" unless they are states. Default: those of ``pandas.read_csv``
         (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ...backends.base import Backend
+    from ...model.state_values import CodesByVariable
     from ..compiled import CompiledModel
 
 TINY = 2.0**-900  # of smaller entries, a count may have lost digits that matter to its share of them
@@ -83,6 +84,8 @@ class EvidenceFunction:
         See `jtgpu.JunctionTree.posteriors_batch`.
     on_impossible : {"error", "flag"}
         Whether a case of probability 0 raises an error, or has ln P = -inf and derivatives of 0.
+    codes : optional
+        See `jtgpu.JunctionTree.posteriors_batch`.
 
     Examples
     --------
@@ -93,12 +96,14 @@ class EvidenceFunction:
     [-2.205, -0.117]
     """
 
-    def __init__(self, tree: CompiledModel, cases: Any, on_impossible: str = "error"):
+    def __init__(
+        self, tree: CompiledModel, cases: Any, on_impossible: str = "error", codes: CodesByVariable | None = None
+    ):
         if not isinstance(tree.model, BayesianNetwork):
             raise NetworkError("derivatives by CPTs require a Bayesian network")
         self._on_impossible = choice("on_impossible", on_impossible, ("error", "flag"))
         self.tree, self.model = tree, tree.model
-        self._known = read_known_cases(tree.model, cases)
+        self._known = read_known_cases(tree.model.with_codes(codes), cases)
         self.n_cases = len(self._known.states)
 
     def log_evidence(

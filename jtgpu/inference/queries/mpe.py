@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...backends.sweep import Uniforms
+    from ...model.state_values import CodesByVariable
     from ...util.options import ImputeMethod, OnProblem
     from ..compiled import CompiledModel
     from ..evidence import Cases, EvidenceOptions, Findings
@@ -124,19 +125,20 @@ def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[],
 def mpe_batch(
     self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
     do: Mapping[Any, Any] | None = None, on_impossible: OnProblem = "error",
+    codes: CodesByVariable | None = None,
 ) -> CaseExplanations:  # fmt: skip
     """Find the most probable explanations of a table of B cases.
 
     Parameters
     ----------
-    cases, likelihood, do, on_impossible
+    cases, likelihood, do, on_impossible, codes
         See `posteriors_batch`.
 
     Returns
     -------
     CaseExplanations
     """
-    known = read_known_cases(self.model, cases, likelihood, None, do, self.plan.sets)
+    known = read_known_cases(self.model.with_codes(codes), cases, likelihood, None, do, self.plan.sets)
     sweep = messages_of(self, self.intervened(known.intervened).factors).maximal()
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
@@ -230,13 +232,13 @@ def sample(
 def impute(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, numbers: bool = False,
     likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
-    on_impossible: OnProblem = "error",
+    on_impossible: OnProblem = "error", codes: CodesByVariable | None = None,
 ) -> Imputed:  # fmt: skip
     """Fill in the missing cells of a table of B cases.
 
     Parameters
     ----------
-    cases, likelihood, do, on_impossible
+    cases, likelihood, do, on_impossible, codes
         See `posteriors_batch`.
     how : {"sample", "mpe"}
         Whether to fill in an exact joint sample given the other cells of the case, or the most probable
@@ -251,7 +253,7 @@ def impute(  # noqa: PLR0913
     Imputed
         ``.to_frame()`` has the columns of `cases` with all cells filled in, in a frame of the same kind.
     """
-    known = read_known_cases(self.model, cases, likelihood, None, do, self.plan.sets)
+    known = read_known_cases(self.model.with_codes(codes), cases, likelihood, None, do, self.plan.sets)
     choice("how", how, ("sample", "mpe"))
     messages = messages_of(self, self.intervened(known.intervened).factors)
     if how == "mpe":

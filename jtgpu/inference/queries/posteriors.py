@@ -29,6 +29,7 @@ from ..sets import Joints, Scope, scopes_of
 from ..tables import at_row, is_on_device
 
 if TYPE_CHECKING:
+    from ...model.state_values import CodesByVariable
     from ...plans.plan import Plan
     from ...util.options import OnProblem
 
@@ -120,6 +121,7 @@ def posteriors_batch(  # noqa: PLR0913
     targets: str | int | Iterable[str | int] | None = None,
     joints: Iterable[Sequence[str | int]] | None = None,
     on_impossible: OnProblem = "error",
+    codes: CodesByVariable | None = None,
 ) -> CasePosteriors:
     """Compute posteriors of a table of B cases in one call.
 
@@ -130,10 +132,9 @@ def posteriors_batch(  # noqa: PLR0913
         narwhals supports (needs ``jtgpu[frames]``); a mapping from variable to B states; a list of B mappings from
         variable to state; a (B, V) array with one column for each variable, in the order of the model, or a tensor
         of PyTorch, JAX or another library with DLPack, which is not copied if it is contiguous int32. Cells are
-        names of states; None, NaN, -1 and texts such as ``""`` and ``"?"`` mean "not observed". Numbers in cells
-        are names of states if a state's name is a number, otherwise, and always in arrays, numbers of states from
-        0. Columns that are not variables are ignored, but a column whose name is almost that of a variable is an
-        error.
+        names of states, or missing: None, NaN, null. A number in a cell is a name, too, or lies in a state that is an
+        interval; in arrays it is the number of a state, and -1 means "not observed". Columns that are not variables
+        are ignored, but a column whose name is almost that of a variable is an error.
     likelihood : mapping, optional
         Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.
         Several variables, a tuple: an array with an axis for each, or with B of these. The tree has to keep them
@@ -150,6 +151,9 @@ def posteriors_batch(  # noqa: PLR0913
     on_impossible : {"error", "flag"}, default "error"
         Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
         of -inf and posteriors of zero.
+    codes : "names", "index" or mapping, optional
+        What cells mean, such as ``{"xray": {1: "yes", 0: "no"}}``; see `jtgpu.DiscreteModel.with_codes`. Default: as
+        the network says. It holds for states in `likelihood` and `do`, too.
 
     Returns
     -------
@@ -173,7 +177,7 @@ def posteriors_batch(  # noqa: PLR0913
             row = int(np.argmax(answer.impossible))
             raise ImpossibleEvidence(f"row {row}: this case has probability 0")
         return answer
-    known = read_known_cases(self.model, cases, likelihood, soft, do, self.plan.sets)
+    known = read_known_cases(self.model.with_codes(codes), cases, likelihood, soft, do, self.plan.sets)
     sets = self.plan.sets
     wanted = with_sets(self.model, chosen, [sets.number(scope, "joint posterior") for scope in scopes])
     tables = self.intervened(known.intervened).backend.tables
@@ -194,13 +198,13 @@ def posteriors_batch(  # noqa: PLR0913
 def posteriors_on_device(
     self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
     targets: str | int | Iterable[str | int] | None = None,
-    joints: Iterable[Sequence[str | int]] | None = None,
+    joints: Iterable[Sequence[str | int]] | None = None, codes: CodesByVariable | None = None,
 ) -> DevicePosteriors:  # fmt: skip
     """Compute posteriors of a table of B cases and leave them in the memory of the GPU, for PyTorch, JAX or CuPy.
 
     Parameters
     ----------
-    cases, likelihood, targets, joints
+    cases, likelihood, targets, joints, codes
         See `posteriors_batch`. `cases` may also be a tensor on the tree's GPU: (B, V), contiguous, of int8, int16,
         int32 or int64, -1 means "not observed". It is read where it is, after the work of its producer.
 
@@ -235,7 +239,7 @@ def posteriors_on_device(
         weights = read_weights(self.model, likelihood, n, sets)
         result = backend.run_device(cases, weights, wanted)
     else:
-        known = read_known_cases(self.model, cases, likelihood, sets=sets)
+        known = read_known_cases(self.model.with_codes(codes), cases, likelihood, sets=sets)
         result = backend.run_device(known.states, known.likelihood, wanted)
     if not scopes:
         return DevicePosteriors(self.model, result, chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from ...errors import EvidenceError, JtgpuError
 from ...model.discrete import DiscreteModel
+from ...util.arguments import plain
 from ...util.arrays import Floats
 from .arrow import arrow, as_array, is_tensor, narwhals
 from .columns import reject_repeated
@@ -43,10 +45,8 @@ class NativeFrame:
         try:
             self.frame = nw.from_native(native, eager_only=True)
         except TypeError:
-            hint = "; collect() it first" if hasattr(native, "collect") else ""
-            raise EvidenceError(
-                f"cases must be a data frame (pandas, Polars, Arrow, ...), not {type(native).__name__}{hint}"
-            ) from None
+            self.native = _of_stream(native)
+            self.frame = nw.from_native(self.native, eager_only=True)
         except (ValueError, nw.exceptions.NarwhalsError) as error:
             names = [str(c) for c in getattr(native, "column_names", getattr(native, "columns", ()))]
             reject_repeated(names, names, "the table")
@@ -132,6 +132,16 @@ class NativeFrame:
         for name in table.column_names:
             made[name] = more[name].array
         return made
+
+
+def _of_stream(given: Any) -> Any:
+    """The Arrow table that an object exports as a stream, such as a relation of DuckDB."""
+    lazy = type(given).__name__ == "LazyFrame"
+    if hasattr(given, "__arrow_c_stream__") and not lazy:
+        with contextlib.suppress(arrow().ArrowException, TypeError):  # a column is no table
+            return arrow().table(given)
+    hint = "; collect() it first" if lazy or hasattr(given, "collect") else ""
+    raise EvidenceError(f"cases must be a data frame (pandas, Polars, Arrow, ...), not {type(given).__name__}{hint}")
 
 
 def name_row(row: int, index: Any) -> str:
@@ -258,7 +268,7 @@ class PlainTable:
 def _name(model: DiscreteModel | None, key: Any) -> str:
     if model is None:
         return str(key)
-    return key if isinstance(key, str) else model.variables[model.index(key)]
+    return plain(key) if isinstance(key, str) else model.variables[model.index(key)]
 
 
 def _as_column(name: str, value: Any) -> Any:

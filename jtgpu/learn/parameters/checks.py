@@ -22,6 +22,7 @@ from .sources import open_source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from ...model.state_values import CodesByVariable
     from ...util.options import Data
 
 MAX_CELLS = 1_000_000  # configurations of a check
@@ -128,6 +129,7 @@ def check(
     *,
     weights: ArrayLike | str | None = None,
     na_values: str | Iterable[str] | None = None,
+    codes: CodesByVariable | None = None,
 ) -> PredictiveCheck:
     """Compare the counts of some variables in a table with those that a network predicts; of numbers, their moments.
 
@@ -141,7 +143,7 @@ def check(
         A name alone stands for its family, the parents and the variable. Other sets, such as two variables without an
         arc, show what the structure misses.
     weights : (B,) array_like, or name of a column, optional
-    na_values : str or iterable of str, optional
+    na_values, codes : optional
         See `jtgpu.learn.fit`.
 
     Returns
@@ -168,6 +170,7 @@ def check(
     """
     if not isinstance(network, (BayesianNetwork, MixedNetwork)):
         raise ArgumentError(f"check needs a Bayesian network, such as fit.network, not {described(network)}")
+    network = network.with_codes(codes)
     if isinstance(variables, str):
         names = [*network.parents(variables), network.variables[network.index(variables)]]
     else:

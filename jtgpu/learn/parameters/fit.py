@@ -27,13 +27,14 @@ from .runs import Running, count, fit_em, fit_stepwise
 from .setup import set_up
 from .slices import Columns, Model, Search, fit_sequences
 from .sources import open_source
-from .template import converted, is_template
+from .template import converted, is_template, with_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ...model.dynamic import DynamicNetwork
     from ...model.network import BayesianNetwork
+    from ...model.state_values import CodesByVariable
     from ...util.options import Data, Devices, EngineName, OnProblem, Order
     from ..discretisation import Discretiser
 
@@ -76,6 +77,7 @@ def fit(  # noqa: PLR0913
     chunk: int | None = None,
     dialect: CsvDialect | None = None,
     na_values: str | Iterable[str] | None = None,
+    codes: CodesByVariable | None = None,
     progress: bool | Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -169,6 +171,9 @@ def fit(  # noqa: PLR0913
     na_values : str or iterable of str, optional
         Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
         (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.
+    codes : "names", "index" or mapping, optional
+        What cells mean, such as ``{"xray": {1: "yes", 0: "no"}}``; see `jtgpu.DiscreteModel.with_codes`. Without a
+        network and `states`, the names that codes stand for are the states. The fitted network keeps the codes.
     progress : bool or callable, optional
         True: a line on stderr after each iteration. A function is called with each `Iteration`.
     checkpoint : path, optional
@@ -228,7 +233,7 @@ def fit(  # noqa: PLR0913
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
-    structure = converted(structure)
+    structure, states = with_codes(converted(structure), states, codes)
     if id is not None or time is not None or is_template(structure):
         _reject({
             "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
@@ -238,7 +243,7 @@ def fit(  # noqa: PLR0913
         of_slices: Any = partial(fit_mixed_sequences, numbers=numbers) if has_numbers else fit_sequences
         sequences: Fit = of_slices(  # its network is a DynamicNetwork, or one with numbers
             structure, cases, Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values),
-            Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table),
+            Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes),
             Search(
                 rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress),
                 checkpoint, resume,
@@ -254,7 +259,7 @@ def fit(  # noqa: PLR0913
         fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
             structure, cases, numbers, states=states, bins=bins, prior=prior, weights=weights,
             missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads, zeros=zeros,
-            dialect=dialect, na_values=na_values, progress=_listener(progress),
+            dialect=dialect, na_values=na_values, progress=_listener(progress), codes=codes,
         )  # fmt: skip
         return fitted
     given = read_structure(structure)
@@ -263,7 +268,7 @@ def fit(  # noqa: PLR0913
     setup = set_up(
         given, source, states=states, prior=prior, weights=weights,
         zeros=choice("zeros", zeros, ("keep", "free")), fixed=fixed, tied=tied, hidden=hidden, start=start,
-        max_table=max_table, bins=bins,
+        max_table=max_table, bins=bins, codes=codes,
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")

@@ -155,6 +155,7 @@ def fit_mixed_sequences(
     if model.start == "given" and not has_numbers:
         raise ArgumentError("start='given' requires a network with CPTs and Gaussians as the structure")
     net: MixedDynamicNetwork = mixed_template(structure, cases, numbers, model.states, model.hidden, model.bins)
+    net = net.with_codes(model.codes)
     rows = read_rows(
         net, cases, likelihood=mapping("likelihood", columns.likelihood), id=columns.id, time=columns.time,
         on_gap=columns.on_gap,

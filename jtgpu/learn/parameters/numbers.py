@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ...inference.tables import Table
+    from ...model.state_values import CodesByVariable
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5
@@ -54,6 +55,7 @@ def fit_numbers(  # noqa: PLR0913
     dialect: CsvDialect | None,
     na_values: str | Iterable[str] | None,
     progress: Callable[[Any], None],
+    codes: CodesByVariable | None,
 ) -> MixedFit:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", missing, ("em", "error", "drop"))
@@ -65,6 +67,7 @@ def fit_numbers(  # noqa: PLR0913
         start = structure if isinstance(start, str) and start == "given" else start
         parents: dict[str, tuple[str, ...]] = {v: structure.parents(v) for v in structure}
         states, _ = of_discretiser(states, parents)
+        codes = structure.discrete.state_codes if codes is None else codes
         states = {**{v: structure.states(v) for v in structure.discrete}, **(states or {})}
         if numbers is None:
             kinds = dict.fromkeys((v for v in structure.numbers if v not in states), "gaussian")
@@ -83,7 +86,7 @@ def fit_numbers(  # noqa: PLR0913
         return fit_on_device(parents, columns, _prior(prior)[0], progress)
     return _fit_table(
         open_table(None, cases), parents, kinds, mapping("states", states), bins, prior, weights, missing, start,
-        (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress,
+        (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress, codes,
         keeps_zeros=choice("zeros", zeros, ("keep", "free")) == "keep" and isinstance(start, MixedNetwork),
     )  # fmt: skip
 
@@ -91,7 +94,7 @@ def fit_numbers(  # noqa: PLR0913
 def _fit_table(  # noqa: PLR0913
     table: Table, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], states: Mapping[str, Any],
     bins: int | None, prior: Any, weights: Any, missing: str, start: Any, rule: tuple[int, float], threads: int | None,
-    progress: Callable[[Any], None], *, keeps_zeros: bool,
+    progress: Callable[[Any], None], codes: CodesByVariable | None, *, keeps_zeros: bool,
 ) -> MixedFit:  # fmt: skip
     kinds = column_kinds(table, parents, numbers, states)
     row_weights = sample_weights(column_weights(table, weights), table.n)
@@ -104,8 +107,8 @@ def _fit_table(  # noqa: PLR0913
         elif v in states:
             labels[v] = tuple(map(str, states[v]))
         else:
-            codes, values = column_values(v, columns[v], table.row_name)
-            counts = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
+            places, values = column_values(v, columns[v], table.row_name)
+            counts = Counter(np.asarray(places)[np.asarray(places) >= 0].tolist())
             at_most = (bins or DEFAULT_BINS) if v in cut else None
             labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most, chosen=True)
     strength = Strength(*_prior(prior), keeps_zeros)
@@ -115,7 +118,7 @@ def _fit_table(  # noqa: PLR0913
                 f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
                 "of them", stacklevel=outside(),
             )  # fmt: skip
-    shell = _shell(labels, parents)
+    shell = _shell(labels, parents).with_codes(codes)
     read = read_cases(shell, columns, None, None)
     read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
     first = _in_order(start, shell) if isinstance(start, MixedNetwork) else None
@@ -126,7 +129,8 @@ def _fit_table(  # noqa: PLR0913
     )  # fmt: skip
     last = fitted.history[-1]
     return MixedFit(
-        fitted.network, last.log_likelihood, last.objective, tuple(fitted.history), fitted.converged, fitted.method,
+        fitted.network.with_codes(codes), last.log_likelihood, last.objective, tuple(fitted.history), fitted.converged,
+        fitted.method,
         len(read.states), dropped, empty_configurations(fitted.network, fitted.sums), gaps, fitted.interrupted,
         (read, row_weights, strength),
     )  # fmt: skip

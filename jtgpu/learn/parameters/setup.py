@@ -20,6 +20,7 @@ from .likelihood_cells import hidden_states, of_discretiser, states_given
 from .sources import CaseSource
 
 if TYPE_CHECKING:
+    from ...model.state_values import CodesByVariable
     from .families import GivenStructure
 
 # Priors of CPTs: what is added to the counts of each entry.
@@ -220,7 +221,7 @@ class Setup:
 
 def set_up(  # noqa: PLR0913
     given: GivenStructure, source: CaseSource, *, states: Any, prior: Any, weights: Any, zeros: str, fixed: Any,
-    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None,
+    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, codes: CodesByVariable | None = None,
 ) -> Setup:  # fmt: skip
     """Check the arguments that concern the model."""
     variables = tuple(given.parents)
@@ -244,8 +245,7 @@ def set_up(  # noqa: PLR0913
                 f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
             )
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
-    if network is not None:
-        model = model.with_codes(network.state_codes)
+    model = model.with_codes(network.state_codes if network is not None and codes is None else codes)
     check_sizes(model, whole_number("max_table", max_table, 1))
     if network is not None and any(network.states(v) != model.states(v) for v in variables):
         if start == "given" or fixed:

@@ -31,6 +31,7 @@ from .template import known_states, template_of
 
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
+    from ...model.state_values import CodesByVariable
     from ...util.arrays import Bools, Floats
     from ...util.options import BackendName
     from .em import Iteration
@@ -62,6 +63,7 @@ class Model(NamedTuple):
     hidden: Any
     start: Any
     max_table: int
+    codes: CodesByVariable | None
 
 
 class Search(NamedTuple):
@@ -96,6 +98,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
         dyn, has_numbers, start = start, True, "given"
     else:
         dyn = template_of(structure, cases, model.states, model.hidden, model.bins)
+    dyn = dyn.with_codes(model.codes)
     choice("start", start, STARTS)
     hidden = tuple(hidden_states(model.hidden, dyn, dyn.variables))
     sequences = read_sequences(

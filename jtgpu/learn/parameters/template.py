@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError, NetworkError
+from ...errors import ArgumentError, DataError, NetworkError, closest
 from ...inference.tables import column_values, is_frame, open_table
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.dynamic import DynamicNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
-from ...util.arguments import mapping, several, whole_number
+from ...model.state_values import CodesByVariable
+from ...util.arguments import choice, mapping, several, whole_number
 from .likelihood_cells import hidden_states, labels_of, of_discretiser, states_given
 
 
@@ -30,6 +31,21 @@ def converted(structure: Any) -> Any:
     if kind == "KTBN":
         return from_pyagrum(structure)
     return from_pgmpy(structure) if kind == "DynamicBayesianNetwork" else structure
+
+
+def with_codes(structure: Any, states: Any, codes: CodesByVariable | None) -> tuple[Any, Any]:
+    """A network with codes; or the states that the codes of other structures stand for, beside those declared."""
+    if codes is None or hasattr(structure, "with_codes"):
+        return (structure if codes is None else structure.with_codes(codes)), states
+    if isinstance(codes, str):
+        choice("codes", codes, ("names", "index"))
+    if isinstance(codes, str) or not (states is None or isinstance(states, Mapping)):
+        return structure, states
+    given = {v: mapping(f"codes of {v!r}", own) for v, own in mapping("codes", codes).items()}
+    variables = parents_of(structure) if isinstance(structure, Mapping) else given
+    if other := [v for v in given if v not in variables]:
+        raise ArgumentError(f"codes: there is no variable {other[0]!r}{closest(str(other[0]), variables)}")
+    return structure, {**{v: [*dict.fromkeys(own.values())] for v, own in given.items()}, **mapping("states", states)}
 
 
 def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:

@@ -45,6 +45,16 @@ def asia() -> jtgpu.JunctionTree:
     return made
 
 
+class Stream:
+    """A table of a library that exports Arrow's streams, such as a relation of DuckDB."""
+
+    def __init__(self, columns: Columns):
+        self._table = pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
 CONTAINERS: dict[str, Callable[[Columns], Any]] = {
     "lists": lambda c: c,
     "tuples": lambda c: {k: tuple(v) for k, v in c.items()},
@@ -54,13 +64,15 @@ CONTAINERS: dict[str, Callable[[Columns], Any]] = {
     "arrays of Arrow": lambda c: {k: pa.array(v) for k, v in c.items()},
     "rows": lambda c: [dict(zip(c, row, strict=True)) for row in zip(*c.values(), strict=True)],
     "rows without empty cells": lambda c: [
-        {k: x for k, x in zip(c, row, strict=True) if x is not None} for row in zip(*c.values(), strict=True)
+        {k: x for k, x in zip(c, row, strict=True) if x is not None or i == 0}  # some row has each column
+        for i, row in enumerate(zip(*c.values(), strict=True))
     ],
     "pandas": lambda c: pd.DataFrame(c),
     "pandas with an index": lambda c: pd.DataFrame(c, index=[f"r{i}" for i in range(len(c["w"]))]),
     "pandas objects": lambda c: pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in c.items()}),
     "Polars": lambda c: pl.DataFrame(c),
     "Arrow": lambda c: pa.table(c),
+    "streams": Stream,
 }
 
 
@@ -197,6 +209,23 @@ def test_every_query_of_a_table_takes_every_container(asia: jtgpu.JunctionTree, 
         found = pd.DataFrame(found)
     assert np.asarray(found["lung=yes"]).tolist() == expected["lung=yes"].tolist()
     assert len(asia.predict(table, ["lung", "bronc"], keep="w")) == 3  # rows, or columns
+
+
+def test_streams_are_tables_where_data_are_read(asia: jtgpu.JunctionTree) -> None:
+    columns: Columns = {"xray": ["yes", "no", "no", "yes"], "smoke": ["no", "yes", "no", "no"]}
+    table, structure = Stream(columns), {"xray": ["smoke"]}
+    assert jtgpu.learn.fit(structure, table).network == jtgpu.learn.fit(structure, columns).network
+    assert str(jtgpu.learn.structure(table)) == str(jtgpu.learn.structure(columns))
+    classes = ["a", "b", "a", "b"]
+    a, b = (jtgpu.JunctionTreeClassifier().fit(x, classes).predict_proba(x) for x in (table, columns))
+    np.testing.assert_array_equal(a, b)
+    one = pa.table({"xray": ["yes"]})
+    for row in (Stream({"xray": ["yes"]}), one.to_reader()):
+        assert asia.log_likelihood(row).tolist() == [asia.log_evidence({"xray": "yes"})]
+    assert asia.posterior("lung", one.to_reader())["yes"] == asia.posterior("lung", {"xray": "yes"})["yes"]
+    for wrong, message in [(pl.DataFrame(columns).lazy(), "collect"), (one["xray"], "not ChunkedArray")]:
+        with pytest.raises(jtgpu.EvidenceError, match=message):
+            asia.posteriors_batch(wrong)
 
 
 def test_answers_are_of_the_type_of_the_table(asia: jtgpu.JunctionTree) -> None:
