@@ -192,6 +192,7 @@ def structure(  # noqa: PLR0913
     threads: int | None = None,
     start: Any = None,
     restarts: int = 0,
+    time: float | None = None,
     backend: LearnBackend = "cpu",
     devices: Devices = None,
 ) -> Structure:
@@ -248,6 +249,9 @@ def structure(  # noqa: PLR0913
         A graph to start from: the search returns none that is worse. Exact search ignores it.
     restarts : int
         Of methods ``"greedy"`` and ``"tabu"``: how often to search again, from the best graph after random moves.
+    time : float, optional
+        Seconds that it should take at most: fewer families are scored, with a warning if that leaves fewer parents, and
+        the search is shorter. The graph then depends on the machine.
     backend : {"cpu", "gpu"}
         Where families are scored for the exact search, and for the choice of candidates.
     devices : "all" or sequence of int, optional
@@ -280,7 +284,7 @@ def structure(  # noqa: PLR0913
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
         numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices,
+        backend=backend, devices=devices, time=time,
     )  # fmt: skip
     if task.rule.takes_numbers and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")

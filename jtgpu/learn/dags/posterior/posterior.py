@@ -99,7 +99,9 @@ def posterior(  # noqa: PLR0913
         Chains stop when the largest standard error of the probability of an arc is at most this, and R-hat is at most
         1.05.
     time : float, optional
-        Seconds that the chains may run. They stop at the next round, so the result depends on the machine.
+        Seconds that all of it should take at most, from the reading of the data to the last round of the chains: fewer
+        families are scored for it, with a warning if that leaves fewer parents. The result depends on the machine. With
+        a `checkpoint`, only the chains are limited, so that another run can continue them.
     steps : int, optional
         Steps of each chain at most. Default: 4,000,000.
     chains : int or "auto"
@@ -178,7 +180,7 @@ def posterior(  # noqa: PLR0913
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
         numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices,
+        backend=backend, devices=devices, time=None if checkpoint is not None else time,
     )  # fmt: skip
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
     task = replace(task, notes=notes, say=progress or task.say)
@@ -194,7 +196,7 @@ def posterior(  # noqa: PLR0913
     source = chain_source(
         task, candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
     )
-    estimated = source.advance(stop)
+    estimated = source.advance(stop if checkpoint is not None else stop._replace(seconds=task.time.left))
     if not estimated.converged:
         warnings.warn(_unconverged(estimated), UserWarning, stacklevel=outside())
     if estimated.low_coverage:
