@@ -229,8 +229,8 @@ def structure(  # noqa: PLR0913
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
     na_values : str or iterable of str, optional
-        Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
-        (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; no words in other tables.
+        Words that mean a missing cell unless they are declared states, besides those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; ``()``: only those.
     weights : (N,) array_like of int, optional
         How often each row occurs.
     numbers : bool or list of str, optional

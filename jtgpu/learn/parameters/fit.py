@@ -167,8 +167,8 @@ def fit(  # noqa: PLR0913
     dialect : jtgpu.cases.query.CsvDialect, optional
         How CSV files are written.
     na_values : str or iterable of str, optional
-        Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
-        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.
+        Words that mean a missing cell unless they are declared states, besides those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; ``()``: only those.
     progress : bool or callable, optional
         True: a line on stderr after each iteration. A function is called with each `Iteration`.
     checkpoint : path, optional
