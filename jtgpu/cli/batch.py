@@ -48,7 +48,8 @@ class CsvOptions(CsvDialect):
 
     na_values: Annotated[Names, Option(
         "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Besides NA, N/A, NaN, "
-        "None, null and the others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.", panel=CSV)] = None
+        "None, null and the others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.",
+        panel=CSV)] = None
     escape_formulas: EscapeFormulas = False
 
     def dialect(self) -> CsvDialect:

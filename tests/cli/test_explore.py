@@ -121,7 +121,8 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     assert "age: numbers but for 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr
     assert "dose: numbers but for '?' (1)" in done.stderr
     assert "region: 'North' and 'north ' are nearly equal, and two states" in done.stderr
-    done = run("explore", str(path), "--no-serve", "--time", "0", "--na-values", "unknown", "--na-values", "?", "--json")
+    words = ("--na-values", "unknown", "--na-values", "?")
+    done = run("explore", str(path), "--no-serve", "--time", "0", "--json", *words)
     assert done.exit_code == 0, done.output
     columns = {c["name"]: c for c in json.loads(done.stdout)["columns"]}
     assert columns["age"]["kind"] == columns["dose"]["kind"] == "numbers"

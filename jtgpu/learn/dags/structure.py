@@ -183,6 +183,7 @@ def structure(  # noqa: PLR0913
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    constant: Literal["error", "drop"] = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     numbers: bool | Iterable[str] | None = None,
@@ -228,6 +229,8 @@ def structure(  # noqa: PLR0913
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
+    constant : {"error", "drop"}
+        Whether columns with only one value, or none, are an error that names them all, or are left out with a warning.
     na_values : str or iterable of str, optional
         Words that mean a missing cell unless they are declared states, besides those of ``pandas.read_csv``
         (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; ``()``: only those.
@@ -284,7 +287,7 @@ def structure(  # noqa: PLR0913
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
         numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices, time=time,
+        backend=backend, devices=devices, time=time, constant=constant,
     )  # fmt: skip
     if task.rule.takes_numbers and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")

@@ -245,6 +245,7 @@ def learning_task(  # noqa: PLR0913
     tiers: Any, within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, numbers: Any,
     table: ScoreTable | None, seed: int, memory_limit: int | str | None, threads: int | None, start: Any,
     backend: LearnBackend, devices: Devices, time: float | None = None,
+    constant: str = "error",
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
     choice("backend", backend, ("cpu", "gpu"))
@@ -254,9 +255,10 @@ def learning_task(  # noqa: PLR0913
     threads = None if threads is None else whole_number("threads", threads, 1)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     if states is None:
-        _require_feasible(data, limit, until)
+        require_feasible(data, limit, until)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
-        data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values
+        data, rule, numbers, states=states, missing=missing, constant=constant, weights=weights,
+        na_values=na_values,
     )
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)
@@ -279,7 +281,7 @@ def learning_task(  # noqa: PLR0913
     ).in_time()
 
 
-def _require_feasible(data: Any, limit: int, time: TimeLimit) -> None:
+def require_feasible(data: Any, limit: int, time: TimeLimit) -> None:
     """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
     if isinstance(data, (str, Path)):
         n = len(open_cases(Path(data), DiscreteModel({}), None).columns)

@@ -49,6 +49,7 @@ def posterior(  # noqa: PLR0913
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    constant: Literal["error", "drop"] = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     numbers: bool | Iterable[str] | None = None,
@@ -77,9 +78,9 @@ def posterior(  # noqa: PLR0913
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
         States, or numbers with the scores ``"bge"`` and ``"bic-cg"``.
-    states, missing, na_values, weights, numbers
-        States of the variables, treatment and spelling of missing cells, how often each row occurs, and which columns
-        are numbers, as for `jtgpu.learn.structure`.
+    states, missing, constant, na_values, weights, numbers
+        States of the variables, treatment and spelling of missing cells, constant columns, how often each row occurs,
+        and which columns are numbers, as for `jtgpu.learn.structure`.
     score, ess, table : str or callable, float, ScoreTable
         As for `jtgpu.learn.structure`. ``"bic"``, ``"bic-cg"`` and ``"aic"`` approximate ln P(data | graph).
     max_parents, forbidden, required, tiers, within_tiers
@@ -181,6 +182,7 @@ def posterior(  # noqa: PLR0913
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
         numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
         backend=backend, devices=devices, time=None if checkpoint is not None else time,
+        constant=constant,
     )  # fmt: skip
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
     task = replace(task, notes=notes, say=progress or task.say)
