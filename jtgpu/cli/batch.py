@@ -47,8 +47,9 @@ class CsvOptions(CsvDialect):
     """How CSV files are written."""
 
     na_values: Annotated[Names, Option(
-        "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Default: NA, N/A, NaN, "
-        "None, null and the others of pandas.read_csv. Empty cells are always missing.", panel=CSV)] = None
+        "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Besides NA, N/A, NaN, "
+        "None, null and the others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.",
+        panel=CSV)] = None
     escape_formulas: EscapeFormulas = False
 
     def dialect(self) -> CsvDialect:

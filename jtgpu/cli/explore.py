@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -14,10 +17,11 @@ import typer
 
 from ..cases.answer_table import read_file
 from ..draw import arcs
-from ..errors import DataError, FormatError, JtgpuError, closest
+from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
+from ..learn.dags.time_limit import TimeLimit
 from ..learn.discretisation import discretise
 from ..learn.number_validation import NumberValidation
 from ..learn.parameters.fit import fit
@@ -28,6 +32,7 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput
+from .column_facts import ColumnFacts, facts_of
 from .console import command, print_json, reading, warn
 from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
@@ -45,28 +50,15 @@ EXAMPLES = (
     "jtgpu explore patients.csv --numbers -t pressure -o patients.mixed.json --draw patients.svg",
     "jtgpu explore cases.parquet --bins 3 --no-serve --json",
 )
-MAX_STATES = 60  # of a column that is kept
 MIN_COMPLETE = 0.5  # share of the rows without a missing cell from which the others are left out for the structure
 MAX_VARIABLES = 60  # whose arcs get probabilities
 FOLDS = 5  # of the cross-validation
+SHARE_OF_STRUCTURE, SHARE_OF_EM, SHARE_OF_CHAINS = 0.3, 0.2, 0.5  # of the time that is left when they begin
+LEAST = 0.2  # seconds of a step
+LEAST_PASSES = 10  # of EM: if so many do not fit into the time, it does not begin
+SECONDS_OF_ENTRY = 2e-9  # of a clique table and row, of a pass over the rows
 
 PREPARING = "Preparing the data"
-
-
-@dataclass(frozen=True)
-class ColumnFacts:
-    """A column and what becomes of it."""
-
-    name: str
-    kind: str  # "numbers", "categories", "identifier", "dates", "constant", "text"
-    distinct: int
-    missing: float  # share of the rows
-    use: str
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it is a variable of the network."""
-        return self.kind in ("numbers", "categories")
 
 
 @command
@@ -81,7 +73,8 @@ def explore(  # noqa: PLR0913 (a Typer command)
     numbers: Annotated[bool, Option(
         "--numbers", "Learn from columns of numbers as they are, without intervals.", panel=PREPARING)] = False,
     time: Annotated[float, Option(
-        "--time SECONDS", "Time that Markov chains may run for the probabilities of arcs.", least=0.0)] = 20.0,
+        "--time SECONDS", "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.",
+        least=0.0)] = 20.0,
     seed: Annotated[int, Option("--seed N", "Random seed.", least=0)] = 0,
     output: Annotated[str | None, Option(
         "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT)] = None,
@@ -108,40 +101,40 @@ def explore(  # noqa: PLR0913 (a Typer command)
         check_output(output, force)
     if draw is not None:
         check_picture(draw, force, "--draw")
-    with status("reading", progress) as step, warnings.catch_warnings(record=True) as caught:
+    limit = TimeLimit.of(time or None)
+    with status("reading", progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
         left_out = split_names(exclude or [], table.column_names, "column")
-        facts = [_facts(table, name, bins, name in left_out, numbers) for name in table.column_names]
-        kept = [f.name for f in facts if f.is_kept]
-        goal = _target(target, kept, facts)
-        is_certain = len(kept) <= MAX_VARIABLES and time > 0
-        if draw is not None and not is_certain:
-            raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
-        step("finding intervals")
-        cases = table.select(kept)
-        numeric = [f.name for f in facts if f.kind == "numbers"]
-        if numeric and not numbers:
-            cases = discretise(cases, bins=bins, columns=numeric).apply(cases)
-        step("learning the structure")
-        options = numeric_options(cases, numeric, seed) if numbers else _options(cases, seed)
-        learned = structure(cases, **options)
-        step("estimating the CPTs")
-        kinds = dict.fromkeys(numeric, "gaussian") if numbers else None
-        network = fit(learned, cases, prior="bdeu:1", numbers=kinds).network  # EM where cells are missing
-        certainty = None
-        if is_certain:
-            step("computing the probabilities of the arcs")
-            certainty = posterior(cases, time=time, **options)
-        step("judging the predictions")
-        accuracy = _judged(cases, goal, options, kinds)
-        result = _Exploration(
-            data, table.num_rows, facts, options, learned, network, certainty, goal, accuracy
-        )  # fmt: skip
-    notes = list(dict.fromkeys(str(w.message).partition("; ")[0] for w in caught))
-    if draw is not None:
-        assert certainty is not None
-        write_text(draw, arcs(certainty).text(draw.suffix))
+        found = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
+    facts = [of_column for of_column, _ in found]
+    notes = [note for _, of_column in found for note in of_column]
+    kept = [f.name for f in facts if f.is_kept]
+    result = _Exploration(data, table.num_rows, facts, goal=_target(target, kept, facts) if len(kept) > 1 else "")
+    if not json:
+        result.print_columns(time)
+    _target(target, kept, facts)
+    is_certain = len(kept) <= MAX_VARIABLES and time > 0
+    if draw is not None and not is_certain:
+        raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
+    cases, numeric = table.select(kept), [f.name for f in facts if f.kind == "numbers"]
+    with status("finding intervals", progress) as step, warnings.catch_warnings(record=True) as more:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            if numeric and not numbers:
+                cases = discretise(cases, bins=bins, columns=numeric).apply(cases)
+            result.options = numeric_options(cases, numeric, seed) if numbers else _options(cases, seed)
+            learn = _Learning(cases, numeric if numbers else None, result.options, limit, notes)
+            result.learn(learn, step, is_certain)
+        except KeyboardInterrupt:
+            if result.network is None:
+                raise
+            notes.append("interrupted: the rest is left out")
+    network = result.network
+    assert network is not None
+    notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in [*caught, *more])
+    if draw is not None and result.certainty is not None:
+        write_text(draw, arcs(result.certainty).text(draw.suffix))
     refused: FormatError | None = None
     if output is not None and writer is not None:
         try:
@@ -149,11 +142,11 @@ def explore(  # noqa: PLR0913 (a Typer command)
         except FormatError as error:
             refused = error
     if json:
-        print_json(result.as_json() | {"output": output})
+        print_json(result.as_json() | {"output": output, "notes": notes})
     else:
-        result.print()
-        for note in notes:
-            warn(note)
+        result.print_results()
+    for note in dict.fromkeys(notes):
+        warn(note)
     if refused is not None:
         raise refused
     if on_terminal() and not json if serve is None else serve:
@@ -161,30 +154,6 @@ def explore(  # noqa: PLR0913 (a Typer command)
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)
             with suppress(KeyboardInterrupt):
                 server.wait()
-
-
-def _facts(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers: bool) -> ColumnFacts:
-    """The kind of a column, by its values."""
-    column = table.column(name)
-    n = len(column)
-    missing = column.null_count / n if n else 0.0
-    kind = str(column.type)
-    distinct = len(column.unique().drop_null()) if n else 0
-    is_number = kind.startswith(("int", "uint", "float", "double", "decimal", "halffloat"))
-    if is_excluded:
-        return ColumnFacts(name, "excluded", distinct, missing, "left out")
-    if distinct < 2:
-        return ColumnFacts(name, "constant", distinct, missing, "left out")
-    if kind.startswith(("timestamp", "date", "time", "duration")):
-        return ColumnFacts(name, "dates", distinct, missing, "left out")
-    whole = not is_number or kind.startswith(("int", "uint"))
-    if whole and distinct == n - column.null_count and distinct > MAX_STATES:
-        return ColumnFacts(name, "identifier", distinct, missing, "left out")
-    if is_number and distinct > bins:
-        return ColumnFacts(name, "numbers", distinct, missing, "number" if keeps_numbers else f"up to {bins} intervals")
-    if distinct > MAX_STATES:
-        return ColumnFacts(name, "text", distinct, missing, "left out")
-    return ColumnFacts(name, "categories", distinct, missing, counted(distinct, "state"))
 
 
 def _target(given: str | None, kept: Sequence[str], facts: Sequence[ColumnFacts]) -> str:
@@ -221,20 +190,84 @@ def numeric_options(cases: Any, numeric: Sequence[str], seed: int) -> dict[str, 
     }  # fmt: skip
 
 
-def _judged(
-    cases: Any, target: str, options: dict[str, Any], kinds: dict[str, str] | None
-) -> Validation | None:
-    """Predictions of networks that the rows did not help to learn; None if there are too few rows."""
-    # kinds: columns that are numbers. None: those of a network with states only
-    declared = {name: _values(cases, name) for name in cases.column_names if name not in (kinds or ())}
+@dataclass(frozen=True)
+class _Learning:
+    """How networks are learned from the columns that are kept, in a limited time."""
 
-    def network(training: Any) -> BayesianNetwork:
-        learned = structure(training, states=declared, **options)
-        return fit(learned, training, prior="bdeu:1", states=declared, numbers=kinds).network
+    cases: Any
+    numeric: Sequence[str] | None  # columns that are numbers. None: they are intervals
+    options: dict[str, Any]  # of the structure
+    limit: TimeLimit
+    notes: list[str]  # what users should know
 
-    with suppress(DataError if kinds is None else JtgpuError):
-        return validate(network, cases, target, folds=FOLDS, seed=options["seed"])
-    return None
+    @property
+    def kinds(self) -> dict[str, str] | None:
+        """The argument `numbers` of `jtgpu.learn.fit`."""
+        return None if self.numeric is None else dict.fromkeys(self.numeric, "gaussian")
+
+    @cached_property
+    def declared(self) -> dict[str, list[str]]:
+        """The states of all columns, which parts of the rows may not have."""
+        names = [name for name in self.cases.column_names if name not in (self.numeric or ())]
+        return {name: _values(self.cases, name) for name in names}
+
+    def seconds(self, share: float) -> float | None:
+        """A share of the time that is left; None: there is no limit."""
+        return max(share * self.limit.left, LEAST) if self.limit.is_set else None
+
+    def structure(self, cases: Any, seconds: float | None) -> Structure:
+        """The graph of some rows."""
+        return structure(cases, states=self.declared, time=seconds, **self.options)
+
+    def network(self, learned: Structure, cases: Any, seconds: float | None) -> Any:
+        """The network of a graph: by EM where cells are missing, unless that takes too long."""
+        until, options = TimeLimit.of(seconds), dict[str, Any]()
+        if self.numeric is None and seconds is not None and any(c.null_count for c in self.cases.columns):
+            pass_seconds = SECONDS_OF_ENTRY * _entries(learned) * self.cases.num_rows
+            if LEAST_PASSES * pass_seconds > seconds:
+                options["missing"] = "available"
+                self.notes.append(
+                    "the CPTs are by the rows that are complete in each family, not by EM, for want of time"
+                )
+
+        def out_of_time(entry: Any) -> None:
+            if not until.left:
+                self.notes.append("EM ended before it had converged, for want of time")
+                raise KeyboardInterrupt
+
+        return fit(
+            learned, cases, prior="bdeu:1", states=self.declared, numbers=self.kinds, progress=out_of_time, **options
+        ).network  # fmt: skip
+
+    def judged(self, target: str, seconds_of_one: float, entries: float) -> Validation | NumberValidation | None:
+        """Predictions of networks that the rows did not help to learn; None: there are too few rows, or no time."""
+        # seconds_of_one: that learning a network has taken
+        cases, n = self.cases, self.cases.num_rows
+        one = seconds_of_one + SECONDS_OF_ENTRY * entries * n / FOLDS
+        folds = FOLDS if FOLDS * one <= self.limit.left else 1
+        if folds == 1 and one > self.limit.left + LEAST:
+            self.notes.append("predictions were not judged, for want of time")
+            return None
+
+        def network(training: Any) -> Any:
+            share = self.seconds(0.5 / folds)
+            return self.network(self.structure(training, share), training, share)
+
+        with suppress(JtgpuError):  # too few rows, or a network that is too large for exact inference
+            if folds > 1:
+                return validate(network, cases, target, folds=folds, seed=self.options["seed"])
+            order = np.random.Generator(np.random.Philox(key=[self.options["seed"], 1])).permutation(n)
+            fifth = n // FOLDS
+            return validate(network(cases.take(order[fifth:])), cases.take(order[:fifth]), target, on_impossible="flag")
+        return None
+
+
+def _entries(learned: Structure) -> float:
+    """Entries of the clique tables of the network; infinity: more than any machine has."""
+    try:
+        return learned.clique_entries
+    except TableTooLarge:
+        return math.inf
 
 
 def _values(cases: Any, name: str) -> list[str]:
@@ -242,22 +275,37 @@ def _values(cases: Any, name: str) -> list[str]:
     return [str(v) for v in sorted(values)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Exploration:
-    """A table and the network that was learned from it."""
+    """A table and what was learned from it, as far as the time allowed."""
 
     data: str
     n: int  # rows
     facts: Sequence[ColumnFacts]
-    options: dict[str, Any]  # of the structure
-    learned: Structure
-    network: BayesianNetwork
-    certainty: StructurePosterior | None
-    target: str
-    accuracy: Validation | NumberValidation | None
+    goal: str
+    options: dict[str, Any] = field(default_factory=dict)  # of the structure
+    learned: Structure | None = None
+    network: BayesianNetwork | None = None
+    certainty: StructurePosterior | None = None
+    accuracy: Validation | NumberValidation | None = None
 
-    def print(self) -> None:
-        """Print columns, arcs and accuracy."""
+    def learn(self, learn: _Learning, step: Callable[[str], None], is_certain: bool) -> None:
+        """Learn one thing after the other."""
+        begin = monotonic()
+        step("learning the structure")
+        self.learned = learn.structure(learn.cases, learn.seconds(SHARE_OF_STRUCTURE))
+        step("estimating the CPTs")
+        self.network = learn.network(self.learned, learn.cases, learn.seconds(SHARE_OF_EM))
+        seconds = monotonic() - begin
+        if is_certain:
+            step("computing the probabilities of the arcs")
+            self.certainty = posterior(learn.cases, time=learn.seconds(SHARE_OF_CHAINS), **self.options)
+        step("judging the predictions")
+        entries = _entries(self.learned) if learn.numeric is None and learn.limit.is_set else 0.0
+        self.accuracy = learn.judged(self.goal, seconds, entries)
+
+    def print_columns(self, time: float) -> None:
+        """Print the columns, before anything is learned from them."""
         prefix = "" if on_terminal() else "# "
         print(f"{prefix}{self.data}: {counted(self.n, 'row')}, {counted(len(self.facts), 'column')}")
         print_rows(
@@ -267,9 +315,21 @@ class _Exploration:
                 for f in self.facts
             ],
         )
-        how = {"drop": ", by the rows without gaps", "available": ", each family by the rows that are complete in it"}
+        n = sum(f.is_kept for f in self.facts)
+        how_long = f"about {time:g} s at most (--time)" if time else "no limit of time"
+        print(f"\n{prefix}Learning from {counted(n, 'column')}: {how_long}; Ctrl-C ends it", flush=True)
+
+    def print_results(self) -> None:
+        """Print arcs and accuracy."""
+        assert self.learned is not None
+        prefix = "" if on_terminal() else "# "
+        used = self.n - self.learned.n_dropped
+        how = {
+            "drop": f", by {used:,} of {self.n:,} rows: those without gaps" * (used < self.n),
+            "available": ", each family by the rows that are complete in it",
+        }
         arcs = counted(len(self.learned.arcs), "arc")
-        print(f"\n{prefix}Network: {arcs}{how.get(self.options.get('missing', ''), '')}")
+        print(f"{prefix}Network: {arcs}{how.get(self.options.get('missing', ''), '')}")
         if self.certainty is None:
             print_rows(("parent", "child"), self.learned.arcs)
         else:
@@ -285,8 +345,8 @@ class _Exploration:
         if isinstance(self.accuracy, NumberValidation):
             by = self.accuracy
             print(
-                f"\n{prefix}Error for {self.target}: {by.rmse:.4g} (root mean square) of "
-                f"{counted(len(by.observed), 'row')}, by {FOLDS}-fold cross-validation (mean: {by.baseline:.4g}), "
+                f"\n{prefix}Error for {self.goal}: {by.rmse:.4g} (root mean square) of "
+                f"{counted(len(by.observed), 'row')}, {_how(by)} (mean: {by.baseline:.4g}), "
                 f"{100 * by.coverage(0.9):.1f} % in 90 % intervals"
             )
         elif self.accuracy is not None:
@@ -294,7 +354,7 @@ class _Exploration:
             of = f"{100 * a.accuracy:.1f} % of {counted(len(a.observed), 'row')}"
             most = f"most frequent state: {100 * a.baseline:.1f} %"
             print(
-                f"\n{prefix}Accuracy for {self.target}: {of}, by {FOLDS}-fold cross-validation ({most}), "
+                f"\n{prefix}Accuracy for {self.goal}: {of}, {_how(a)} ({most}), "
                 f"log loss {a.log_loss:.3f}"
             )
 
@@ -303,8 +363,8 @@ class _Exploration:
         edges = None if self.certainty is None else [list(arc) for arc in self.certainty.edges(0.01)]
         return {
             "data": self.data, "rows": self.n, "columns": [vars(f) for f in self.facts],
-            "arcs": [list(arc) for arc in self.network.arcs], "edges": edges, "target": self.target,
-            "accuracy": self._accuracy(),
+            "arcs": [list(arc) for arc in (self.learned.arcs if self.learned else ())], "edges": edges,
+            "target": self.goal, "accuracy": self._accuracy(),
         }
 
     def _accuracy(self) -> dict[str, Any] | None:
@@ -314,3 +374,9 @@ class _Exploration:
         if a is None:
             return None
         return {"n": len(a.observed), "accuracy": a.accuracy, "baseline": a.baseline, "log_loss": a.log_loss}
+
+
+def _how(judged: Validation | NumberValidation) -> str:
+    """How a figure was found."""
+    n = len(np.unique(judged.fold))
+    return f"by {n}-fold cross-validation" if n > 1 else "of a fifth that was held out, for want of time"

@@ -206,7 +206,7 @@ def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
 def _coded(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
     declared, dialect = model.declared(), reading(data, csv.dialect())
-    options: dict[str, Any] = {"states": declared, "missing": model.missing}
+    options: dict[str, Any] = {"states": declared, "missing": model.missing, "constant": model.constant}
     rule = ScoreRule(model.score, model.ess)
     if not any((model.exclude, model.columns, model.bins, model.numbers, rule.takes_numbers)):
         return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
@@ -235,7 +235,7 @@ def _as_options(message: str) -> str:
     message = re.sub(r"\bnumbers=\['(.*?)'\]", r"--numbers \1", message)
     message = re.sub(r"leave it out(?= of one|$)", "leave it out with --exclude", message)
     message = re.sub(r"\bnumbers=True, or a list of columns", "--numbers all, or some columns", message)
-    return re.sub(r"\b(missing|score|method|prior|backend)='([\w-]+)'", r"--\1 \2", message)
+    return re.sub(r"\b(missing|constant|score|method|prior|backend)='([\w-]+)'", r"--\1 \2", message)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:

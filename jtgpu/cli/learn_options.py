@@ -11,7 +11,7 @@ import typer
 
 from ..errors import NetworkError
 from ..learn.dags.posterior.posterior import POSTERIOR_METHODS
-from ..learn.dags.scores.coded import MISSING_CHOICES
+from ..learn.dags.scores.coded import CONSTANT_CHOICES, MISSING_CHOICES
 from ..learn.dags.scores.rules import NUMERIC_SCORES, SCORES
 from ..learn.dags.structure import METHODS
 from ..model.network import BayesianNetwork
@@ -74,6 +74,9 @@ class ModelOptions:
         "--missing HOW",
         "Rows with missing cells: error, drop, or available (with --score bic: each family by its known rows).",
         choices=MISSING_CHOICES)] = "error"
+    constant: Annotated[str, Option(
+        "--constant HOW", "Columns with only one value: error, or drop, with a note.", choices=CONSTANT_CHOICES,
+    )] = "error"
     states: Annotated[str, Option(
         "--states NET|data", "Network file that declares the variables and states, or data: those that occur.",
     )] = "data"

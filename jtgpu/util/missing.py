@@ -39,15 +39,16 @@ def is_missing(value: Any) -> bool:
 
 def na_words(na_values: str | Iterable[str] | None, *, is_text: bool) -> frozenset[str]:
     """The words that mean a missing cell unless they are states."""
-    # na_values: str or iterable of str: As the user gives them. Default: `NA_VALUES` in a text file, none in other
-    #     tables.
+    # na_values: str or iterable of str: As the user gives them, in addition to `NA_VALUES` in a text file. If all are
+    #     empty, no word is missing.
     # is_text: Whether the table is a text file; its empty cells are always missing
     if na_values is None:
         return frozenset(NA_VALUES if is_text else ())
     words = [na_values] if isinstance(na_values, str) else several(na_values)
     if words is None or not all(isinstance(word, str) for word in words):
         raise ArgumentError(f"na_values must be words such as ['NA', '?'], not {na_values!r}")
-    return frozenset([*map(str.strip, words), *([""] if is_text else [])])
+    given = frozenset(map(str.strip, words))
+    return given.union(NA_VALUES if given - {""} else [""]) if is_text else given
 
 
 def is_na_word(value: Any, words: frozenset[str]) -> bool:

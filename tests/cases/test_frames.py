@@ -302,8 +302,9 @@ def test_words_for_nothing_give_way_to_states() -> None:
     assert [StateLookup(model, 0).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -2, -2]
     assert [StateLookup(model, 0, na_words("-9", is_text=False)).number(c) for c in ("-9", "")] == [-1, -2]
     assert [StateLookup(model, 0, na_words(["-9"], is_text=True)).number(c) for c in ("-9", "", "NA", "null")] == [
-        -1, -1, 1, -2,
+        -1, -1, 1, -1,
     ]  # fmt: skip
+    assert na_words([], is_text=True) == na_words("", is_text=True) == {""}
 
 
 def test_the_words_are_those_of_pandas() -> None:

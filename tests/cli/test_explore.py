@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import jtgpu
+import jtgpu.cli.explore
 from tests.cli.commands import run
 
 pandas = pytest.importorskip("pandas")
@@ -69,3 +70,60 @@ def test_options_and_mistakes(messy: Path) -> None:
     few = run("explore", str(messy), "--exclude", "age,smoke")
     assert few.exit_code == 2
     assert "a network needs two" in few.output
+
+
+def test_columns_first_and_all_within_the_time(tmp_path: Path) -> None:
+    """T8: gaps, EM and folds had no limit, and nothing was printed before the end."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(4000, 3))
+    frame = pandas.DataFrame({f"c{j}": np.round(z @ rng.normal(size=3) + rng.normal(size=4000), 2) for j in range(30)})
+    frame = frame.mask(rng.random(frame.shape) < 0.2)
+    path = tmp_path / "gaps.csv"
+    frame.to_csv(path, index=False)
+    begin = time.monotonic()
+    done = run("explore", str(path), "--time", "1", "--bins", "20", "--no-serve")
+    assert done.exit_code == 0, done.output
+    assert time.monotonic() - begin < 12
+    assert done.stdout.index("Learning from 30 columns: about 1 s at most (--time); Ctrl-C ends it") > 0
+    assert done.stdout.index("c29\tnumbers") < done.stdout.index("Network: ")
+    assert "for want of time" in done.stderr
+
+
+def test_ctrl_c_keeps_what_is_there(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jtgpu.cli.explore, "posterior", interrupted)
+    done = run("explore", str(messy), "--no-serve")
+    assert done.exit_code == 0, done.output
+    assert "Network: " in done.stdout
+    assert "interrupted" in done.stderr
+
+
+def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) -> None:
+    """N8: a column of ages with one word was left out without the word; states were counted, not listed."""
+    rng = np.random.default_rng(4)
+    n = 400
+    frame = pandas.DataFrame({
+        "age": rng.normal(50, 15, n).round(2).astype(str), "region": rng.choice(["North", "South"], n),
+        "pain": rng.choice(["high", "low", "medium", "very high"], n), "ill": rng.choice(["no", "yes"], n),
+        "dose": rng.integers(1, 40, n).astype(str),
+    })  # fmt: skip
+    frame.loc[7, "age"], frame.loc[9, "region"], frame.loc[3, "dose"] = "unknown", "north ", "?"
+    frame.loc[::5, "ill"] = "NA"
+    path = tmp_path / "words.csv"
+    frame.to_csv(path, index=False)
+    done = run("explore", str(path), "--no-serve", "--time", "0", "-t", "ill")
+    assert done.exit_code == 0, done.output
+    assert "left out: numbers but for 'unknown' (1)" in done.stdout
+    assert "4 states: high, low, medium, very high" in done.stdout
+    assert "by 320 of 400 rows" in done.stdout
+    assert "age: numbers but for 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr
+    assert "dose: numbers but for '?' (1)" in done.stderr
+    assert "region: 'North' and 'north ' are nearly equal, and two states" in done.stderr
+    words = ("--na-values", "unknown", "--na-values", "?")
+    done = run("explore", str(path), "--no-serve", "--time", "0", "--json", *words)
+    assert done.exit_code == 0, done.output
+    columns = {c["name"]: c for c in json.loads(done.stdout)["columns"]}
+    assert columns["age"]["kind"] == columns["dose"]["kind"] == "numbers"
+    assert columns["ill"]["distinct"] == 2  # NA is still a gap

@@ -35,8 +35,8 @@ def test_fit(folder: Path) -> None:
     assert "12 of 28 rows left out: cells missing in 1 column (a 12)" in done.stdout
     done = run("fit", net, cases, "-o", out, "--force", "--states", "data", "--na-values", "?", "--json")
     found = json.loads(done.stdout)
-    assert (found["missing_cells"], found["missing_words"]) == ({"a": 4}, {"a": ["?"]})
-    assert found["states_from_data"]["a"] == ["NA", "None", "x", "y"]
+    assert (found["missing_cells"], found["missing_words"]) == ({"a": 16}, {"a": ["?", "NA", "None"]})
+    assert found["states_from_data"]["a"] == ["x", "y"]
 
 
 def test_learn(folder: Path) -> None:
@@ -48,23 +48,26 @@ def test_learn(folder: Path) -> None:
         done = run("learn", cases, "--missing", "drop", *more)
         assert "12 of 28 rows left out: cells missing in 1 column (a 12)" in done.stderr
         assert "read as missing cells: 'NA', 'None' in a" in done.stderr
-    done = run("learn", cases, "--na-values", "NA", "--missing", "drop", "--json")
+    done = run("learn", cases, "--na-values", "?", "--missing", "drop", "--json")
     found = json.loads(done.stdout)
-    assert (found["dropped"], found["missing_cells"], found["missing_words"]) == (4, {"a": 4}, {"a": ["NA"]})
-    assert run("learn", cases, "--na-values", "-").exit_code == 0  # no such word in the file: all are states
+    assert found["missing_words"] == {"a": ["?", "NA", "None"]}
+    assert (found["dropped"], found["missing_cells"]) == (16, {"a": 16})
+    assert run("learn", cases, "--na-values", "").exit_code == 0  # no word is missing: all are states
 
 
 def test_screen_by_the_states_of_a_network(folder: Path) -> None:
     words = ["screen", str(folder / "cases.csv"), "--net", str(folder / "net.bif"), "-n", "2", "-k", "2", "--surprise"]
     done = run(*words)
     assert done.exit_code == 0, done.output
-    refused = run(*words, "--na-values", "-9")
+    assert run(*words, "--na-values", "-9").exit_code == 0  # one more word
+    refused = run(*words, "--na-values", "")
     assert "'NA' is not a state" in refused.stderr
 
 
 def test_batch(folder: Path) -> None:
     net, cases, out = str(folder / "net.bif"), str(folder / "cases.csv"), str(folder / "out.csv")
     assert run("batch", net, cases, "-o", out, "-t", "b").exit_code == 0
-    refused = run("batch", net, cases, "-o", out, "-t", "b", "--force", "--na-values", "-9")
+    assert run("batch", net, cases, "-o", out, "-t", "b", "--force", "--na-values", "-9").exit_code == 0
+    refused = run("batch", net, cases, "-o", out, "-t", "b", "--force", "--na-values", "")
     assert "cases.csv:4: column 'a': 'NA' is not a state" in refused.stderr
     assert "list it in na_values (--na-values)" in refused.stderr

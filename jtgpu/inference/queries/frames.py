@@ -58,8 +58,8 @@ def predict_proba(
     codes : optional
         What cells mean; see `posteriors_batch`.
     na_values : str or iterable of str, optional
-        Words that mean "not observed" unless they are states. Default: those of ``pandas.read_csv``
-        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.
+        Words that mean "not observed" unless they are states, besides those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; ``()``: only those.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster to compute on: ``"auto"``, ``"local"`` or ``"ray://host:10001"``.
     progress : bool or callable, optional

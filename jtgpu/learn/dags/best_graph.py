@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from .chain_records import TABULATED
 from .chains.orders import start_order
 from .graphs import topological_order
 from .scores.set_values import MAX_CELLS
+from .time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +34,7 @@ MAX_EXACT = 24  # variables
 FIRST_BETA, LAST_BETA = 0.2, 5.0  # of the annealed search
 STEPS = 1600  # of a chain, for each variable
 RESTARTS = 4  # annealed chains
+SHARE_OF_SEARCH = 0.3  # of the time that is left, if it is limited
 
 
 class BestGraph(NamedTuple):
@@ -82,17 +85,16 @@ def graph_of_best_order(order: Ints, log_weights: Floats, masks: Ints) -> BestGr
 
 def best_by_orders(
     tables: CandidateTables, constraints: Constraints, *, seed: int = 0, threads: int | None = None,
-    first: Ints | None = None,
+    first: Ints | None = None, limit: TimeLimit | None = None,
 ) -> BestGraph:  # fmt: skip
     """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
     # constraints: Start orders satisfy the required arcs
     # the first chain starts from the order of the variables, the others from random ones
     # first: (n,) order from which the first chain starts. No graph that it allows is better than the result.
     n = len(tables.candidates)
-    steps = STEPS * n
     best_sets = tables.best(threads)
 
-    def search(chain: int) -> tuple[float, Ints]:
+    def search(chain: int, steps: int) -> tuple[float, Ints]:
         order = start_order(constraints, chain, seed) if chain or first is None else first.copy()
         position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
         _orders.start_order(order, tables.bit_in, best_sets, position, masks, values)
@@ -104,8 +106,12 @@ def best_by_orders(
         )  # fmt: skip
         return weight, best
 
-    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
-        chains = list(pool.map(search, range(RESTARTS)))
+    def search_all(steps: int) -> list[tuple[float, Ints]]:
+        with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+            return list(pool.map(partial(search, steps=steps), range(RESTARTS)))
+
+    steps = (limit or TimeLimit()).steps(STEPS * n, search_all, SHARE_OF_SEARCH)
+    chains = search_all(steps)
     _, order = max(chains, key=lambda item: item[0])  # the first one of the best
     best = graph_of_order(tables, order)
     if first is not None:

@@ -183,6 +183,7 @@ def structure(  # noqa: PLR0913
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    constant: Literal["error", "drop"] = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     numbers: bool | Iterable[str] | None = None,
@@ -192,6 +193,7 @@ def structure(  # noqa: PLR0913
     threads: int | None = None,
     start: Any = None,
     restarts: int = 0,
+    time: float | None = None,
     backend: LearnBackend = "cpu",
     devices: Devices = None,
 ) -> Structure:
@@ -227,9 +229,11 @@ def structure(  # noqa: PLR0913
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
+    constant : {"error", "drop"}
+        Whether columns with only one value, or none, are an error that names them all, or are left out with a warning.
     na_values : str or iterable of str, optional
-        Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
-        (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; no words in other tables.
+        Words that mean a missing cell unless they are declared states, besides those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; ``()``: only those.
     weights : (N,) array_like of int, optional
         How often each row occurs.
     numbers : bool or list of str, optional
@@ -248,6 +252,9 @@ def structure(  # noqa: PLR0913
         A graph to start from: the search returns none that is worse. Exact search ignores it.
     restarts : int
         Of methods ``"greedy"`` and ``"tabu"``: how often to search again, from the best graph after random moves.
+    time : float, optional
+        Seconds that it should take at most: fewer families are scored, with a warning if that leaves fewer parents, and
+        the search is shorter. The graph then depends on the machine.
     backend : {"cpu", "gpu"}
         Where families are scored for the exact search, and for the choice of candidates.
     devices : "all" or sequence of int, optional
@@ -280,7 +287,7 @@ def structure(  # noqa: PLR0913
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
         numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices,
+        backend=backend, devices=devices, time=time, constant=constant,
     )  # fmt: skip
     if task.rule.takes_numbers and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from time import perf_counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError
+from ...cases.reading import open_cases
+from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
+from ...model.discrete import DiscreteModel
 from ...model.state_values import listed
 from ...util.arguments import choice, described, flag, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
+from ...util.calls import outside
 from ...util.system import free_memory, parse_bytes
+from ...util.text_table import counted
 from .best_graph import BestGraph, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
 from .constraints import Constraints, StructurePrior, make_constraints, make_prior, variable_number
@@ -25,12 +31,18 @@ from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, require_gpu, score_families, table_of_function
+from .time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from ...util.options import Devices, LearnBackend
 
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
-MAX_WIDE, MAX_WIDE_CELLS, MAX_WIDE_SIZE = 6_000_000, 500_000_000, 5  # families, cells of their tables, parents
+SHARE_OF_SCORING = 0.15  # of a limited time, for each of at most three tables of scores
+FIRST_GROWTH, MAX_GROWTH = 3.0, 30.0  # of the time of a family with each parent, until it is measured, and then
+CLOCK = 1e-4  # seconds: shorter times are not measured
+ENTRIES_A_SECOND = 3_000_000  # of the tables of candidates, of a limited time
+SECONDS_OF_CHOICE = 5e-7  # of each screened family, to choose candidates
+MAX_WIDE, MAX_WIDE_CELLS = 6_000_000, 500_000_000  # families, and cells of their tables
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,9 @@ class LearningTask:
     start: Bools | None = None  # (n, n) graph to start from, [parent, child]
     notes: tuple[str, ...] = ()  # what users should know about the data
     say: Callable[[str], None] = lambda _: None  # takes a line about each stage
+    time: TimeLimit = field(default_factory=TimeLimit)
+    most_screened: int = 3  # parents of the families that are scored to choose candidates
+    most_wide: int = 5  # and of those for outer sets
 
     @property
     def n(self) -> int:
@@ -74,7 +89,7 @@ class LearningTask:
     @property
     def screened_size(self) -> int:
         """Largest number of parents of the families that are scored to choose candidates."""
-        few = min(self.most, 3)
+        few = min(self.most, self.most_screened)
         while few > 1 and self.n * n_parent_sets(self.n, few) > MAX_SCREENED:
             few -= 1
         return few
@@ -85,12 +100,12 @@ class LearningTask:
         few = self.screened_size
         if self.rule.name == "bic-cg":  # wider sets are grouped by all sets of their parents with states
             return few
-        cells = [1.0, *[0.0] * (MAX_WIDE_SIZE + 1)]  # of all sets of 0, 1, 2, ... variables: elementary symmetric sums
+        cells = [1.0, *[0.0] * (self.most_wide + 1)]  # of all sets of 0, 1, 2, ... variables: elementary symmetric sums
         for r in self.coded.cardinality.tolist():
             for size in range(len(cells) - 1, 0, -1):
                 cells[size] += r * cells[size - 1]
         while (
-            few < min(self.most, MAX_WIDE_SIZE)
+            few < min(self.most, self.most_wide)
             and self.n * n_parent_sets(self.n, few + 1) <= MAX_WIDE
             and cells[few + 2] <= MAX_WIDE_CELLS
         ):
@@ -104,7 +119,8 @@ class LearningTask:
         if candidates != "auto":
             return min(whole_number("candidates", candidates, 1), self.n - 1)
         k = min(default, self.n - 1)
-        while k > 1 and 8 * self.n * 2**k > self.limit // 2:
+        most = min(self.limit // 16, ENTRIES_A_SECOND * self.time.left)
+        while k > 1 and self.n * 2**k > most:
             k -= 1
         return k
 
@@ -183,22 +199,66 @@ class LearningTask:
 
     def best(self, tables: CandidateTables) -> BestGraph:
         """A graph of high weight, by search."""
-        return best_by_orders(tables, self.constraints, seed=self.seed, threads=self.threads, first=self.first)
+        return best_by_orders(
+            tables, self.constraints, seed=self.seed, threads=self.threads, first=self.first, limit=self.time
+        )
+
+    def in_time(self) -> LearningTask:
+        """The task with as many parents, screened and searched, as the time allows by the pace of small families."""
+        if not self.time.is_set or self.table is not None or self.n < 2:
+            return self
+        begin = monotonic()
+        self._score(0)  # what does not depend on the number of families
+        base, budget = monotonic() - begin, SHARE_OF_SCORING * self.time.left
+        paces, growth = [0.0], FIRST_GROWTH  # seconds of a family, by its number of parents
+
+        def fits(n: int, size: int) -> bool:
+            pace = paces[-1] * growth ** max(size + 1 - len(paces), 0)
+            return self.n * n_parent_sets(n, min(size, n - 1)) * (pace + SECONDS_OF_CHOICE) <= budget
+
+        while len(paces) == 1 or (len(paces) < self.screened_size and fits(self.n, len(paces))):
+            begin, size = monotonic(), len(paces)
+            self._score(size)
+            n_families = self.n * n_parent_sets(self.n, min(size, self.n - 1))
+            paces.append(max(monotonic() - begin - base, CLOCK) / n_families)
+            growth = min(max(paces[-1] / paces[-2], 1.0), MAX_GROWTH) if size > 1 else growth
+        few, wide, k = self.most, self.most_wide, min(MAX_CANDIDATES, self.n - 1)
+        while few > 1 and not fits(k + 1, few):
+            few -= 1
+        while wide > 1 and not fits(self.n, wide):
+            wide -= 1
+        needed = self.constraints.required if self.start is None else self.constraints.required | self.start
+        limits = np.minimum(self.constraints.max_parents, np.maximum(few, needed.sum(axis=0)))
+        if (limits < self.constraints.max_parents).any():
+            warnings.warn(
+                f"at most {counted(few, 'parent')} of a variable, not {self.most}, for want of time; give more time",
+                stacklevel=outside(),
+            )
+        return replace(
+            self, constraints=replace(self.constraints, max_parents=limits),
+            most_screened=min(wide, self.most_screened), most_wide=wide,
+        )  # fmt: skip
 
 
 def learning_task(  # noqa: PLR0913
     data: Any, *, score: str | ScoreFunction, ess: float, prior: Any, max_parents: Any, forbidden: Any, required: Any,
     tiers: Any, within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, numbers: Any,
     table: ScoreTable | None, seed: int, memory_limit: int | str | None, threads: int | None, start: Any,
-    backend: LearnBackend, devices: Devices,
+    backend: LearnBackend, devices: Devices, time: float | None = None,
+    constant: str = "error",
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
     choice("backend", backend, ("cpu", "gpu"))
     require_gpu(backend, devices)
+    until = TimeLimit.of(time)
     rule, seed = ScoreRule(GIVEN if callable(score) else score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     threads = None if threads is None else whole_number("threads", threads, 1)
+    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    if states is None:
+        require_feasible(data, limit, until)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
-        data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values
+        data, rule, numbers, states=states, missing=missing, constant=constant, weights=weights,
+        na_values=na_values,
     )
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)
@@ -209,7 +269,6 @@ def learning_task(  # noqa: PLR0913
     )  # fmt: skip
     if isinstance(coded, NumericTable):
         constraints = without_numeric_parents(constraints, coded)
-    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     if callable(score):
         if table is not None:
             raise ArgumentError("score is a function and table= has scores; give one of them")
@@ -217,7 +276,30 @@ def learning_task(  # noqa: PLR0913
     if table is not None:
         require_same(table, coded, rule)
     graph = start_graph(start, coded.names, constraints)
-    return LearningTask(coded, rule, prior, constraints, table, seed, limit, threads, backend, devices, graph)
+    return LearningTask(
+        coded, rule, prior, constraints, table, seed, limit, threads, backend, devices, graph, time=until
+    ).in_time()
+
+
+def require_feasible(data: Any, limit: int, time: TimeLimit) -> None:
+    """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
+    if isinstance(data, (str, Path)):
+        n = len(open_cases(Path(data), DiscreteModel({}), None).columns)
+    else:
+        shape = getattr(data, "shape", ())
+        n = len(data) if isinstance(data, Mapping) else int(shape[1]) if len(shape) == 2 else 0
+    seconds = n * n * SECONDS_OF_CHOICE
+    if 8 * n * n > limit:
+        raise TableTooLarge(
+            f"the table has {n:,} columns: the scores of their pairs need {format_bytes(8 * n * n)}, more than the "
+            f"limit of {format_bytes(limit)}; learn from fewer columns",
+            n * n, 8 * n * n, limit,
+        )  # fmt: skip
+    if seconds > time.left:
+        raise ArgumentError(
+            f"time={time.left:.3g}: the {n * n:,} pairs of {n:,} columns alone need about {seconds:,.0f} s; give more "
+            "time, or learn from fewer columns"
+        )
 
 
 def without_numeric_parents(constraints: Constraints, table: NumericTable) -> Constraints:

@@ -169,8 +169,8 @@ def fit(  # noqa: PLR0913
     dialect : jtgpu.cases.query.CsvDialect, optional
         How CSV files are written.
     na_values : str or iterable of str, optional
-        Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
-        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.
+        Words that mean a missing cell unless they are declared states, besides those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; ``()``: only those.
     codes : "names", "index" or mapping, optional
         What cells mean, such as ``{"xray": {1: "yes", 0: "no"}}``; see `jtgpu.DiscreteModel.with_codes`. Without a
         network and `states`, the names that codes stand for are the states. The fitted network keeps the codes.

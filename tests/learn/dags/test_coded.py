@@ -175,3 +175,22 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name in ("ragged.csv", "empty.csv"):
         with pytest.raises(ParseError, match=name):
             code_table(tmp_path / name)
+
+
+CONSTANT = {"rain": RAIN, "one": [1] * 5, "none": [None] * 5, "wet": RAIN[::-1], "two": ["x"] * 5}
+
+
+@pytest.mark.parametrize("learn", [jtgpu.learn.structure, jtgpu.learn.posterior, jtgpu.learn.score_table])
+def test_constant_columns_are_named_at_once_or_left_out(learn: Any) -> None:
+    """N18: the first one stopped the learning, and then the next one."""
+    with pytest.raises(DataError, match=r"3 columns have only one value or none: .*one.*none.*two.*constant='drop'"):
+        learn(CONSTANT)
+    with pytest.warns(UserWarning, match=r"left out, as they have only one value or none: .*one.*none.*two"):
+        assert learn(CONSTANT, constant="drop").names == ("rain", "wet")
+    with pytest.raises(DataError, match="1 column left, without those of one value or none: .*one"):
+        learn({"rain": RAIN, "one": [1] * 5}, constant="drop")
+    numbers = {"a": [1.5, 2.5, 3.0, 1.0, 0.5], "b": [0.1, 0.9, 0.4, 0.3, 0.8], "c": [2.0] * 5, "d": [3.0] * 5}
+    with pytest.raises(DataError, match="2 columns have only one value or none"):
+        learn(numbers, score="bge")
+    with pytest.warns(UserWarning, match="left out"):
+        assert learn({**numbers, "e": ["x"] * 5}, score="bic-cg", constant="drop").names == ("a", "b")

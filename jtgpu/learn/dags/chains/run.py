@@ -222,7 +222,7 @@ class ChainRun:
             estimate = self.estimate()
             while not self._is_done(estimate, stop.tolerance) and self.state.n_steps < stop.steps:
                 seconds = time.monotonic() - begin
-                if seconds >= stop.seconds:
+                if self.n_rounds and seconds >= stop.seconds:  # of no round there are no probabilities
                     break
                 if self._tempered is not None and self.n_rounds >= FIRST_DECISION:
                     self._decide(stop, seconds, estimate)

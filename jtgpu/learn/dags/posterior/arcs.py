@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .records import PosteriorRecord, Source
 
 MAX_PRINTED = 20  # arcs of the printed table
+MOST_PROBABLE = 5  # of them, if there are more, are those
 CERTAIN = 0.99  # probability of an arc that need not be listed
 
 
@@ -228,16 +229,19 @@ class ArcProbabilities(Printed):
         return ParentSets(records, ParentSet, f"Parents of {self.names[v]}")
 
     def printed_arcs(self) -> tuple[str, list[Arc]]:
-        """The arcs that a printed table has, and how they were chosen; of many, those nearest to 0.5."""
+        """The arcs that a printed table has, and how they were chosen; of many, some of each end."""
         arcs = [*self.edges(0.0)]
         if len(arcs) <= MAX_PRINTED:
             return "", arcs
         certain = sum(a.probability >= CERTAIN for a in arcs)
         unsure = [a for a in arcs if 1.0 - CERTAIN < a.probability < CERTAIN]
-        unsure.sort(key=lambda a: round(abs(a.probability - 0.5), 12))
-        chosen = unsure[:MAX_PRINTED] or arcs[:MAX_PRINTED]
         text = f"{counted(certain, 'arc')} with a probability of at least {CERTAIN:g}"
-        return f"{text}; {len(chosen)} of the other {counted(len(unsure), 'arc')}, nearest to 0.5 first", chosen
+        if not unsure:
+            return f"{text}, of which {MAX_PRINTED} are listed", arcs[:MAX_PRINTED]
+        top, rest = unsure[:MOST_PROBABLE], unsure[MOST_PROBABLE:]
+        rest = sorted(rest, key=lambda a: round(abs(a.probability - 0.5), 12))[: MAX_PRINTED - len(top)]
+        chosen = f"the {len(top)} most probable, then {len(rest)} nearest to 0.5"
+        return f"{text}; of the other {counted(len(unsure), 'arc')} {chosen}", top + rest
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         arcs = self.printed_arcs()[1]

@@ -107,6 +107,7 @@ def _number(task: LearningTask, given: int | str) -> tuple[int, tuple[str, ...]]
 
 FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
 MAX_FIRST_STEPS = 200_000
+SHARE_OF_FIRST = 0.2  # of the time that is left, if it is limited
 INTERVAL = 30.0  # seconds between two checkpoints
 
 
@@ -213,7 +214,11 @@ def _first_orders(task: LearningTask, tables: CandidateTables, n_chains: int) ->
             raise NetworkError(
                 f"the start of chain {chain} is impossible: the candidates and constraints leave no graph"
             )
-    return orders.run_chains(sampler, start, n_steps, n_steps, threads=task.threads)[0]
+
+    def run(steps: int) -> orders.OrderChains:
+        return orders.run_chains(sampler, start, steps, steps, threads=task.threads)[0]
+
+    return run(task.time.steps(n_steps, run, SHARE_OF_FIRST))
 
 
 def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float, made: tuple[int, float]) -> str:

@@ -49,6 +49,7 @@ def posterior(  # noqa: PLR0913
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    constant: Literal["error", "drop"] = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     numbers: bool | Iterable[str] | None = None,
@@ -77,9 +78,9 @@ def posterior(  # noqa: PLR0913
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
         States, or numbers with the scores ``"bge"`` and ``"bic-cg"``.
-    states, missing, na_values, weights, numbers
-        States of the variables, treatment and spelling of missing cells, how often each row occurs, and which columns
-        are numbers, as for `jtgpu.learn.structure`.
+    states, missing, constant, na_values, weights, numbers
+        States of the variables, treatment and spelling of missing cells, constant columns, how often each row occurs,
+        and which columns are numbers, as for `jtgpu.learn.structure`.
     score, ess, table : str or callable, float, ScoreTable
         As for `jtgpu.learn.structure`. ``"bic"``, ``"bic-cg"`` and ``"aic"`` approximate ln P(data | graph).
     max_parents, forbidden, required, tiers, within_tiers
@@ -99,7 +100,9 @@ def posterior(  # noqa: PLR0913
         Chains stop when the largest standard error of the probability of an arc is at most this, and R-hat is at most
         1.05.
     time : float, optional
-        Seconds that the chains may run. They stop at the next round, so the result depends on the machine.
+        Seconds that all of it should take at most, from the reading of the data to the last round of the chains: fewer
+        families are scored for it, with a warning if that leaves fewer parents. The result depends on the machine. With
+        a `checkpoint`, only the chains are limited, so that another run can continue them.
     steps : int, optional
         Steps of each chain at most. Default: 4,000,000.
     chains : int or "auto"
@@ -178,7 +181,8 @@ def posterior(  # noqa: PLR0913
         data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
         tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
         numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices,
+        backend=backend, devices=devices, time=None if checkpoint is not None else time,
+        constant=constant,
     )  # fmt: skip
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
     task = replace(task, notes=notes, say=progress or task.say)
@@ -194,7 +198,7 @@ def posterior(  # noqa: PLR0913
     source = chain_source(
         task, candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
     )
-    estimated = source.advance(stop)
+    estimated = source.advance(stop if checkpoint is not None else stop._replace(seconds=task.time.left))
     if not estimated.converged:
         warnings.warn(_unconverged(estimated), UserWarning, stacklevel=outside())
     if estimated.low_coverage:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from ....errors import ArgumentError, DataError, closest
 from ....inference.tables.states import REJECTED, StateLookup
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
+from ....model.state_values import listed
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.calls import outside
 from ....util.missing import MissingReport, is_na_word
+from ....util.text_table import counted
 from ...columns import (
     MANY_NUMBERS,
     Column,
@@ -40,6 +43,7 @@ MAX_STATES = 255  # of a variable: states are uint8
 NO_STATE = 255  # in place of the state of a missing cell
 MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier
 MISSING_CHOICES = ("error", "drop", "available")
+CONSTANT_CHOICES = ("error", "drop")
 MAX_ROWS = 2**31 - 1  # sum of weights: counts are int32
 MAX_SHOWN = 40  # characters of a cell in a message
 
@@ -88,6 +92,7 @@ class CodedTable:
 def code_table(
     data: Data | CodedTable, *, states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error", weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None,
+    constant: str = "error",
 ) -> CodedTable:  # fmt: skip
     """Convert a table to state numbers."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
@@ -98,7 +103,9 @@ def code_table(
     #     keep them unless all cells are missing
     # weights: (N,) array_like of int: How often each row occurs
     # na_values: str or iterable of str: See `jtgpu.learn.structure`
+    # constant: {"error", "drop"}: See `jtgpu.learn.structure`
     choice("missing", missing, MISSING_CHOICES)
+    choice("constant", constant, CONSTANT_CHOICES)
     if isinstance(data, CodedTable):
         if states is not None or weights is not None:
             raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
@@ -118,7 +125,15 @@ def code_table(
     (n_rows,) = rows
     if not n_rows:
         raise DataError("the table has no rows")
-    coded = [code_column(name, column, declared, words) for name, column in zip(names, columns, strict=True)]
+    coded, faults = [], dict[str, str]()
+    for name, column in zip(names, columns, strict=True):
+        try:
+            coded.append(code_column(name, column, declared, words))
+        except ConstantColumn as error:
+            faults[name] = str(error)
+    kept = [not faults or name not in faults for name in names]
+    names, columns = [*compress(names, kept)], [*compress(columns, kept)]
+    leave_out(faults, len(names), constant)
     counts = whole_weights(weights, n_rows)
     absent = {name: int((c < 0).sum()) for name, (c, _, _) in zip(names, coded, strict=True)}
     gaps = MissingReport(
@@ -184,7 +199,7 @@ def code_column(
             )
     if not values:
         cause = f" ({', '.join(map(repr, missing_words))}: see na_values)" if missing_words else ""
-        raise DataError(f"column {name!r} has only missing values{cause}; leave it out")
+        raise ConstantColumn(f"column {name!r} has only missing values{cause}; leave it out")
     _require_states(name, len(values))
     number = {v: i for i, v in enumerate(values)}
     states = [-1 if gone else number[v] for v, gone in zip(column.values, absent, strict=True)]
@@ -227,9 +242,30 @@ def _require_states(name: str, n_states: int) -> None:
     if n_states > MAX_STATES:
         raise DataError(f"column {name!r} has {n_states} values, more than {MAX_STATES}; discretise it or leave it out")
     if n_states < 2:
-        raise DataError(
+        raise ConstantColumn(
             f"column {name!r} has only one value; leave it out, or declare its states as states={{{name!r}: [...]}}"
         )
+
+
+class ConstantColumn(DataError):
+    """A column has the same value in all rows, or none."""
+
+
+def leave_out(faults: Mapping[str, str], n_left: int, constant: str) -> None:
+    """Raise for all constant columns at once, or warn that they are left out."""
+    # faults: by column
+    # n_left: Number of the other columns
+    if not faults:
+        return
+    if constant == "error":
+        if len(faults) == 1:
+            raise DataError(next(iter(faults.values())))
+        raise DataError(
+            f"{len(faults):,} columns have only one value or none: {listed([*faults])}; constant='drop' leaves them out"
+        )
+    if n_left < 2:
+        raise DataError(f"{counted(n_left, 'column')} left, without those of one value or none: {listed([*faults])}")
+    warnings.warn(f"left out, as they have only one value or none: {listed([*faults])}", stacklevel=outside())
 
 
 def complete_rows(

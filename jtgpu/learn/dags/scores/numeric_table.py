@@ -18,18 +18,21 @@ from ....errors import ArgumentError, DataError, EvidenceError, closest
 from ....inference.tables import as_numbers, open_table, reject_infinite
 from ....inference.tables.columns import reject_repeated
 from ....model.network import BayesianNetwork
-from ....util.arguments import described, several
+from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
 from ....util.missing import MissingReport
 from ...columns import MANY_NUMBERS, read_column
 from .coded import (
+    CONSTANT_CHOICES,
     MIN_IDENTIFIER,
     CodedTable,
+    ConstantColumn,
     code_column,
     code_table,
     complete_rows,
     declared_states,
+    leave_out,
     whole_weights,
 )
 
@@ -128,6 +131,16 @@ def number_columns(
     return columns
 
 
+def _constants(columns: Mapping[str, Floats]) -> dict[str, float]:
+    """The columns of one number, and the number."""
+    found = {}
+    for name, x in columns.items():
+        known = x[~np.isnan(x)]
+        if len(known) and float(known.max() - known.min()) <= NO_SPREAD * abs(float(known[0])):
+            found[name] = float(known[0])
+    return found
+
+
 def _are_many(x: Floats) -> bool:
     """Whether a column of numbers is no column of a few whole ones."""
     distinct = np.unique(x[~np.isnan(x)])
@@ -142,9 +155,10 @@ def _counts_rows(x: Floats) -> bool:
 
 def code_numbers(  # noqa: PLR0913
     data: Any, numbers: Any, *, only_numbers: bool = False, states: Any = None, missing: str = "error",
-    weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None,
+    weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None, constant: str = "error",
 ) -> NumericTable:  # fmt: skip
     """Convert a table to numbers and state numbers; see `code_table`."""
+    choice("constant", constant, CONSTANT_CHOICES)
     declared = declared_states(states)
     if isinstance(data, (str, Path)):
         data = read_file(data, dialect=dialect, na_values=na_values, states=declared)
@@ -164,14 +178,24 @@ def code_numbers(  # noqa: PLR0913
     columns = number_columns(numbers, table, declared, only_numbers=only_numbers)
     coded: list[Any] = []
     labels: list[tuple[str, ...]] = []
+    faults = {name: f"column {name!r} is constant ({x:g}); leave it out" for name, x in _constants(columns).items()}
     for name in names:
+        if name in faults:
+            continue
         if name in columns:
             coded.append(-np.isnan(columns[name]).astype(np.int16))
             labels.append(())
             continue
-        codes, own, _ = code_column(name, read_column(name, table), declared, frozenset())
+        try:
+            codes, own, _ = code_column(name, read_column(name, table), declared, frozenset())
+        except ConstantColumn as error:
+            faults[name] = str(error)
+            continue
         coded.append(codes)
         labels.append(own)
+    names = [name for name in names if name not in faults]
+    columns = {name: x for name, x in columns.items() if name not in faults}
+    leave_out(faults, len(names), constant)
     if only_numbers and len(columns) < len(names):
         text = next(name for name in names if name not in columns)
         raise DataError(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -203,6 +203,7 @@ def score_table(  # noqa: PLR0913
     max_parents: int = 3,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    constant: Literal["error", "drop"] = "error",
     na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     numbers: bool | Iterable[str] | None = None,
@@ -233,6 +234,8 @@ def score_table(  # noqa: PLR0913
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known (with ``score="bic"``; see `jtgpu.learn.ScoreRule`).
+    constant : {"error", "drop"}
+        Whether columns with only one value, or none, are an error that names them all, or are left out with a warning.
     na_values : str or iterable of str, optional
         Words that mean a missing cell; see `jtgpu.learn.structure`.
     weights : (N,) array_like of int, optional
@@ -272,7 +275,9 @@ def score_table(  # noqa: PLR0913
     0.393
     """
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
-    coded = table_of(data, rule, numbers, states=states, missing=missing, weights=weights, na_values=na_values)
+    coded = table_of(
+        data, rule, numbers, states=states, missing=missing, constant=constant, weights=weights, na_values=na_values
+    )
     require_gpu(backend, devices)
     max_cells = whole_number("max_cells", max_cells, 1)
     limit = None if memory_limit is None else parse_bytes(memory_limit)

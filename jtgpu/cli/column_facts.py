@@ -1,0 +1,92 @@
+"""What the columns of a table are, by their values, and what becomes of them in ``jtgpu explore``."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..learn.columns import number_of
+from ..util.text_table import counted, printable
+
+MAX_STATES = 60  # of a column that is kept
+LISTED = 6  # states, or words among numbers
+NUMBERS_FOR_EACH_WORD = 5  # different numbers in a column of numbers and a few words
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column and what becomes of it."""
+
+    name: str
+    kind: str  # "numbers", "categories", "identifier", "dates", "constant", "text"
+    distinct: int
+    missing: float  # share of the rows
+    use: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is a variable of the network."""
+        return self.kind in ("numbers", "categories")
+
+
+def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers: bool) -> tuple[ColumnFacts, list[str]]:
+    """The kind of a column of an Arrow table, and what users should know about its values."""
+    column = table.column(name)
+    n = len(column)
+    missing = column.null_count / n if n else 0.0
+    kind = str(column.type)
+    distinct = len(column.unique().drop_null()) if n else 0
+    is_number = kind.startswith(("int", "uint", "float", "double", "decimal", "halffloat"))
+
+    def facts(kind: str, use: str = "left out") -> tuple[ColumnFacts, list[str]]:
+        return ColumnFacts(name, kind, distinct, missing, use), notes
+
+    notes: list[str] = []
+    if is_excluded:
+        return facts("excluded")
+    if distinct < 2:
+        return facts("constant")
+    if kind.startswith(("timestamp", "date", "time", "duration")):
+        return facts("dates")
+    if is_number and distinct > bins and not (kind.startswith(("int", "uint")) and _is_identifier(column, distinct)):
+        return facts("numbers", "number" if keeps_numbers else f"up to {bins} intervals")
+    cells = {item["values"]: item["counts"] for item in column.value_counts().to_pylist() if item["values"] is not None}
+    if words := _words_among_numbers(cells, bins):
+        shown = ", ".join(f"{printable(w)!r} ({cells[w]:,})" for w in words[:LISTED]) + ", ..." * (len(words) > LISTED)
+        options = " ".join(f"--na-values {printable(w)!r}" for w in words[:LISTED])
+        notes.append(f"{name}: numbers but for {shown}: {options} reads {'it' if len(words) == 1 else 'them'} as gaps")
+    if _is_identifier(column, distinct) and not words:
+        return facts("identifier")
+    if distinct > MAX_STATES:
+        return facts("text", f"left out: numbers but for {shown}" if words else "left out")
+    states = sorted(cells, key=lambda v: (type(v).__name__, v))
+    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in _near_equal(states)]
+    listed = ", ".join(printable(str(v)) for v in states[:LISTED]) + ", ..." * (distinct > LISTED)
+    return facts("categories", f"{counted(distinct, 'state')}: {listed}")
+
+
+def _is_identifier(column: Any, distinct: int) -> bool:
+    """Whether every known cell of a column is another one."""
+    return distinct == len(column) - column.null_count and distinct > MAX_STATES
+
+
+def _words_among_numbers(cells: dict[Any, int], bins: int) -> list[str]:
+    """The words of a column of text in which nearly all different values are numbers."""
+    words = [v for v in cells if isinstance(v, str) and number_of(v) is None]
+    numbers = len(cells) - len(words) if all(isinstance(v, str) for v in cells) else 0
+    return words if words and numbers > max(bins, NUMBERS_FOR_EACH_WORD * len(words)) else []
+
+
+def _near_equal(states: Sequence[Any]) -> list[str]:
+    """Pairs of states that differ in blanks, case or the coding of letters only."""
+    first: dict[str, str] = {}
+    pairs = []
+    for state in states:
+        if isinstance(state, str):
+            plain = " ".join(unicodedata.normalize("NFKC", state).casefold().split())
+            other = first.setdefault(plain, state)
+            if other != state:
+                pairs.append(f"{other!r} and {state!r}")
+    return pairs
