@@ -255,9 +255,12 @@ class MixedTree(InformationQueries):
             answers.impossible, read.table,
         )  # fmt: skip
 
-    def log_likelihood(self, cases: Cases, *, on_impossible: OnProblem = "error") -> Floats:
-        """Compute `log_evidence` of each of B cases, (B,)."""
-        return self.posteriors_batch(cases, targets=(), on_impossible=on_impossible).log_evidence
+    def log_likelihood(
+        self, cases: Cases, *, likelihood: Findings | None = None, do: Findings | None = None
+    ) -> Floats:
+        """Compute `log_evidence` of each of B cases, (B,): -inf for a case of probability zero."""
+        flagged = self.posteriors_batch(cases, likelihood=likelihood, do=do, targets=(), on_impossible="flag")
+        return flagged.log_evidence
 
     def predict(self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error") -> NDArray[Any]:
         """Predict a variable of B cases given the other columns: the mean of a number, the most probable state."""
