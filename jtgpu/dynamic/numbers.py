@@ -123,10 +123,10 @@ class MixedDynamicTree:
         """Compute posteriors of the slices that follow; parameters as of `DynamicTree.predict`."""
         return self._answer("predict", sequences, targets, options, steps=steps, on_impossible=on_impossible)
 
-    def log_likelihood(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> Floats:
+    def log_likelihood(self, sequences: Any, **options: Any) -> Floats:
         """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
-        read, offset = with_densities(self.network, self._read(sequences, options), on_impossible)
-        return self.discrete.log_likelihood(read, on_impossible=on_impossible) + sums(offset, read)
+        read, offset = with_densities(self.network, self._read(sequences, options), "flag")
+        return self.discrete.log_likelihood(read) + sums(offset, read)
 
     def mpe(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> SequenceExplanations:
         """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""

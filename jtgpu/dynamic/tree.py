@@ -192,16 +192,14 @@ class DynamicTree:
         read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
         return predictions(self.step, read, self._targets(targets), steps, on_impossible)
 
-    def log_likelihood(  # noqa: PLR0913
+    def log_likelihood(
         self, sequences: Any, *, id: str | None = None, time: str | None = None,
         likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
-        on_impossible: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
-        """Compute ln P(evidence) of each sequence, (B,); parameters as of `filter`."""
-        choice("on_impossible", on_impossible, ("error", "flag"))
+        """Compute ln P(evidence) of each sequence, (B,): -inf if it is impossible; parameters as of `filter`."""
         read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return self._posteriors(read, (), "last", None, on_impossible, smooth=False).log_evidence
+        return self._posteriors(read, (), "last", None, "flag", smooth=False).log_evidence
 
     # Other questions ------------------------------------------------------------------------------------------
 

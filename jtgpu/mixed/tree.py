@@ -260,10 +260,14 @@ class MixedTree(InformationQueries):
         )  # fmt: skip
 
     def log_likelihood(
-        self, cases: Cases, *, on_impossible: OnProblem = "error", codes: CodesByVariable | None = None
-    ) -> Floats:
-        """Compute `log_evidence` of each of B cases, (B,)."""
-        return self.posteriors_batch(cases, targets=(), on_impossible=on_impossible, codes=codes).log_evidence
+        self, cases: Cases, *, likelihood: Findings | None = None, do: Findings | None = None,
+        codes: CodesByVariable | None = None,
+    ) -> Floats:  # fmt: skip
+        """Compute `log_evidence` of each of B cases, (B,): -inf for a case of probability zero."""
+        flagged = self.posteriors_batch(
+            cases, likelihood=likelihood, do=do, targets=(), on_impossible="flag", codes=codes
+        )
+        return flagged.log_evidence
 
     def predict(
         self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error",

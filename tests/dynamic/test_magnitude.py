@@ -227,3 +227,17 @@ def test_impossible_stays_impossible() -> None:
     found = tiny.smooth(given, on_impossible="flag")
     assert found.impossible.tolist() == [True, False]
     assert found["s"][0].max() == 0.0
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_the_likelihood_of_an_impossible_sequence_is_minus_infinity(backend: Any) -> None:
+    start, table = {"s": [0.5, 0.5]}, {"s": [[1, 0], [0.5, 0.5]], "o": [[1, 0], [0, 1]]}
+    states, parents = {"s": ["a", "b"], "o": ["a", "b"]}, {"s": [("s", 1)], "o": ["s"]}
+    data = {"o": [["a", "b"], ["b", "a"]]}
+    with jtgpu.DynamicNetwork(states, parents, table, start=start).compile(backend) as tree:
+        assert tree.log_likelihood(data) == pytest.approx([-np.inf, np.log(0.25)])
+    mixed = jtgpu.MixedDynamicNetwork(
+        {**states, "x": float}, {**parents, "x": ["s"]}, {**table, "x": jtgpu.Gaussian([0.0, 5.0])}, start=start
+    )
+    far = mixed.compile(backend).log_likelihood({"o": [*data["o"], ["a", "a"]], "x": [[0, 1], [5, 0], [0, 1e200]]})
+    assert far == pytest.approx([-np.inf, np.log(0.25) - np.log(2 * np.pi), -np.inf])

@@ -108,7 +108,8 @@ def test_no_evidence_of_numbers_is_nan() -> None:
     with pytest.raises(jtgpu.NetworkError, match="'x' is a number; its parameters are gaussian"):
         net.cpt("x")
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 0: the evidence has probability 0: x=1e\+200"):
-        tree.log_likelihood({"x": [1e200]})
+        tree.posteriors_batch({"x": [1e200]})
+    assert tree.log_likelihood({"x": [1e200, 0.0]})[0] == -np.inf  # as of a JunctionTree
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"the evidence has probability 0: x in \(1e\+200, inf\)"):
         tree.posteriors({"x": (1e200, np.inf)})
     for wrong in (np.nan, "a", [0.0, None]):
