@@ -69,9 +69,13 @@ class Column(NamedTuple):
 def read_column(name: str, table: Table) -> Column:
     """A column of a table."""
     cells = table.column(name)
-    is_dictionary = type(cells).__module__.startswith("pyarrow") and arrow().types.is_dictionary(cells.type)
-    has_order = isinstance(cells, CategoricalColumn) or is_dictionary
-    return Column(*column_values(name, cells, table.row_name), has_order)
+    return Column(*column_values(name, cells, table.row_name), is_categorical(cells))
+
+
+def is_categorical(cells: Any) -> bool:
+    """Whether a column declares its values, in order: categories of pandas and Polars, dictionaries of Arrow."""
+    is_arrow = type(cells).__module__.startswith("pyarrow")
+    return isinstance(cells, CategoricalColumn) or (is_arrow and bool(arrow().types.is_dictionary(cells.type)))
 
 
 def read_data(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,3 +42,23 @@ def test_commas_that_may_be_thousands_are_an_error(tmp_path: Path) -> None:
         learn.structure(path)
     path.write_text("price\tclass\n" + "500,5\tlow\n900\tlow\n1,200\thigh\n4,000\thigh\n" * 20)
     assert run("learn", str(path), "--bins", "2", "-o", str(tmp_path / "p.net")).exit_code == 0  # 500,5: decimal commas
+
+
+def test_declared_categories_are_the_states(tmp_path: Path) -> None:
+    """T4: in order, with those that do not occur, whatever the table is."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    declared, cells = ["low", "mid", "high"], ["low", "high"] * 50
+    more = {"y": ["a", "b"] * 50}
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 2] * 50, pa.int8()), pa.array(declared))
+    frames: dict[str, Any] = {
+        "pandas": pd.DataFrame({"dose": pd.Categorical(cells, declared), **more}),
+        "Polars": pl.DataFrame({"dose": pl.Series(cells, dtype=pl.Enum(declared)), **more}),
+        "Arrow": pa.table({"dose": coded, **more}),
+        "Parquet": tmp_path / "c.parquet",
+    }
+    pq.write_table(pa.Table.from_pandas(frames["pandas"]), frames["Parquet"], row_group_size=30)
+    for name, data in frames.items():
+        fit = jtgpu.learn.fit({"y": ["dose"]}, data)
+        assert fit.network.states("dose") == tuple(declared), name
+        assert fit.network.states("dose") == jtgpu.learn.structure(data).network().states("dose")

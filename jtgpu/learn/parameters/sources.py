@@ -16,11 +16,11 @@ from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_codes, is_tensor, open_table
 from ...inference.tables.columns import Encoder
-from ...inference.tables.plain_cells import CategoricalColumn
 from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes
+from ..columns import is_categorical
 from .likelihood_cells import LikelihoodCells, ends_of, labels_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class TableSource:
         for name in columns:
             column = self._table.column(name)
             codes, values = column_values(name, column, self.row_name)
-            ordered = isinstance(column, CategoricalColumn)  # categories that do not occur are states, too
+            ordered = is_categorical(column)  # categories that do not occur are states, too
             counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
             pairs = zip(values, counts, strict=True)
             used = {v: n for v, n in pairs if (n or ordered) and not is_na_word(v, self._words)}
@@ -191,15 +191,17 @@ class FileSource:
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`; reads the files once."""
         counters: dict[str, Counter[Any]] = {c: Counter() for c in columns}
+        ordered = dict.fromkeys(columns, True)
         if columns:
             for chunk, _, _ in self._loaded(columns):
                 words = self._words[chunk.is_text]
                 for name, column in zip(columns, chunk.columns, strict=True):
                     codes, values = column_values(name, column, partial(_location, chunk))
+                    ordered[name] &= is_categorical(column)
                     counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
                     pairs = zip(values, counts, strict=True)
-                    counters[name].update({v: n for v, n in pairs if n and not is_na_word(v, words)})
-        states = {name: labels_of(name, counts, bins=bins) for name, counts in counters.items()}
+                    counters[name].update({v: n for v, n in pairs if (n or ordered[name]) and not is_na_word(v, words)})
+        states = {name: labels_of(name, counts, ordered=ordered[name], bins=bins) for name, counts in counters.items()}
         if bins is not None:
             ends = {name: ends_of(counts, states[name]) for name, counts in counters.items()}
             self.ends = {name: pair for name, pair in ends.items() if pair is not None}
