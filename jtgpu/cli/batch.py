@@ -30,10 +30,10 @@ from ..model.network import BayesianNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, format_seconds, print_json, warn
-from .networks import check_output, load_any, split_names
+from .networks import check_output, load_any, split_names, with_codes
 from .number_tables import batch_of_numbers, quantile_levels
 from .numbers import compiled_numbers
-from .options import CLUSTER, CSV, ClusterAddress, EscapeFormulas, File, Json, Without
+from .options import CLUSTER, CSV, ClusterAddress, Codes, EscapeFormulas, File, Json, Without
 from .planning import COMPILING, PlanOptions, RunOptions
 from .tables import is_shown, status
 
@@ -111,6 +111,7 @@ def batch(  # noqa: PLR0913 (a Typer command)
     query: Annotated[TableOptions, Without("na_values", "do")],
     quantiles: Annotated[str | None, Option(
         "--quantiles Q,Q", "Add these quantiles of variables that are numbers, such as 0.05,0.95.")] = None,
+    codes: Codes = None,
     csv: CsvOptions,
     writing: FileOptions,
     cluster: ClusterOptions,
@@ -128,7 +129,7 @@ def batch(  # noqa: PLR0913 (a Typer command)
     cluster.check(run, writing.part_rows)
     if cluster.cluster is None:
         check_output(output, writing.force)
-    levels, net = quantile_levels(quantiles), load_any(file)
+    levels, net = quantile_levels(quantiles), with_codes(load_any(file), codes)
     if isinstance(net, MixedNetwork):
         tree_of_numbers = compiled_numbers(net, file, plan, run)
         if cluster.cluster is not None:

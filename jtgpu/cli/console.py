@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -40,6 +41,7 @@ OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's spelling of options in messages, and that of the command line
 _OPTIONS = (
     (r"\b(force|resume)=True\b", r"--\1"),
+    (r"\bnet\.with_codes\('index'\)", "--codes index"),
     (r"\b(metric|missing|scale|time)='([^']*)'", r"--\1 \2"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
     (r'\border="(\w+)"', r"--order \1"),
@@ -171,7 +173,13 @@ def print_error(error: BaseException) -> None:
 def _with_options(text: str) -> str:
     for python, option in _OPTIONS:
         text = re.sub(python, option, text)
-    return text
+    return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
+
+
+def _codes(found: re.Match[str]) -> str:
+    """Codes as ``--codes`` takes them."""
+    pairs = ",".join(f"{code}={state}" for code, state in re.findall(r"(\d+): '(.*?)'(?:,|$)", found[2]))
+    return f"--codes {shlex.quote(f'{found[1]}:{pairs}')}"
 
 
 def warn(text: str) -> None:

@@ -14,8 +14,8 @@ from ..model.quick import parse_findings
 from ..util.arguments import Option
 from ..util.atomic_file import write_bytes
 from .console import command, print_json
-from .networks import check_output
-from .options import OUTPUT, Digits, Evidence, File, Force, Json
+from .networks import check_output, with_codes
+from .options import OUTPUT, Codes, Digits, Evidence, File, Force, Json
 from .tables import print_rows
 
 EXAMPLES = (
@@ -30,6 +30,7 @@ EXAMPLES = (
 def decide(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
+    codes: Codes = None,
     decision: Annotated[str | None, Option(
         "--option DECISION", "Print the expected utility of each option of this decision.")] = None,
     voi: Annotated[str | None, Option(
@@ -56,6 +57,7 @@ def decide(  # noqa: PLR0913 (a Typer command)
     net: Any = load(file)
     if not isinstance(net, DecisionNetwork):
         raise ArgumentError(f"{file} has no decisions; jtgpu query computes its posteriors")
+    net = with_codes(net, codes)
     tree = (net.no_forgetting() if recall else net).compile()
     findings = parse_findings(net, evidence or [])
     best = tree.policy(findings, restarts=restarts)

@@ -23,8 +23,8 @@ from .batch import CsvOptions, terminable_run
 from .console import command, format_seconds, print_json, warn
 from .dynamic_fit import Em, FitOptions, Weights, fit_sequences
 from .fit import ModelOptions
-from .networks import check_output, split_names
-from .options import OUTPUT, Digits, Json, Targets, Without
+from .networks import check_output, split_names, with_codes
+from .options import OUTPUT, Codes, Digits, Json, Targets, Without
 from .planning import RunOptions
 from .tables import is_shown, print_rows, status
 
@@ -95,6 +95,7 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
     output: Annotated[str | None, Option(
         "-o, --output PATH", "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); of unroll a network. Default: a "
         "table on stdout.", panel=OUTPUT)] = None,
+    codes: Codes = None,
     csv: CsvOptions,
     writing: Annotated[FileOptions, Without("part_rows")],
     run: Annotated[RunOptions, Without("dtype", "devices")],
@@ -117,7 +118,7 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
         return
     if output is not None:
         check_output(output, writing.force or (question == "fit" and writing.resume))
-    net = read_dynamic(file)
+    net = with_codes(read_dynamic(file), codes)
     _check(question, sequences, steps, output)
     if question == "unroll":
         assert output is not None

@@ -14,9 +14,9 @@ from ..model.quick import parse_finding
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json, warn
-from .networks import case_of, findings_as_json, load_any, one_target, read_network, target_names
+from .networks import case_of, findings_as_json, load_any, one_target, read_network, target_names, with_codes
 from .numbers import as_json, compiled_numbers, mixed_findings
-from .options import Digits, Evidence, EvidenceFile, File, Json, Without
+from .options import Codes, Digits, Evidence, EvidenceFile, File, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 from .query import BIT, observation_table
 from .tables import on_terminal, print_rows, show_number
@@ -38,6 +38,7 @@ def mpe(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
+    codes: Codes = None,
     k: Annotated[int, Option("-k K", "Number of configurations, best first.", least=1)] = 1,
     target: Annotated[list[str] | None, Option(
         "-t, --target NAME", "Variable to maximize over, or several separated by commas; all others are summed out "
@@ -53,7 +54,7 @@ def mpe(  # noqa: PLR0913 (a Typer command)
     Prints one variable per line and one configuration per column, then P(configuration | evidence) and
     ln P(configuration, evidence).
     """
-    net = read_network(file)
+    net = with_codes(read_network(file), codes)
     findings = case_of(net, evidence, evidence_file)
     targets = target_names(net, target)
     with compiled(net, file, plan, run) as (tree, _):
@@ -100,6 +101,7 @@ def voi(  # noqa: PLR0913 (a Typer command)
     variable: Variable = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
+    codes: Codes = None,
     target: Annotated[str | None, Option("-t, --target NAME", "Variable to learn about.", complete="targets")] = None,
     candidate: Candidates = None,
     *,
@@ -114,7 +116,7 @@ def voi(  # noqa: PLR0913 (a Typer command)
     expected entropy, both in bits, and the expected probability of the target's most probable state; of a target
     that is a number, the expected standard deviation.
     """
-    net: Any = load_any(file)
+    net: Any = with_codes(load_any(file), codes)
     numbers = isinstance(net, MixedNetwork)
     if numbers and evidence_file is not None:
         raise typer.BadParameter(f"{file} has numbers, for which voi takes --evidence only", param_hint=file)
@@ -154,6 +156,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
         "NAME=STATE", "The variable and state of the probability; also -t.", complete="findings")] = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
+    codes: Codes = None,
     target: Annotated[str | None, Option(
         "-t, --target NAME=STATE", "The variable and state of the probability.", complete="findings")] = None,
     n: Annotated[int, Option("-n N", "Number of parameters to print.", least=0)] = 20,
@@ -170,7 +173,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     (1 + spread) times the value; the other entries of the row are scaled proportionally. All derivatives are exact and
     come from one computation.
     """
-    net = read_network(file)
+    net = with_codes(read_network(file), codes)
     name, state = _parse_target(net, one_target(event, target, "NAME=STATE"))
     findings = case_of(net, evidence, evidence_file)
     if not spread > 0:

@@ -35,8 +35,9 @@ from .networks import (
     split_names,
     target_names,
     warn_of_repairs,
+    with_codes,
 )
-from .options import OUTPUT, ChanceOnly, Evidence, EvidenceFile, File, Force, Json, Targets
+from .options import OUTPUT, ChanceOnly, Codes, Evidence, EvidenceFile, File, Force, Json, Targets
 from .planning import PlanOptions, RunOptions, compiled
 from .tables import status
 
@@ -111,6 +112,7 @@ def show(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
+    codes: Codes = None,
     target: Targets = None,
     around: Annotated[list[str] | None, Option(
         "--around NAME", "Draw the neighbourhood of this variable, or of several separated by commas. Repeatable.",
@@ -131,7 +133,7 @@ def show(  # noqa: PLR0913 (a Typer command)
     variable with the most neighbours. --target draws a ring.
     """
     suffix = _suffix(output, force)
-    net = read_network(file)
+    net = with_codes(read_network(file), codes)
     findings = case_of(net, evidence, evidence_file)
     if findings and (tree or names):
         raise typer.BadParameter("a picture without posteriors has no evidence", param_hint="--evidence")

@@ -25,9 +25,9 @@ from . import INTERRUPTED
 from .batch import ClusterOptions, CsvInput
 from .console import command, format_seconds, print_json, warn
 from .fit_numbers import fit_numbers, report_of
-from .networks import check_output, load_any, split_names
+from .networks import check_output, load_any, split_names, with_codes
 from .numbers import numeric_writer_of
-from .options import OUTPUT, File, Force, Json, Without
+from .options import OUTPUT, Codes, File, Force, Json, Without
 from .planning import RunOptions
 from .saving import save_network
 from .tables import status
@@ -145,6 +145,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     model: ModelOptions,
     em: EmOptions,
     data: DataOptions,
+    codes: Codes = None,
     csv: CsvInput,
     run: Annotated[RunOptions, Without("dtype")],
     cluster: Annotated[ClusterOptions, Without("part_rows")],
@@ -158,7 +159,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     cluster.check(run)
     where = None if cluster.cluster is None else Cluster(cluster.cluster, cluster.workers, run.threads)
     checkpoint = Path(f"{output}.unfinished")
-    net = load_any(file)
+    net = with_codes(load_any(file), codes)
     with_numbers = data.numbers is not None or isinstance(net, MixedNetwork)
     wanted = (numeric_writer_of if with_numbers else writer_of)(output)  # fails before the computation starts
     check_output(output, force or resume)
@@ -189,6 +190,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
             fitted: Fit | MixedFit = fit_numbers(net, cases, data.numbers, from_data, options)
         else:
             structure: Any = {v: net.parents(v) for v in net} if from_data else net
+            options["codes"] = net.state_codes if from_data and codes else None
             fitted = fit_parameters(structure, [*cases], checkpoint=checkpoint, **options)
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):

@@ -22,7 +22,7 @@ from ..model.first_slice import first_slice
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
-from ..model.quick import parse_findings
+from ..model.quick import parse_codes, parse_findings
 from ..util.text_table import printable as shown
 from .console import warn
 
@@ -119,6 +119,11 @@ def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[s
             names.append(name if name in valid else name.strip())
             parts = parts[n:]
     return names
+
+
+def with_codes(net: Any, codes: list[str] | None) -> Any:
+    """A network of any kind that understands the codes of ``--codes``."""
+    return net.with_codes(parse_codes(net.variables, codes)) if codes else net
 
 
 def case_of(net: DiscreteModel, given: list[str] | None, file: str | None) -> dict[str, int | frozenset[int]]:

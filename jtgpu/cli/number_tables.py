@@ -89,6 +89,7 @@ def batch_of_numbers(
         "cases": file_fingerprint(cases), "network": sha256(dumps_mixed(net, "JSON").encode()).hexdigest(),
         "question": [
             targets, evidence, keep, query.labels, query.log_evidence, query.on_error, quantiles, sorted(words),
+            str(net.discrete.state_codes),
         ],
         "dialect": list(asdict(files.dialect).values()), "output": [output.name, files.compression],
         "escape_formulas": files.escape_formulas,

@@ -175,6 +175,9 @@ Evidence = Annotated[list[str] | None, Option(
     complete="findings")]
 EvidenceFile = Annotated[str | None, Option(
     "--evidence-file PATH", "File with the evidence of one case: lines name=state, JSON, or UAI. -e adds to it.")]
+Codes = Annotated[list[str] | None, Option(
+    "--codes NAME:CODE=STATE,...", "What codes in evidence and cells mean, such as xray:1=yes,0=no; index: numbers are "
+    "numbers of states, from 0. Repeatable. Default: a number is the name of a state.")]
 Targets = Annotated[list[str] | None, Option(
     "-t, --target NAME", "Variable to compute, or several separated by commas. Repeatable. Default: all.",
     complete="targets")]

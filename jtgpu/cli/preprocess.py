@@ -21,8 +21,8 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput
 from .console import command, print_json, reading
-from .networks import check_output, read_network, split_names
-from .options import OUTPUT, ClusterAddress, Columns, Devices, Force, Json, Progress, Threads
+from .networks import check_output, read_network, split_names, with_codes
+from .options import OUTPUT, ClusterAddress, Codes, Columns, Devices, Force, Json, Progress, Threads
 from .planning import RunOptions
 from .tables import print_rows, status
 
@@ -77,6 +77,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
     progress: Progress = None,
     force: Force = False,
     *,
+    codes: Codes = None,
     csv: CsvInput,
     json: Json = False,
 ) -> None:
@@ -99,7 +100,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
     if cluster is not None and devices is not None:
         raise typer.BadParameter("each worker of a cluster uses one GPU", param_hint="--devices")
     run_on = RunOptions(devices=devices).device_option()
-    model = None if net is None else read_network(net)
+    model = None if net is None else with_codes(read_network(net), codes)
     with status("reading", progress) as step:
         states = None if model is None else {v: model.states(v) for v in model.variables}
         table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values, states=states)

@@ -19,9 +19,9 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import Option
 from ..util.text_table import printable as shown
 from .console import command, print_json
-from .networks import case_of, findings_as_json, load_any, read_network, split_names, target_names
+from .networks import case_of, findings_as_json, load_any, read_network, split_names, target_names, with_codes
 from .numbers import mixed_findings, print_mixed
-from .options import Digits, Evidence, EvidenceFile, File, Json, Targets
+from .options import Codes, Digits, Evidence, EvidenceFile, File, Json, Targets
 from .planning import RunOptions, SlicedPlanOptions, compiled
 from .tables import bold, on_terminal, print_rows, show_number
 
@@ -106,6 +106,7 @@ def query(  # noqa: PLR0913 (a Typer command)
         'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".')] = None,
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
+    codes: Codes = None,
     target: Targets = None,
     *,
     plan: SlicedPlanOptions,
@@ -121,7 +122,7 @@ def query(  # noqa: PLR0913 (a Typer command)
     Names and states may contain "=" and ",": the longest variable name that matches is used, and a state with exactly
     that name takes precedence over a list of states.
     """
-    mixed = None if file.endswith(".plan") else load_any(file)
+    mixed = None if file.endswith(".plan") else with_codes(load_any(file), codes)
     if isinstance(mixed, MixedNetwork):
         if question or evidence_file or run.compile_options():
             raise typer.BadParameter(

@@ -20,10 +20,10 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import Option
 from ..util.atomic_file import open_atomic
 from .console import command
-from .networks import case_of, check_output, findings_as_json, load_any
+from .networks import case_of, check_output, findings_as_json, load_any, with_codes
 from .number_tables import sampled_rows
 from .numbers import as_json, compiled_numbers, mixed_findings
-from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json, Without
+from .options import OUTPUT, Codes, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json, Without
 from .planning import PlanOptions, RunOptions, compiled
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def sample(  # noqa: PLR0913 (a Typer command)
     n: Annotated[int, Option("N", "Number of samples.", least=0)],
     evidence: Evidence = None,
     evidence_file: EvidenceFile = None,
+    codes: Codes = None,
     seed: Annotated[int | None, Option(
         "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0)] = None,
     output: Output = None,
@@ -63,7 +64,7 @@ def sample(  # noqa: PLR0913 (a Typer command)
     """
     if output is not None:
         check_output(output, force)
-    net = load_any(file)
+    net = with_codes(load_any(file), codes)
     if isinstance(net, MixedNetwork):
         given = mixed_findings(net, evidence or [])
         if evidence_file is not None:

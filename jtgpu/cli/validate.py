@@ -17,8 +17,8 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from .batch import CsvInput
 from .console import command, print_json, reading
-from .networks import check_picture, load_any
-from .options import OUTPUT, File, Force, Json
+from .networks import check_picture, load_any, with_codes
+from .options import OUTPUT, Codes, File, Force, Json
 from .tables import on_terminal, print_rows, status
 
 EXAMPLES = (
@@ -45,6 +45,7 @@ def validate(  # noqa: PLR0913 (a Typer command)
         panel=OUTPUT)] = None,
     force: Force = False,
     *,
+    codes: Codes = None,
     csv: CsvInput,
     json: Json = False,
 ) -> None:  # fmt: skip
@@ -57,7 +58,7 @@ def validate(  # noqa: PLR0913 (a Typer command)
     """
     if draw is not None:
         check_picture(draw, force)
-    net: Any = load_any(file)
+    net: Any = with_codes(load_any(file), codes)
     if not isinstance(net, (BayesianNetwork, MixedNetwork)):
         raise NetworkError("validate needs a Bayesian network, or a network with numbers")
     with_states = net.discrete if isinstance(net, MixedNetwork) else net

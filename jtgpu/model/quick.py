@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..util.arguments import described, whole_number
 from .discrete import DiscreteModel
 from .network import BayesianNetwork
 from .network_text import parse_network, parse_states
-from .state_values import StateNumber
+from .state_values import CodesByVariable, StateNumber
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -67,6 +68,27 @@ def parse_findings(model: DiscreteModel, texts: Iterable[str]) -> dict[str, int 
             raise EvidenceError(f"evidence on {name!r} is given twice; write {name}=a,b for several states")
         findings[name] = value
     return findings
+
+
+def parse_codes(variables: Sequence[str], texts: Sequence[str]) -> CodesByVariable:
+    """Parse codes of states: ``index``, or ``xray:1=yes,0=no`` for each variable, for `DiscreteModel.with_codes`."""
+    # raises ArgumentError: If a text has another form, or a code is given twice.
+    # raises UnknownVariable: If there is no such variable; the message suggests the closest ones.
+    if len(texts) == 1 and texts[0] in ("index", "names"):
+        return cast(Literal["index", "names"], texts[0])
+    codes: dict[str, dict[Any, str]] = {}
+    for text in texts:
+        cuts = [i for i, c in enumerate(text) if c == ":"]
+        at = next((i for i in reversed(cuts) if text[:i].strip() in variables), min(cuts, default=0))
+        name, pairs = text[:at].strip(), [p.partition("=") for p in re.split(",(?=[^,=]*=)", text[at + 1 :])]
+        if not at or not all(equals and code.strip() for code, equals, _ in pairs):
+            raise ArgumentError(f"codes: expected index, or name:code=state such as xray:1=yes,0=no, got {text!r}")
+        if name not in variables:
+            raise UnknownVariable(f"codes: there is no variable {name!r}{closest(name, variables)}")
+        for code, _, state in pairs:
+            if codes.setdefault(name, {}).setdefault(code.strip(), state.strip()) != state.strip():
+                raise ArgumentError(f"codes: the code {code.strip()!r} of {name!r} has two meanings")
+    return codes
 
 
 def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:

@@ -8,7 +8,7 @@ from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..util.arguments import whole_number
-from .registry import MAX_NUMBERS, Body, Form, Observed, Rates, Reply, Variable, question
+from .registry import MAX_NUMBERS, Body, Codes, Form, Observed, Rates, Reply, Variable, question
 
 if TYPE_CHECKING:
     from ..decisions.tree import DecisionTree
@@ -52,6 +52,7 @@ class Options(Body, kw_only=True):
 
     decision: Variable
     evidence: Observed | None = None
+    codes: Codes | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> OptionsReply:
         ranked = _decisions(tree).options(self.decision, self.evidence)
@@ -84,6 +85,7 @@ class Policy(Body, kw_only=True):
     """The policy of the highest expected utility; evidence holds whatever is decided."""
 
     evidence: Observed | None = None
+    codes: Codes | None = None
     restarts: int = 10
 
     def answer(self, tree: JunctionTree, form: Form) -> PolicyReply:
@@ -131,6 +133,7 @@ class DecisionValue(Body, kw_only=True):
     decision: Variable
     candidates: list[Variable] | None = None
     evidence: Observed | None = None
+    codes: Codes | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> GainsReply:
         model = tree.model

@@ -16,7 +16,7 @@ from ..mixed.tree import MixedTree
 from ..model.discrete_part import DiscretePart
 from ..model.mixed import MixedNetwork
 from ..util.arguments import whole_number
-from .registry import Body, Distribution, Form, Rates, Reply, State, Variable, Weights, check_size, question
+from .registry import Body, Codes, Distribution, Form, Rates, Reply, State, Variable, Weights, check_size, question
 from .requests import problem
 
 MAX_POINTS = 1000  # of a density
@@ -87,6 +87,7 @@ class MixedCase(Body, kw_only=True):
     evidence: dict[str, Finding] | None = None
     likelihood: dict[str, Weights] | None = None  # of variables with states: weights P(observation | state)
     do: dict[str, State] | None = None  # variable to the state or the number that it is set to
+    codes: Codes | None = None
 
     def known(self, net: MixedNetwork) -> dict[str, Any]:
         """The evidence as keywords of `MixedTree.posteriors`."""

@@ -202,6 +202,7 @@ _GET: dict[str, Any] = {
             "summary": "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
             "parameters": [
                 _NETWORK, *map(_table_parameter, OPTIONS),
+                _parameter("codes", "query", _TEXT, "What codes in cells mean: index, or xray:1=yes,0=no. Repeatable."),
                 _parameter("delimiter", "query", _TEXT, options_of(CsvDialect)["delimiter"][1].help),
                 _parameter("format", "query", {"enum": [*OUTPUTS], "default": "csv"}, "Of the answer."),
             ],

@@ -18,7 +18,7 @@ from . import numbers as numbers
 from . import posteriors as posteriors
 from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS
-from .registry import Body, Case, Form, Rates, Reply, State, Variable, question, rate
+from .registry import Body, Case, Codes, Form, Rates, Reply, State, Variable, question, rate
 from .registry import answer as answer
 
 MAX_K = 1000  # configurations of an answer
@@ -321,7 +321,8 @@ class Ask(Body, kw_only=True):
     """A question as text, such as ``P(lung | xray=yes)``."""
 
     question: str
+    codes: Codes | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> Any:
-        q = text.parse(tree.model, self.question)
+        q = text.parse(tree.model.with_codes(self.codes), self.question)
         return text.as_json(q, text.ask(tree, q))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,10 +25,14 @@ from .requests import Refusal
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..model.state_values import CodesByVariable
+
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
 Variable = str | int
 Observed = dict[str, State | list[State] | None]  # a state, several one of which holds, or null: not observed
+# What states mean in the evidence: "index", numbers of states from 0, or {"xray": {"1": "yes", "0": "no"}}
+Codes = Literal["names", "index"] | dict[str, dict[str, str]]
 Weights = list[float] | dict[str, float]  # in the order of the states, or by state
 # probabilities in the order of the states, or by state with ?labels=1
 Distribution = list[float] | dict[str, float]
@@ -88,6 +92,7 @@ class Case(Body, kw_only=True):
     soft: dict[str, Weights] | None = None  # variable to the posterior that it must have
     # Variable to the state that it is set to, or to the probabilities with which it is set
     do: dict[str, State | Weights] | None = None
+    codes: Codes | None = None
 
     def known(self, *, soft: bool = True) -> dict[str, Any]:
         """The evidence as keywords of a query; those that are absent are left out."""
@@ -97,6 +102,39 @@ class Case(Body, kw_only=True):
         if not soft and "soft" in given:
             raise ArgumentError("this question does not support soft evidence; pass likelihood")
         return given
+
+
+def decode(body: Any, model: DiscreteModel, codes: CodesByVariable | None = None) -> None:
+    """Put numbers of states in the place of the codes in a body's evidence, and in that of its cases and sequences."""
+    # raises JtgpuError: If a code stands for no state.
+    codes = codes if getattr(body, "codes", None) is None else body.codes
+    for part in (*(getattr(body, "cases", None) or ()), *(getattr(body, "sequences", None) or ())):
+        decode(part, model, codes)
+    if codes is None:
+        return
+    coded = model.with_codes(codes)
+
+    def state(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [state(name, one) for one in value]
+        return None if value is None else coded.state_index(name, value)
+
+    def weights(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [weights(name, one) for one in value]
+        return {coded.state_index(name, s): w for s, w in value.items()} if isinstance(value, dict) else value
+
+    def setting(name: str, value: Any) -> Any:
+        if isinstance(value, dict) and any(type(t) is int for t in value):  # states by slice
+            return {t: state(name, s) for t, s in value.items()}
+        return weights(name, value) if isinstance(value, (dict, list)) else state(name, value)
+
+    for field, convert in {"evidence": state, "likelihood": weights, "soft": weights, "do": setting}.items():
+        given = getattr(body, field, None) or {}
+        given.update({name: convert(name, value) for name, value in given.items() if name in coded})
+    target = getattr(body, "target", None)
+    if isinstance(target, tuple):
+        body.target = target[0], coded.state_index(*target)
 
 
 class Milliseconds(TypedDict):
@@ -156,7 +194,9 @@ def answer(
     if kind not in QUESTIONS:
         raise ArgumentError(f"question must be one of {', '.join(QUESTIONS)}, not {kind!r}")
     form = Form(labels, None if digits is None else whole_number("digits", digits, least=1, most=17))
-    reply: dict[str, Any] = msgspec.convert(body, QUESTIONS[kind].body).answer(tree, form)
+    asked = msgspec.convert(body, QUESTIONS[kind].body)
+    decode(asked, tree.model)
+    reply: dict[str, Any] = asked.answer(tree, form)
     reply = rounded(reply, form.digits)
     return reply
 

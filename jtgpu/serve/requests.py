@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -138,6 +139,8 @@ def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
             if name not in model:
                 return {"variable": name, "closest": closest_names(name, model.variables)}
     if kind == "unknown-state":
+        with suppress(JtgpuError):
+            model = model.with_codes(_get(body, "codes"))
         for name, value in _findings(body):
             if name not in model or value is None:
                 continue

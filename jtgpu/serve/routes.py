@@ -27,7 +27,7 @@ from .page_module import FOLDER as PAGE
 from .page_module import page_module
 from .posteriors import Posteriors
 from .questions import QUESTIONS
-from .registry import Form, admit, rounded
+from .registry import Form, admit, decode, rounded
 from .replies import Encoding, accepts, encoding_of, form_of
 from .requests import JSON, Refusal, Trace, json_response, read_body, trace_of, unless_gone
 from .sequences import MAX_SLICES
@@ -80,6 +80,7 @@ class QuestionEndpoints:
         check_type(trace.headers, (JSON,))
         trace.body = await read_body(receive, trace.headers.get(b"content-length", b""), self._settings.max_body)
         body: Any = hosted.decoders[trace.question].decode(trace.body or b"{}")
+        decode(body, hosted.tree.model)
         self.refuse_if_full()
         encoding = encoding_of(trace.headers.get(b"accept", b""))
         if isinstance(body, Posteriors) and body.is_single:

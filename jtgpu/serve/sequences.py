@@ -21,7 +21,7 @@ from ..errors import ArgumentError, EvidenceError
 from ..inference.tree import JunctionTree
 from ..model.first_slice import OVER_TIME, MixedSliceNetwork, first_slice
 from ..util.arguments import whole_number
-from .registry import Body, Rates, State, Weights
+from .registry import Body, Codes, Rates, State, Weights
 from .requests import Refusal
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     likelihood: dict[str, list[Weights | None]] | None = None  # variable to weights for each slice
     do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
     length: int | None = None  # slices. Default: those of the evidence
+    codes: Codes | None = None
 
     def lengths(self) -> list[tuple[str, int]]:
         """Variable and length of each of its lists."""

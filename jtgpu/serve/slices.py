@@ -18,6 +18,7 @@ from ..util.arguments import whole_number
 from .numbers import MAX_POINTS, Number, number_reply
 from .registry import (
     Body,
+    Codes,
     Distribution,
     Form,
     Observed,
@@ -293,6 +294,7 @@ class Step(Body, kw_only=True):
     state: str | None = None  # of the step before, in base64; null: the first slice
     evidence: Observed | None = None
     likelihood: dict[str, Weights] | None = None
+    codes: Codes | None = None
     targets: Variable | list[Variable] | None = None
 
     def answer(self, tree: JunctionTree, form: Form) -> StepReply:

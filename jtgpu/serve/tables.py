@@ -23,6 +23,7 @@ from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
+from ..model.quick import parse_codes
 from ..util.arguments import options_of
 from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
@@ -215,7 +216,7 @@ def _as_parquet(path: Path) -> None:
 def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], str]:
     """Options of `answer_file` from the query string, and the format of the output."""
     query = request.query_params
-    known = {*OPTIONS, "delimiter", "format"}
+    known = {*OPTIONS, "codes", "delimiter", "format"}
     for name in query:
         if name not in known:
             raise Refusal("invalid-argument", f"there is no option {name[:60]!r}; known: {', '.join(sorted(known))}")
@@ -234,6 +235,8 @@ def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], st
     for name in ("keep", "evidence_columns"):
         if name in query:
             options[name] = [part for text in query.getlist(name) for part in text.split(",")]
+    if "codes" in query:
+        options["codes"] = parse_codes(model.variables, query.getlist("codes"))
     if query.get("delimiter"):
         options["delimiter"] = query["delimiter"]
     return options, output

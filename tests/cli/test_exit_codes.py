@@ -86,7 +86,7 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("query", ASIA, "-e", "xrai=yes"), 2, "'xray'"),
         (("query", ASIA, "-e", "xray=ye"), 2, "'yes'"),
         (("query", ASIA, "-e", "xray=7"), 2, "no state 7"),
-        (("query", ASIA, "-e", "xray=1"), 2, "state number 1 is 'no' (net.with_codes('index'))"),
+        (("query", ASIA, "-e", "xray=1"), 2, "state number 1 is 'no' (--codes index)"),
         (("query", ASIA, "-e", "xray=yes", "-e", "xray=no"), 2, "twice"),
         (("query", ASIA, "-t", "lungs"), 2, "'lung'"),
         (("query", ASIA, "-e", "lung=yes", "-e", "either=no", *REFERENCE), 4, "lung"),

@@ -97,3 +97,39 @@ def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
     found, other = answer(asia, "posteriors", {"cases": cases, "targets": ["lung"]})["results"]
     assert found["posteriors"]["lung"][0] == pytest.approx(0.1)
     assert other["error"]["variable"] == "xry"
+
+
+def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
+    codes = {"xray": {"1": "yes", "0": "no"}, "lung": {"1": "yes"}, "smoke": {"1": "yes", "2": "no"}}
+    own = {"evidence": {"xray": 1, "smoke": [1, "no"], "bronc": "yes"}, "do": {"asia": "no"}, "codes": codes}
+    named = {"evidence": {"xray": "yes", "smoke": ["yes", "no"], "bronc": "yes"}, "do": {"asia": "no"}}
+    assert answer(asia, "posteriors", own) == answer(asia, "posteriors", named)
+    for coded, plain in [
+        ({"likelihood": {"xray": {"1": 0.9, "0": 0.2}}, "soft": {"smoke": {"1": 0.3, "2": 0.7}}, "codes": codes},
+         {"likelihood": {"xray": {"yes": 0.9, "no": 0.2}}, "soft": {"smoke": {"yes": 0.3, "no": 0.7}}}),
+        ({"do": {"smoke": 2}, "evidence": {"xray": None}, "codes": codes}, {"do": {"smoke": "no"}}),
+        ({"cases": [{"evidence": {"xray": 0}}, {"evidence": {"xray": 0}, "codes": "index"}], "codes": codes},
+         {"cases": [{"evidence": {"xray": "no"}}, {"evidence": {"xray": "yes"}}]}),
+    ]:  # fmt: skip
+        assert answer(asia, "posteriors", coded) == answer(asia, "posteriors", plain)
+    target = {"target": ["lung", 1], "evidence": {"xray": 1}, "codes": codes}
+    assert answer(asia, "sensitivity", target)["target"] == ("lung", "yes")
+    asked = {"question": "P(lung | xray=1)", "codes": codes}
+    assert answer(asia, "ask", asked)["probabilities"] == answer(
+        asia, "ask", {"question": "P(lung | xray=yes)"})["probabilities"]  # fmt: skip
+    net = jtgpu.DynamicNetwork(
+        {"rain": ["no", "yes"], "wet": ["no", "yes"]}, {"rain": [("rain", 1)], "wet": ["rain"]},
+        {"rain": [[0.7, 0.3], [0.3, 0.7]], "wet": [[0.8, 0.2], [0.1, 0.9]]}, start={"rain": [0.5, 0.5]},
+    )  # fmt: skip
+    slices = of_slices(net.compile("cpu"))
+    wet = {"wet": {"1": "yes", "0": "no"}}
+    given = {"evidence": {"wet": [1, None, [0, 1]]}, "do": {"rain": {0: "yes"}}}
+    right = {"evidence": {"wet": ["yes", None, ["no", "yes"]]}, "do": {"rain": {0: "yes"}}}
+    assert answer(slices, "smooth", {**given, "codes": wet}) == answer(slices, "smooth", right)
+    app = App({"asia": asia})
+    app.warm()
+    client = Client(app)
+    assert client.ask("asia", "posteriors", own)["posteriors"] == answer(asia, "posteriors", named)["posteriors"]
+    refused = client.ask("asia", "posteriors", {"evidence": {"xray": 1, "smoke": 7}, "codes": codes}, 422)
+    assert (refused["variable"], refused["state"]) == ("smoke", 7)
+    assert "'ja' is not one state" in client.ask("asia", "mpe", {"codes": {"xray": {"1": "ja"}}}, 422)["detail"]
