@@ -125,9 +125,10 @@ def _fit_table(  # noqa: PLR0913
         options={"threads": threads},
     )  # fmt: skip
     last = fitted.history[-1]
+    empty, n_empty = empty_configurations(fitted.network, fitted.sums)
     return MixedFit(
         fitted.network, last.log_likelihood, last.objective, tuple(fitted.history), fitted.converged, fitted.method,
-        len(read.states), dropped, empty_configurations(fitted.network, fitted.sums), gaps, fitted.interrupted,
+        len(read.states), dropped, empty, gaps, fitted.interrupted, n_empty,
         (read, row_weights, strength),
     )  # fmt: skip
 

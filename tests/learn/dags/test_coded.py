@@ -187,7 +187,7 @@ def test_constant_columns_are_named_at_once_or_left_out(learn: Any) -> None:
         learn(CONSTANT)
     with pytest.warns(UserWarning, match=r"left out, as they have only one value or none: .*one.*none.*two"):
         assert learn(CONSTANT, constant="drop").names == ("rain", "wet")
-    with pytest.raises(DataError, match="1 column left, without those of one value or none: .*one"):
+    with pytest.raises(DataError, match=r"1 column left, without those of one value or none: .*one"):
         learn({"rain": RAIN, "one": [1] * 5}, constant="drop")
     numbers = {"a": [1.5, 2.5, 3.0, 1.0, 0.5], "b": [0.1, 0.9, 0.4, 0.3, 0.8], "c": [2.0] * 5, "d": [3.0] * 5}
     with pytest.raises(DataError, match="2 columns have only one value or none"):
