@@ -15,6 +15,7 @@ from ...errors import ArgumentError
 from ...model.mixed import MixedNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
+from ...util.missing import warn_of_few
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .em import Iteration, Rule
@@ -283,6 +284,8 @@ def fit(  # noqa: PLR0913
         return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), seed, running, listen)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
     warn_of_sparse(setup.model, table.n_rows)
+    if table.n_dropped:
+        warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
     try:
         if missing == "available" or (table.is_complete and not setup.keeps_zeros):
             return count(setup, table, "counts" if table.is_complete else "available", seed, running)

@@ -22,7 +22,7 @@ from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.calls import outside
-from ...util.missing import is_missing
+from ...util.missing import is_missing, warn_of_few
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import labels_of, of_discretiser
@@ -237,5 +237,6 @@ def _with_rule(
         used &= complete
         if not used.any():
             raise DataError("every row has a missing cell; use missing='em'")
+        warn_of_few(int(used.sum()), dropped + int(used.sum()), gaps)
     part = MixedCases(read.states[used], read.values[used])
     return part, weights[used], gaps, dropped
