@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError, EvidenceError, ParseError, TableTooLarge, format_bytes
+from ..errors import DataError, EvidenceError, ParseError, TableTooLarge, format_bytes, shown
 from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
+from ..util.calls import outside
 from ..util.missing import is_na_word, na_words
 from ..util.system import free_memory
 from .query import CsvDialect
@@ -114,6 +116,7 @@ def highest(columns: Floats) -> NDArray[np.int32]:
 
 # Whole tables as Arrow tables: CSV and Parquet files, read and written at once.
 
+FIRST_ROWS = 1000  # among whose cells the names of columns are sought
 CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the codes made of it
 ROWS = 100_000  # that are parsed at a time to find a wrong one
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
@@ -140,7 +143,10 @@ def read_file(
     try:
         reject_repeated(source.columns, source.columns, str(path))
     except EvidenceError as error:
-        raise DataError(str(error)) from None
+        hint = ""
+        if any(_NUMERAL.fullmatch(name) for name in source.columns):
+            hint = "; if the first row is a case, name the columns by --header, or --header none"
+        raise DataError(f"{error}{hint}") from None
     _require_memory(source)
     if isinstance(source, CsvFile):
         if as_text:
@@ -152,11 +158,38 @@ def read_file(
             null_values=[*words, *(f" {word}" for word in words)], strings_can_be_null=False,
         )  # fmt: skip
         table = _read_csv(source, convert)
+        if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
+            warnings.warn(
+                f"{path}: the first row ({', '.join(map(shown, table.column_names[:4]))}, ...) looks like a case, not "
+                "like names of columns: if it is one, use --header none, or --header with names (in Python, "
+                "pandas.read_csv with header=None)",
+                stacklevel=outside(),
+            )
         return table if keep_words else _without_words(table, words, declared)
     try:
         return arrow_parquet().read_table(path)
     except (OSError, arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
         raise ParseError(str(error), str(path)) from None
+
+
+_NUMERAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+")
+
+
+def _looks_like_a_case(table: Any) -> bool:
+    """Whether most names are cells of their own columns, or numbers with fractions."""
+    names, rows = table.column_names, table.slice(0, FIRST_ROWS)
+    first = int(names[0]) if names[0].isascii() and names[0].isdigit() else 0
+    if len(names) < 2 or not rows.num_rows or names == [str(first + i) for i in range(len(names))]:  # pixels, years
+        return False
+    types, n_cells = arrow().types, 0
+    for j, name in enumerate(names):
+        column = rows.column(j)
+        is_number = types.is_integer(column.type) or types.is_floating(column.type)
+        if is_number and _NUMERAL.fullmatch(name):
+            n_cells += "." in name or compute().any(compute().equal(column, float(name))).as_py() is True
+        elif types.is_string(column.type):
+            n_cells += compute().any(compute().equal(column, name)).as_py() is True
+    return 2 * n_cells >= len(names)
 
 
 def _require_memory(source: Source) -> None:

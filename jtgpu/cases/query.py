@@ -112,6 +112,7 @@ class FileKeywords(TypedDict, total=False):
     delimiter: str | None
     quote: str
     encoding: str
+    header: str | None
     chunk: int | None
     compression: str | None
     threads: int | None
@@ -134,6 +135,9 @@ class CsvDialect:
         "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
     encoding: Annotated[str, Option(
         "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
+    header: Annotated[str | None, Option(
+        "--header NAMES", "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, "
+        "x1, ... Default: the first row has the names.", panel="CSV files")] = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class FileOptions:
     def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
         """The options that keywords give."""
         given: dict[str, Any] = dict(keywords)
-        dialect = {name: given.pop(name) for name in ("delimiter", "quote", "encoding") if name in given}
+        dialect = {name: given.pop(name) for name in ("delimiter", "quote", "encoding", "header") if name in given}
         return cls(CsvDialect(**dialect), **given)
 
 

@@ -77,6 +77,7 @@ def report_of(fitted: MixedFit, errors: bool) -> dict[str, Any]:
         "method": fitted.method, "converged": fitted.converged, "iterations": len(fitted.history) - 1,
         "log_likelihood": fitted.log_likelihood, "objective": fitted.objective, "rows": fitted.n_rows,
         "dropped": fitted.n_dropped, "missing": dict(fitted.missing), "empty_rows": dict(fitted.empty_rows),
+        "n_empty_rows": dict(fitted.n_empty_rows),
         "numbers": list(fitted.network.numbers), "interrupted": fitted.interrupted,
     }  # fmt: skip
     if errors and not fitted.interrupted:

@@ -84,7 +84,7 @@ def answer_files(
         Shown or called after each part, in order; see `jtgpu.cases.answer_file`.
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do
         See `jtgpu.JunctionTree.predict_proba`.
-    delimiter, quote, encoding, chunk, compression
+    delimiter, quote, encoding, header, chunk, compression
         See `jtgpu.cases.answer_file`.
     part_rows : int, optional
         Approximate number of rows of a part, which is repeated if its worker is lost. Default: about a million; fewer

@@ -39,7 +39,9 @@ class MixedFit:
         Rows that were left out because of missing cells (``missing="drop"``).
     empty_rows : dict
         Number or variable to the configurations of its discrete parents without any row: their parameters are those
-        of the prior.
+        of the prior. At most 1,000 are listed.
+    n_empty_rows : dict
+        How many these are.
     missing : dict
         Missing cells of each column that has some.
     interrupted : bool
@@ -57,6 +59,7 @@ class MixedFit:
     empty_rows: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     interrupted: bool = False
+    n_empty_rows: Mapping[str, int] = field(default_factory=dict)
     _rows: tuple[MixedCases, Floats, Strength] | None = field(default=None, repr=False)  # weighted cases, the prior
     _errors: dict[str, GaussianErrors | Floats] = field(default_factory=dict, repr=False)  # of EM, once computed
 
@@ -94,6 +97,10 @@ class MixedFit:
     def __str__(self) -> str:
         how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
         end = "" if self.converged else ", interrupted" if self.interrupted else ", not converged"
-        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}"
+        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}" + (
+            f"\nWithout data, from the prior: {', '.join(f'{v} ({n:,})' for v, n in self.n_empty_rows.items())}"
+            if self.n_empty_rows
+            else ""
+        )
 
     __repr__ = __str__

@@ -284,9 +284,13 @@ def starting_network(
     return MixedNetwork(states, parents, cpts)
 
 
-def empty_configurations(net: MixedNetwork, sums: Sums) -> dict[str, list[dict[str, str]]]:
-    """Configurations of discrete parents without any row, of each variable that has some."""
+MAX_LISTED = 1000  # configurations
+
+
+def empty_configurations(net: MixedNetwork, sums: Sums) -> tuple[dict[str, list[dict[str, str]]], dict[str, int]]:
+    """Configurations of discrete parents without any row, of each variable that has some, and how many there are."""
     rows: dict[str, list[dict[str, str]]] = {}
+    n_empty: dict[str, int] = {}
     numbers = net.numbers
     for v in net:
         if net.is_number(v):
@@ -295,10 +299,11 @@ def empty_configurations(net: MixedNetwork, sums: Sums) -> dict[str, list[dict[s
             weight = sums.counts[v].sum(axis=-1).ravel()
         parents = net.discrete_parents(v)
         shape = tuple(len(net.states(p)) for p in parents)
-        empty = np.flatnonzero(weight <= 0)[:1000]
+        empty = np.flatnonzero(weight <= 0)
         if parents and len(empty):
+            n_empty[v] = len(empty)
             rows[v] = [
                 {p: net.states(p)[s] for p, s in zip(parents, np.unravel_index(i, shape), strict=True)}
-                for i in empty.tolist()
+                for i in empty[:MAX_LISTED].tolist()
             ]
-    return rows
+    return rows, n_empty

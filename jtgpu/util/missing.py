@@ -7,6 +7,7 @@ word is missing only in a text file, which has no other way to say so, and never
 from __future__ import annotations
 
 import cmath
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..errors import ArgumentError, shown
 from .arguments import several
+from .calls import outside
 
 # the list of pandas.read_csv
 NA_VALUES = (
@@ -23,6 +25,7 @@ NA_VALUES = (
     "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
 MAX_LISTED = 8  # columns in a message
+FEW_ROWS, FEW_SHARE = 30, 0.1  # rows, and share of the rows, below which there is a warning
 _NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
 
 
@@ -61,6 +64,18 @@ def is_unusable(value: Any) -> bool:
     if isinstance(value, (complex, np.complexfloating)):
         return True
     return isinstance(value, (float, np.floating)) and cmath.isinf(value)
+
+
+def warn_of_few(n_left: int, n_rows: int, cells: Mapping[str, int]) -> None:
+    """Warn if few rows are left without those that have missing cells."""
+    if n_left < n_rows and (n_left < FEW_SHARE * n_rows or (n_left < FEW_ROWS and 2 * n_left < n_rows)):
+        most = sorted(cells.items(), key=lambda item: -item[1])[:3]
+        shown = ", ".join(f"{v} ({k:,})" for v, k in most)
+        warnings.warn(
+            f"missing='drop' leaves {n_left:,} of {n_rows:,} rows; leave out the columns with most missing cells"
+            + (f", such as {shown}" if shown else "") + ", or use another missing=",
+            stacklevel=outside(),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ class CsvFile:
         first = mark + blank
         rows.line_end = b"\n" if b"\n" in head or b"\r" not in head else b"\r"
         end = first + (_first_row_end(head[first:], rows) or len(head) - first)
-        self._begin = {"byte": end, "line": 1 + head[mark:end].count(rows.line_end)}
+        begin = end if dialect.header is None else first
+        self._begin = {"byte": begin, "line": 1 + head[mark:begin].count(rows.line_end)}
         text = rows.decode(head[first:end], 1).rstrip("\r\n")
         if not text.strip():
             raise ParseError("the file is empty; the first row must contain the names of variables", self.name)
@@ -78,6 +79,8 @@ class CsvFile:
             raise ParseError("the file is not text: neither CSV nor Parquet", self.name, 1)
         rows.delimiter = dialect.delimiter or _detect_delimiter(text, model, dialect.quote)
         names = _split_row(text, rows.delimiter, dialect.quote)
+        if dialect.header is not None:
+            names = _given_names(dialect.header, len(names), self.name)
         self.columns = [n if n in model.variables else n.strip() for n in names]
         rows.n_columns = len(self.columns)
         self._rows = rows
@@ -212,6 +215,19 @@ class CsvFile:
             return
         while n > 0:
             n -= len(self._read(stream, min(n, 1 << 22))) or n
+
+
+def _given_names(header: str, n: int, file: str) -> list[str]:
+    """Names of the columns of a file without a header."""
+    if header.strip() == "none":
+        return [f"x{i}" for i in range(n)]
+    names = [name.strip() for name in header.split(",")]
+    if len(names) != n or not all(names):
+        raise ArgumentError(
+            f"header: {file} has {n:,} columns, and {header!r} names {len(names):,}; give a name for each, separated "
+            "by commas, or none for x0, x1, ..."
+        )
+    return names
 
 
 def _first_row_end(head: bytes, rows: CsvRows) -> int:

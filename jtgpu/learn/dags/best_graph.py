@@ -34,6 +34,7 @@ MAX_EXACT = 24  # variables
 FIRST_BETA, LAST_BETA = 0.2, 5.0  # of the annealed search
 STEPS = 1600  # of a chain, for each variable
 RESTARTS = 4  # annealed chains
+TIE = 1e-12  # relative difference of weights that is rounding
 SHARE_OF_SEARCH = 0.3  # of the time that is left, if it is limited
 
 
@@ -134,9 +135,11 @@ def graph_of_order(tables: CandidateTables, order: Ints) -> BestGraph:
 
 
 def _best_within(weights: Floats, masks: Ints, allowed: int) -> int:
-    """Number of the best parent set within some parents; the first one of equal weights."""
+    """Number of the best parent set within some parents; of those that only rounding tells apart, the smallest."""
     inside = np.flatnonzero(masks & ~np.int64(allowed) == 0)
-    return int(inside[np.argmax(weights[inside])])
+    own = weights[inside]
+    best = float(own.max())
+    return int(inside[np.argmax(own >= best - TIE * max(abs(best), 1.0))]) if math.isfinite(best) else int(inside[0])
 
 
 # Hill climbing and tabu search, by adding, deleting and reversing arcs.

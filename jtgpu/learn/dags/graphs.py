@@ -148,7 +148,7 @@ def _parents(start: Any) -> dict[str, tuple[str, ...]]:
         for arc in _pairs(start):
             parents[str(arc[1])] = (*parents.get(str(arc[1]), ()), str(arc[0]))
         return parents
-    return read_structure(start).parents
+    return read_structure(start, may_be_empty=True).parents
 
 
 def _pairs(start: Iterable[Any]) -> Iterable[tuple[Any, Any]]:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import NetworkError, TableTooLarge, closest
+from ...errors import NetworkError, TableTooLarge, closest, format_bytes
 from ...inference.queries.counts import counting_backend
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
 from ...util.arrays import Floats
+from ...util.calls import outside
 from ...util.elementary import logs
+from ...util.system import free_memory, parse_bytes
 from .coded_cases import Block, CodedCases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_ENTRIES = 100_000_000  # of a CPT
+COPIES = 7  # of all CPTs, while they are fitted: counts, prior, shares, network, posterior and what is between
+SPARSE_ENTRIES, SPARSE = 100_000, 20  # entries, and configurations for each row of data, above which there is a warning
 PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
 
 Tables = list[Floats]
@@ -45,8 +50,10 @@ def family_shapes(model: DirectedModel) -> list[tuple[int, ...]]:
     return [tuple(int(model.cardinality[u]) for u in scope) for scope in family_scopes(model)]
 
 
-def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES) -> None:
-    """Raise `TableTooLarge` for a CPT with too many entries."""
+def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES, memory_limit: int | str | None = None) -> None:
+    """Raise `TableTooLarge` for a CPT with too many entries, and for all of them if they need too much memory."""
+    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    total = sum(map(math.prod, family_shapes(model)))
     for v, shape in zip(model, family_shapes(model), strict=True):
         size = math.prod(shape)
         if size > max_table:
@@ -55,6 +62,25 @@ def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES) -> None:
                 "parents or states",
                 size, 8 * size, -1,
             )  # fmt: skip
+    if COPIES * 8 * total > limit:
+        v, shape = max(zip(model, family_shapes(model), strict=True), key=lambda item: math.prod(item[1]))
+        raise TableTooLarge(
+            f"fitting CPTs of {total:,} entries needs about {format_bytes(COPIES * 8 * total)}, more than the limit of "
+            f"{format_bytes(limit)}; the largest one, of {v!r}, has {math.prod(shape):,}: use fewer parents or states",
+            total, COPIES * 8 * total, limit,
+        )  # fmt: skip
+
+
+def warn_of_sparse(model: DirectedModel, n_rows: int) -> None:
+    """Warn of CPTs that are far larger than the data: nearly all of their rows are the prior."""
+    for v, shape in zip(model, family_shapes(model), strict=True):
+        n_configurations = math.prod(shape[:-1])
+        if n_configurations * shape[-1] > SPARSE_ENTRIES and n_configurations > SPARSE * n_rows:
+            warnings.warn(
+                f"the CPT of {v!r} has {n_configurations:,} rows, one for each configuration of its parents, and the "
+                f"data have {n_rows:,}: nearly all are the prior; use fewer parents, or intervals (bins=)",
+                stacklevel=outside(),
+            )
 
 
 def available_counts(cases: CodedCases) -> Tables:
@@ -149,12 +175,19 @@ class GivenStructure(NamedTuple):
     network: BayesianNetwork | None
 
 
-def read_structure(structure: Any) -> GivenStructure:
+def read_structure(structure: Any, *, may_be_empty: bool = False) -> GivenStructure:
     """Read a structure."""
     # structure: BayesianNetwork, mapping, networkx.DiGraph, or object of pgmpy or pyAgrum: A mapping gives the parents
     #     of each child; variables that are parents only need no entry. An object with a method ``to_networkx`` or
     #     ``graph`` is converted by it.
-    # raises NetworkError: If it is nothing of that kind.
+    # raises NetworkError: If it is nothing of that kind, or has no variable.
+    given = _given(structure)
+    if not given.parents and not may_be_empty:
+        raise NetworkError("the structure names no variable; {'X': []} is that of one variable without parents")
+    return given
+
+
+def _given(structure: Any) -> GivenStructure:
     if isinstance(structure, BayesianNetwork):
         return GivenStructure({v: structure.parents(v) for v in structure}, structure)
     if isinstance(structure, Mapping):

@@ -15,11 +15,12 @@ from ...errors import ArgumentError
 from ...model.mixed import MixedNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
+from ...util.missing import warn_of_few
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .em import Iteration, Rule
 from .expectation import BACKENDS
-from .families import MAX_ENTRIES, read_structure
+from .families import MAX_ENTRIES, read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
@@ -74,6 +75,7 @@ def fit(  # noqa: PLR0913
     devices: Devices = None,
     cluster: Any = None,
     max_table: int = MAX_ENTRIES,
+    memory_limit: int | str | None = None,
     chunk: int | None = None,
     dialect: CsvDialect | None = None,
     na_values: str | Iterable[str] | None = None,
@@ -164,6 +166,9 @@ def fit(  # noqa: PLR0913
         without. The rows have to fit into the cluster's object store.
     max_table : int
         Entries of the largest CPT.
+    memory_limit : int or str, optional
+        Bytes that the CPTs may need while they are fitted, or a text such as ``"8GiB"``. Default: 80 % of the free
+        memory.
     chunk : int, optional
         Rows that are read from a file at a time, or of a chunk of stepwise EM. Default: 100,000, or 1,000.
     dialect : jtgpu.cases.query.CsvDialect, optional
@@ -198,6 +203,11 @@ def fit(  # noqa: PLR0913
         If a row has probability 0 at the start.
     NetworkError, TableTooLarge, ArgumentError
         If the structure is no directed acyclic graph, a CPT is too large, or an option is invalid.
+
+    Warns
+    -----
+    UserWarning
+        If a CPT has far more rows than the data.
 
     Notes
     -----
@@ -237,7 +247,7 @@ def fit(  # noqa: PLR0913
     if id is not None or time is not None or is_template(structure):
         _reject({
             "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
-            "chunk": chunk,
+            "chunk": chunk, "memory_limit": memory_limit,
         }, "sequences")  # fmt: skip
         has_numbers = numbers is not None or isinstance(structure, MixedDynamicNetwork)
         of_slices: Any = partial(fit_mixed_sequences, numbers=numbers) if has_numbers else fit_sequences
@@ -254,7 +264,7 @@ def fit(  # noqa: PLR0913
         _reject({
             "likelihood": likelihood, "fixed": [*fixed] or None, "tied": [*tied] or None, "hidden": hidden or None,
             "step": step, "cluster": cluster, "checkpoint": checkpoint, "devices": devices,
-            "restarts": restarts if restarts != 1 else None,
+            "restarts": restarts if restarts != 1 else None, "memory_limit": memory_limit,
         }, "numbers")  # fmt: skip
         fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
             structure, cases, numbers, states=states, bins=bins, prior=prior, weights=weights,
@@ -268,7 +278,7 @@ def fit(  # noqa: PLR0913
     setup = set_up(
         given, source, states=states, prior=prior, weights=weights,
         zeros=choice("zeros", zeros, ("keep", "free")), fixed=fixed, tied=tied, hidden=hidden, start=start,
-        max_table=max_table, bins=bins, codes=codes,
+        max_table=max_table, bins=bins, memory_limit=memory_limit, codes=codes,
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
@@ -278,6 +288,9 @@ def fit(  # noqa: PLR0913
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
         return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), seed, running, listen)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
+    warn_of_sparse(setup.model, table.n_rows)
+    if table.n_dropped:
+        warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
     try:
         if missing == "available" or (table.is_complete and not setup.keeps_zeros):
             return count(setup, table, "counts" if table.is_complete else "available", seed, running)

@@ -22,7 +22,7 @@ from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.calls import outside
-from ...util.missing import is_missing
+from ...util.missing import is_missing, warn_of_few
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import labels_of, of_discretiser
@@ -128,10 +128,10 @@ def _fit_table(  # noqa: PLR0913
         options={"threads": threads},
     )  # fmt: skip
     last = fitted.history[-1]
+    empty, n_empty = empty_configurations(fitted.network, fitted.sums)
     return MixedFit(
         fitted.network.with_codes(codes), last.log_likelihood, last.objective, tuple(fitted.history), fitted.converged,
-        fitted.method,
-        len(read.states), dropped, empty_configurations(fitted.network, fitted.sums), gaps, fitted.interrupted,
+        fitted.method, len(read.states), dropped, empty, gaps, fitted.interrupted, n_empty,
         (read, row_weights, strength),
     )  # fmt: skip
 
@@ -240,5 +240,6 @@ def _with_rule(
         used &= complete
         if not used.any():
             raise DataError("every row has a missing cell; use missing='em'")
+        warn_of_few(int(used.sum()), dropped + int(used.sum()), gaps)
     part = MixedCases(read.states[used], read.values[used])
     return part, weights[used], gaps, dropped

@@ -159,6 +159,12 @@ class Fit:
                 ]
         return rows
 
+    @property
+    def n_empty_rows(self) -> dict[str, int]:
+        """How many rows of each estimated CPT have no count; `empty_rows` lists at most 1,000 of them."""
+        numbers = {v: int((counts.sum(axis=-1) <= 0).sum()) for v, counts in self.counts.items()}
+        return {v: n for v, n in numbers.items() if n}
+
     _CASES: ClassVar[str] = "rows"  # what has a weight and a probability
 
     def _parameters(self) -> int:
@@ -193,6 +199,7 @@ class Fit:
             "states_from_data": {v: list(self.network.states(v)) for v in self.states_from_data},
             "unseen_states": {v: list(s) for v, s in self.unseen.items()},
             "empty_rows": self.empty_rows,
+            "n_empty_rows": self.n_empty_rows,
             "history": [
                 {k: _finite(x) if isinstance(x, float) else x for k, x in entry._asdict().items()}
                 for entry in self.history
@@ -238,9 +245,9 @@ class Fit:
             lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.8g}' for x in self.restarts)}")
         for v, states in self.unseen.items():
             lines.append(f"  {v}: no row has {', '.join(map(repr, states))}")
-        empty = {v: len(rows) for v, rows in self.empty_rows.items()}
-        if empty:
-            most = ", ".join(f"{v} ({n})" for v, n in list(empty.items())[:8]) + (", ..." if len(empty) > 8 else "")
+        if empty := self.n_empty_rows:
+            shares = [f"{v} ({n:,} of {self.counts[v][..., 0].size:,})" for v, n in [*empty.items()][:8]]
+            most = ", ".join(shares) + (", ..." if len(empty) > 8 else "")
             lines.append(f"  CPT rows without data, from the prior or the start: {most}")
         return "\n".join(lines)
 

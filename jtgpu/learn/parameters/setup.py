@@ -221,7 +221,8 @@ class Setup:
 
 def set_up(  # noqa: PLR0913
     given: GivenStructure, source: CaseSource, *, states: Any, prior: Any, weights: Any, zeros: str, fixed: Any,
-    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, codes: CodesByVariable | None = None,
+    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, memory_limit: int | str | None = None,
+    codes: CodesByVariable | None = None,
 ) -> Setup:  # fmt: skip
     """Check the arguments that concern the model."""
     variables = tuple(given.parents)
@@ -246,7 +247,7 @@ def set_up(  # noqa: PLR0913
             )
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     model = model.with_codes(network.state_codes if network is not None and codes is None else codes)
-    check_sizes(model, whole_number("max_table", max_table, 1))
+    check_sizes(model, whole_number("max_table", max_table, 1), memory_limit)
     if network is not None and any(network.states(v) != model.states(v) for v in variables):
         if start == "given" or fixed:
             v = next(v for v in variables if network.states(v) != model.states(v))

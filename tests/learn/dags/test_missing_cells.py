@@ -100,3 +100,23 @@ def test_a_family_that_is_never_known_is_impossible(tmp_path: Path) -> None:
 def test_other_scores_are_refused(call: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         getattr(jtgpu.learn, call)(with_gaps(3)["data"], missing="available", **options)
+
+
+@pytest.mark.parametrize("method", ["exact", "order", "greedy", "tabu"])
+def test_of_few_rows_there_is_a_warning_and_no_arc_in_a_tie(method: str) -> None:
+    """T6: one complete row of 300 gave eleven arcs, none of which changes the score, and warnings of equal columns."""
+    rng = np.random.default_rng(2)
+    data = {f"q{j}": rng.choice(["a", "b", "c"], 60).tolist() for j in range(5)}
+    for i in range(1, 60):
+        data[f"q{i % 5}"][i] = None
+    with pytest.warns(UserWarning, match="missing='drop' leaves 1 of 60 rows; leave out the columns with") as caught:
+        found = jtgpu.learn.structure(data, missing="drop", method=method)
+    assert [str(w.message) for w in caught if "equal" in str(w.message)] == []
+    assert found.arcs == []
+
+
+@pytest.mark.parametrize("numbers", [None, {"x": "gaussian"}])
+def test_a_fit_of_few_rows_warns(numbers: dict[str, str] | None) -> None:
+    data = {"a": ["y", "n"] * 20, "x": [1.0, 2.0, 4.0, 3.5] + [None] * 36}
+    with pytest.warns(UserWarning, match=r"missing='drop' leaves 4 of 40 rows; .* such as x \(36\)"):
+        jtgpu.learn.fit({"x": ["a"]}, data, missing="drop", numbers=numbers)

@@ -388,3 +388,38 @@ def test_numbers_without_residual_are_an_error(seed: int) -> None:
     data = {f"x{i}": x[:, i] for i in range(m)} | {"y": rng.normal(size=m + 1) * 10.0 ** rng.integers(-2, 3) + 50.0}
     with pytest.raises(jtgpu.DataError, match=r"constant, or a function of its parents|collinear"):
         jtgpu.learn.fit({"y": [f"x{i}" for i in range(m)]}, data, numbers=dict.fromkeys(data, "gaussian"), prior=0)
+
+
+def test_the_number_of_rows_without_data_is_the_true_one() -> None:
+    """T7: at most 1,000 were counted."""
+    rng = np.random.default_rng(0)
+    data = {f"p{i}": rng.integers(0, 8, 500) for i in range(4)} | {"c": rng.integers(0, 2, 500)}
+    fitted = jtgpu.learn.fit({"c": ["p0", "p1", "p2", "p3"]}, data)
+    n = 8**4 - len({tuple(row) for row in np.array([data[f"p{i}"] for i in range(4)]).T.tolist()})
+    assert fitted.n_empty_rows == {"c": n} == fitted.report()["n_empty_rows"]
+    assert f"c ({n:,} of 4,096)" in str(fitted)
+    assert len(fitted.empty_rows["c"]) == 1000
+    data["x"] = rng.normal(size=500)
+    mixed = jtgpu.learn.fit({"x": ["p0", "p1", "p2", "p3"]}, data, numbers={"x": "gaussian"})
+    assert mixed.n_empty_rows == {"x": n}
+    assert f"x ({n:,})" in str(mixed)
+
+
+def test_tables_that_are_far_larger_than_the_data() -> None:
+    """T9: five parents of 20 values and 5,000 rows took 3.6 GB for a table of the prior."""
+    rng = np.random.default_rng(0)
+    cards = {"p0": 12, "p1": 12, "p2": 12, "p3": 12, "c": 8}
+    data = {v: rng.integers(0, card, 300).astype(str) for v, card in cards.items()}
+    structure = {"c": ["p0", "p1", "p2", "p3"]}
+    with pytest.warns(UserWarning, match=r"the CPT of 'c' has 20,736 rows, .* the data have 300"):
+        jtgpu.learn.fit(structure, data)
+    with pytest.raises(jtgpu.TableTooLarge, match=r"more than the limit of 1\.0 MiB; .* of 'c', has 165,888"):
+        jtgpu.learn.fit(structure, data, memory_limit="1MiB")
+
+
+@pytest.mark.parametrize("options", [{}, {"numbers": "gaussian"}])
+def test_a_structure_without_variables(options: dict[str, Any]) -> None:
+    """T10: the error spoke of columns."""
+    with pytest.raises(jtgpu.NetworkError, match=r"names no variable; \{'X': \[\]\}"):
+        jtgpu.learn.fit({}, {"X": ["a", "b"]}, **options)
+    assert jtgpu.learn.structure({"a": ["x", "y"] * 5, "b": ["x", "y"] * 5}, start={}, max_parents=0).arcs == []

@@ -22,7 +22,7 @@ from ....model.state_values import listed
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.calls import outside
-from ....util.missing import MissingReport, is_na_word
+from ....util.missing import MissingReport, is_na_word, warn_of_few
 from ....util.text_table import counted
 from ...columns import (
     MANY_NUMBERS,
@@ -45,6 +45,7 @@ MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for
 MISSING_CHOICES = ("error", "drop", "available")
 CONSTANT_CHOICES = ("error", "drop")
 MAX_ROWS = 2**31 - 1  # sum of weights: counts are int32
+MIN_EQUAL = 5  # rows in which two columns are equal
 MAX_SHOWN = 40  # characters of a cell in a message
 
 
@@ -294,6 +295,8 @@ def complete_rows(
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")
     whole = ~incomplete
+    if missing == "drop":
+        warn_of_few(int(whole.sum()), len(whole), cells.cells)
     if weights is not None:
         whole &= weights > 0
         weights = weights[whole]
@@ -323,10 +326,12 @@ def whole_weights(weights: Any, n_rows: int) -> Ints | None:
 
 
 def _warn_of_copies(table: CodedTable) -> None:
-    """Warn of two columns that are equal up to the names of their states."""
+    """Warn of two columns that are equal up to the names of their states, unless that says nothing: of few rows."""
     seen: dict[bytes, str] = {}
     for name, column in zip(table.names, table.codes, strict=True):
         first = np.unique(column, return_index=True)
+        if len(first[0]) < 2 or len(column) < MIN_EQUAL:
+            continue
         order = np.empty(MAX_STATES + 1, np.uint8)
         order[first[0][np.argsort(first[1])]] = np.arange(len(first[0]))
         key = hashlib.sha256(order[column]).digest()
