@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NetworkError, TableTooLarge, shown
+from ..errors import ArgumentError, NetworkError, TableTooLarge, shown
 from ..util.arguments import check_keywords
 from .discrete import MAX_AXES
 from .state_values import listed, present_state
@@ -177,7 +177,7 @@ class NoisyOr(NoisyMax):
             self.links = tuple(float(p) for p in links)
             self.leak = float(leak)
         except (TypeError, ValueError):
-            raise NetworkError(
+            raise ArgumentError(
                 f"links must be a probability for each parent, in the order of the parents, and leak one; got "
                 f"{shown(links)} and {shown(leak)}"
             ) from None

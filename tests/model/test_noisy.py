@@ -160,5 +160,5 @@ def test_presence_that_nobody_says() -> None:
         with pytest.raises(NetworkError, match="does not know yet which states stand for presence"):
             use(NoisyOr([0.5]))
     assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
-    with pytest.raises(NetworkError, match="links must be a probability for each parent"):
+    with pytest.raises(jtgpu.ArgumentError, match="links must be a probability for each parent"):
         NoisyOr({"flu": 0.8})  # type: ignore[arg-type]
