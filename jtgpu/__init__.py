@@ -31,6 +31,7 @@ from .errors import (
     PlanError,
     PlanFileError,
     TableTooLarge,
+    UnknownAttribute,
     UnknownState,
     UnknownSuffix,
     UnknownVariable,
@@ -72,10 +73,10 @@ __all__ = [
     "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
     "MarkovNetwork", "MissingFileError", "MixedDynamicNetwork", "MixedNetwork", "NetworkError", "NetworkPlan",
     "NoisyMax", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
-    "Posterior", "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownState", "UnknownSuffix",
-    "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum", "graphs", "learn",
-    "load", "network", "networks", "normalize_rows", "published", "read", "read_evidence", "screen", "series",
-    "to_pgmpy", "to_pyagrum", "widget", "write",
+    "Posterior", "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownAttribute", "UnknownState",
+    "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum",
+    "graphs", "learn", "load", "network", "networks", "normalize_rows", "published", "read", "read_evidence",
+    "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses

@@ -27,6 +27,10 @@ class ArgumentError(JtgpuError, ValueError, TypeError):
     """An argument of the wrong type or out of range; also a `ValueError` and a `TypeError`."""
 
 
+class UnknownAttribute(JtgpuError, AttributeError):
+    """An attribute that an object or a package does not have; also an `AttributeError`."""
+
+
 class NetworkError(JtgpuError):
     """An invalid model: wrong shapes, a cycle, undeclared parents, rows that are not distributions."""
 

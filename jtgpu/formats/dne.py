@@ -5,6 +5,7 @@
 * ``functable`` gives a state for each configuration of the parents, by name or as ``#2``, counted from 0; of a utility
   it lists the utilities, which add up. ``kind = DECISION``: the parents are what is known when deciding.
 * States without names are called by their ``statetitles``, ``levels`` (numbers, or intervals ``[0, 10)``) or numbers.
+* ``evidence``, a finding that was entered, is a note; `jtgpu.read_evidence` of the file reads it.
 * Attributes: ``label`` (``title``), ``comment``, ``position`` (``center`` of the picture). ``CONSTANT`` nodes are texts
   on the picture.
 
@@ -148,8 +149,23 @@ class DneReader(ValueReader):
             kept["position"] = tuple(int(number) for number, _ in center.items or ())
         if kept:
             draft.attributes["node"][child] = kept
+        if finding := block.get("evidence"):
+            self.finding(child, finding)
         if table is not None:
             self.table(family, table, "probs" in block.inner)
+
+    def finding(self, child: str, finding: Value) -> None:
+        """A finding that was entered when the file was saved: evidence of its only case."""
+        labels, word = self.draft.states.get(child, ()), finding.text or ""
+        if word[:1] == "#" and word[1:].isdecimal() and len(word) < 9 and int(word[1:]) < len(labels):
+            word = labels[int(word[1:])]
+        if word in labels:
+            self.draft.findings = self.draft.findings or [{}]
+            self.draft.findings[0][child] = word, finding.at
+            text = f"the finding {child} = {shown(word)} is not part of the network; read_evidence of the file reads it"
+        else:
+            text = f"skipped the evidence on {shown(child)}, which is no state but {shown(word or 'a list')}"
+        self.draft.note(finding.at, text)
 
     def table(self, family: Family, table: Value, is_probs: bool) -> None:
         at, items = table.at, table.items

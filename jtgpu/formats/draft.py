@@ -82,6 +82,7 @@ class Draft:
     slices: Slices | None = None  # of a dynamic network
     has_objects: bool = False  # parents may be declared in classes
     skipped: tuple[str, ...] = ()  # what `settle` left out
+    findings: list[dict[str, tuple[str, int]]] = field(default_factory=list)  # cases: states, and where they are
     # Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them
     attributes: dict[str, dict[str, Any]] = field(default_factory=lambda: {"net": {}, "node": {}, "potential": {}})
     _notes: list[tuple[int, str]] = field(default_factory=list)

@@ -10,6 +10,7 @@ The content decides the format:
 * ``{`` or ``[``: JSON, an object per case or a list of them. A value is one of: a state's name or number; a list of
   names, one of which is the true state; weights (virtual evidence), as a list with one number per state or as an object
   from state to weight; null for "not observed";
+* a network of Netica or GeNIe: the findings that were entered in it, or its cases;
 * otherwise lines ``name=state``, as on the command line. Lines that begin with ``#`` are comments, a line ``---``
   separates two cases.
 """
@@ -23,6 +24,7 @@ import numpy as np
 
 from ..errors import EvidenceError
 from ..model.discrete import DiscreteModel
+from . import dne, xdsl
 from .evidence_cases import LINE, NUMBERS, Case, JsonCases, NumberedCases, line_cases
 from .files import read_bytes
 from .number_cursor import NumberCursor
@@ -110,6 +112,10 @@ def read_evidence_cases(path: str | os.PathLike[str], net: DiscreteModel) -> lis
 def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> list[Case]:
     """The cases in the text of an evidence file; see `read_evidence`."""
     place = Source(text, source)
+    for network in (dne, xdsl):
+        if network.sniff(text):
+            found = network.parse_draft(text, source).findings
+            return [Case({v: _state(place, net, v, *state) for v, state in case.items()}) for case in found]
     start = text.lstrip(BLANKS)[:1]
     if start in ("{", "["):
         return list(JsonCases(place, net).cases())
@@ -122,3 +128,8 @@ def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> lis
     return list(line_cases(place, net))
 
 
+def _state(source: Source, net: DiscreteModel, variable: str, state: str, at: int) -> int:
+    try:
+        return net.state_index(variable, state)
+    except EvidenceError as error:
+        raise source.error(at, str(error)) from None

@@ -9,6 +9,7 @@
 * pyAgrum writes the parents of its tables in reverse order (the first one fastest). Its files are recognised by its
   name in the file.
 
+* Cases with their findings are notes; `jtgpu.formats.read_evidence_cases` of the file reads them.
 * ``equation`` nodes that are linear in their parents, plus one ``Normal(mean, sd)``, make a mixed network.
 * Nodes of a temporal plate make a dynamic network (`jtgpu.formats.xdsl_slices`).
 
@@ -31,7 +32,7 @@ MINE = "jtgpu"  # our element in the extensions, for what the format cannot repr
 
 UNNAMED = "jtgpu_property_"  # followed by a number: the id of a property without an id
 _CHANCE = ("cpt", "deterministic", "noisymax")
-_RECORDS = (*_CHANCE, "decision", "utility", "mau", *REFUSED, "node", "dynamic")
+_RECORDS = (*_CHANCE, "decision", "utility", "mau", *REFUSED, "node", "dynamic", "case")
 _NUMERIC = ("probabilities", "parameters", "strengths", "utilities", "weights")
 # Default appearance and size of nodes: written if nothing else is given, and not stored when read.
 LOOKS = {
@@ -80,6 +81,9 @@ class XdslReader:
                 self.mine.append(element)
             elif "extensions" in path:
                 self.looks(element)
+            return
+        if element.name == "case" and "nodes" not in path:
+            self.case(element)
             return
         if path == ("smile", "dynamic"):
             self.slices.table(element, locator)
@@ -137,6 +141,20 @@ class XdslReader:
             results = element.one("resultingstates")
             at = results.at if results else element.at
             self.expander.function(family, results.text.split() if results else [], lambda _: at, at)
+
+    def case(self, element: Element) -> None:
+        """A case that was saved with the network: its findings."""
+        known = self.draft.states
+        given = [(c, c.attributes.get("node", ""), c.attributes.get("state", "")) for c in element.all("evidence")]
+        case = {v: (s, c.at) for c, v, s in given if s in known.get(v, ()) and "slice" not in c.attributes}
+        lost = [v for _, v, _ in given if v not in case]
+        self.draft.findings.append(case)
+        name = shown(element.attributes.get("name", str(len(self.draft.findings))))
+        found = ", ".join(f"{v} = {shown(s)}" for v, (s, _) in case.items()) or "no finding"
+        skipped = f"; skipped {', '.join(map(shown, lost))}, which are not a state of a variable" if lost else ""
+        self.draft.note(
+            element.at, f"the case {name} ({found}) is not part of the network; read_evidence reads it{skipped}"
+        )
 
     def equation(self, element: Element, child: str) -> None:
         """A number, if its equation is a linear density."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NetworkError, UnknownState, UnknownVariable, closest
+from ..errors import ArgumentError, NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.text_table import DIGITS, SMALL, WIDTH, display_width, format_table
 from .cpts import ROW_TOLERANCE, check_numbers, freeze
@@ -87,6 +87,9 @@ class Cpt(_Base):
         """An array's item, or the part for states given by name: ``cpt[{"smoke": "yes"}]``."""
         table = np.asarray(self)
         if not isinstance(key, Mapping):
+            if any(isinstance(k, str) for k in (key if isinstance(key, tuple) else (key,))):
+                names = ", ".join(f"{a.variable!r}: {a.states[0]!r}" for a in self._axes)
+                raise ArgumentError(f"states are chosen by variable, as in cpt[{{{names}}}]; got {shown(key)}")
             return table[key]
         index: list[int | slice] = [slice(None)] * self.ndim
         for variable, state in key.items():

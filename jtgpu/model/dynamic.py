@@ -15,7 +15,7 @@ from .cpt import Axis, Cpt, checked_cpt
 from .discrete import MAX_STATES, DiscreteModel
 from .network import BayesianNetwork
 from .network_text import summary
-from .template_checks import Parent, check_cycle, checked_static, read_parents
+from .template_checks import Parent, check_cycle, checked_static, children, read_parents
 from .templates import from_slices, stationary
 
 if TYPE_CHECKING:
@@ -169,6 +169,10 @@ class DynamicNetwork(DiscreteModel):
     def parents(self, variable: str | int) -> tuple[tuple[str, int], ...]:
         """The parents of a variable as pairs (name, lag), in the order of its CPT's axes."""
         return tuple((self._variables[p], lag) for p, lag in self._parents[self.index(variable)])
+
+    def children(self, variable: str | int) -> tuple[tuple[str, int], ...]:
+        """The children of a variable as pairs (name, lag), in order: that many slices later."""
+        return children(self, self._variables[self.index(variable)])
 
     def cpt(self, variable: str | int, slice: int | None = None) -> Cpt:
         """The CPT of a variable; axes: parents in order, named ``rain[t-1]``, then the variable.

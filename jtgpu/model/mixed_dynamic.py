@@ -13,26 +13,27 @@ from ..errors import NetworkError, closest, shown
 from ..util import late_imports
 from ..util.arguments import check_keywords, mapping, names, plain, several
 from ..util.text_table import counted
+from .discrete import DiscreteModel
 from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
 from .gaussian import Gaussian, checked_gaussian
-from .mixed import MixedNetwork
+from .mixed import NUMBER, MixedNetwork
 from .network_text import summary
-from .template_checks import check_cycle
+from .template_checks import check_cycle, children
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ..util.late_imports import MixedDynamicTree
     from ..util.options import BackendName, CompileOptions
-    from .cpt import CptLike
+    from .cpt import Cpt, CptLike
     from .state_values import CodesByVariable
 
 Pair = tuple[str, int]
 ALONE = ","  # a static variable of one state where no variable with states joins the slices
 
 
-@check_keywords()
+@check_keywords(but=("index", "states"))
 class MixedDynamicNetwork:
     """A dynamic network whose slices have numbers as well as states, such as a hidden Markov model of measurements.
 
@@ -88,6 +89,7 @@ class MixedDynamicNetwork:
         self.numbers = tuple(v for v, s in states.items() if s is float)
         if not self.numbers:
             raise NetworkError("no variable is a number (float); networks of states are jtgpu.DynamicNetwork")
+        self._names = DiscreteModel({v: NUMBER if s is float else s for v, s in states.items()})  # type: ignore[misc]
         self._order = tuple(states)
         first: dict[str, Any] = dict(mapping("start", start))
         for what, given in (("parents", parents), ("parameters", cpts), ("start", first)):
@@ -191,9 +193,41 @@ class MixedDynamicNetwork:
     def __len__(self) -> int:
         return len(self._order)
 
-    def parents(self, variable: str) -> tuple[Pair, ...]:
+    def __contains__(self, variable: object) -> bool:
+        return variable in self._names
+
+    def index(self, variable: str | int) -> int:
+        """Position of a variable among `variables`; see `BayesianNetwork.index`."""
+        return self._names.index(variable)
+
+    def is_number(self, variable: str | int) -> bool:
+        """Whether a variable is a number."""
+        return self._order[self.index(variable)] in self._parents
+
+    def states(self, variable: str | int) -> tuple[str, ...]:
+        """Names of the states of a variable; empty for a number."""
+        return () if self.is_number(variable) else self._names.states(variable)
+
+    def parents(self, variable: str | int) -> tuple[Pair, ...]:
         """The parents of a variable as pairs (name, lag), in order."""
-        return tuple(self._parents[variable]) if variable in self._parents else self.discrete.parents(variable)
+        name = self._order[self.index(variable)]
+        return tuple(self._parents[name]) if name in self._parents else self.discrete.parents(name)
+
+    def children(self, variable: str | int) -> tuple[Pair, ...]:
+        """The children of a variable as pairs (name, lag); see `DynamicNetwork.children`."""
+        return children(self, self._order[self.index(variable)])
+
+    def cpt(self, variable: str | int, slice: int | None = None) -> Cpt:
+        """The CPT of a variable with states; see `DynamicNetwork.cpt`."""
+        name = self._order[self.index(variable)]
+        if name in self._parents:
+            raise NetworkError(f"variable {name!r} is a number; its parameters are gaussian({name!r})")
+        return self.discrete.cpt(name, slice)
+
+    def start(self, variable: str | int) -> tuple[Cpt | Gaussian, ...]:
+        """The CPTs or densities of a variable in the first slices; empty if it has no parents in earlier slices."""
+        name = self._order[self.index(variable)]
+        return self._gaussians[name][:-1] if name in self._parents else self.discrete.start(name)
 
     def _require_number(self, variable: str) -> None:
         if variable not in self.numbers:
@@ -284,7 +318,7 @@ class MixedDynamicNetwork:
         static = self.static
         above = [[p if p in static else f"{p}[t-{lag}]" if lag else f"{p}[t]" for p, lag in self.parents(v)]
                  for v in self]  # fmt: skip
-        labels = [("(number)",) if v in self.numbers else self.discrete.states(v) for v in self]
+        labels = [self.states(v) or ("(number)",) for v in self]
         return summary(repr(self), [v if v in static else f"{v}[t]" for v in self], labels, above)
 
     def __repr__(self) -> str:

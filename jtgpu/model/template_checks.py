@@ -77,3 +77,8 @@ def check_cycle(variables: Sequence[str], parents: Sequence[Sequence[Parent]]) -
 def _is_lag(lag: Any) -> bool:
     """Whether a lag is an integer from 0."""
     return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and int(lag) >= 0
+
+
+def children(net: Any, name: str) -> tuple[tuple[str, int], ...]:
+    """The variables with this parent, in order, and how many slices earlier it is."""
+    return tuple((v, lag) for v in net for p, lag in net.parents(v) if p == name)

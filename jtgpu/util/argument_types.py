@@ -45,8 +45,20 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, _Unknown)
 
 
+def wrong_count(function: Any, args: Any, keywords: Any) -> str:
+    """The reason why a call fails that has too few or too many arguments; empty if it has not."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        own = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name not in ("self", "cls")]
+        return f"{called}(): {error}; its arguments are {inspect.Signature(own)}"
+    return ""
+
+
 def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] | None:
-    """The type that the first argument of a wrong type must have, in words, and its value; None: there is none."""
+    """The type that the first wrong argument must have, in words, and its value; None: there is no such argument."""
     try:
         given = inspect.signature(function).bind(*args, **keywords).arguments
     except TypeError:  # too many or too few

@@ -16,6 +16,7 @@ from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ..errors import ArgumentError, JtgpuError, closest, shown
+from .attributes import missing_attribute
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -35,6 +36,8 @@ def check_keywords(
     # but: Methods of one argument that loops call, for which a check would take as long as the method
 
     def decorate(cls: type[T]) -> type[T]:
+        if not hasattr(cls, "__getattr__"):
+            cls.__getattr__ = missing_attribute  # type: ignore[attr-defined]
         is_result = getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
         for name, value in [*vars(cls).items()]:
             if name in but or (name.startswith("_") and (name != "__init__" or is_result)):
@@ -74,11 +77,13 @@ def _checked(function: Any, known: set[str] | None) -> Any:
             raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known)
         try:
             return function(*args, **keywords)
-        except JtgpuError:
-            raise
-        except Exception:  # of Python or NumPy: perhaps an argument is of a wrong type
-            from .argument_types import wrong_argument
+        except Exception as error:  # of Python or NumPy: perhaps an argument is of a wrong type
+            if isinstance(error, JtgpuError) and not isinstance(error, AttributeError):
+                raise
+            from .argument_types import wrong_argument, wrong_count
 
+            if reason := wrong_count(function, args, keywords):
+                raise ArgumentError(reason) from None
             wrong = wrong_argument(function, args, keywords)
             if wrong is None:
                 raise

@@ -16,7 +16,9 @@ from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UnknownAttribute
 from .arguments import check_keywords_of
+from .attributes import other_way
 
 if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imports from the layers
     from ..decisions.tree import DecisionTree as DecisionTree
@@ -52,7 +54,7 @@ def public_names(
         if name in public:
             return import_module(f".{name}", package)
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise UnknownAttribute(f"the package {package} has no {name!r}{other_way(name, [*home, *public])}")
         module = import_module(f".{home[name]}", package)
         value = getattr(module, name)
         if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):

@@ -29,7 +29,7 @@ def test_em_rises_and_finds_the_densities() -> None:
     assert np.allclose(y.mean, [-1, 2], atol=0.1)
     assert np.allclose(y.sd, [0.5, 1], atol=0.1)
     assert np.allclose(u.coefficients["u[t-1]"], [0.5, -0.5], atol=0.1)
-    assert np.allclose(fit.network.discrete.cpt("s"), [[0.9, 0.1], [0.2, 0.8]], atol=0.05)
+    assert np.allclose(fit.network.cpt("s"), [[0.9, 0.1], [0.2, 0.8]], atol=0.05)
     total = fit.network.compile("cpu").log_likelihood(data).sum()
     assert fit.log_likelihood == pytest.approx(total, rel=1e-9)
     assert "150 sequences" in str(fit)
@@ -108,7 +108,7 @@ def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
     assert made.fixed == ("b[0]", "b", "x")
     assert np.array_equal(made.network.gaussian("x").mean, net.gaussian("x").mean)
     assert not np.array_equal(made.network.gaussian("y").mean, net.gaussian("y").mean)
-    assert np.array_equal(made.network.discrete.cpt("b"), net.discrete.cpt("b"))
+    assert np.array_equal(made.network.cpt("b"), net.cpt("b"))
     parents: Any = {v: net.parents(v) for v in net}
     expected: Any = jtgpu.learn.fit(net, data, **keys)
     started: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian", start=net)

@@ -41,7 +41,7 @@ def unrolled(net: jtgpu.MixedDynamicNetwork, length: int) -> jtgpu.MixedNetwork:
         for v in net:
             name, own = f"{v}[{t}]", [(p, lag) for p, lag in net.parents(v) if lag <= t]
             parents[name] = [f"{p}[{t - lag}]" for p, lag in own]
-            states[name] = float if v in net.numbers else net.discrete.states(v)
+            states[name] = net.states(v) or float
             if v in net.numbers:
                 g = net.gaussian(v, t)
                 numeric = [(p, lag) for p, lag in own if p in net.numbers]
@@ -49,7 +49,7 @@ def unrolled(net: jtgpu.MixedDynamicNetwork, length: int) -> jtgpu.MixedNetwork:
                 given = {f"{p}[{t - lag}]": g.coefficients[c] for (p, lag), c in zip(numeric, labels, strict=True)}
                 cpts[name] = jtgpu.Gaussian(g.mean, given, g.sd)
             else:
-                cpts[name] = net.discrete.cpt(v, t)
+                cpts[name] = net.cpt(v, t)
     return jtgpu.MixedNetwork(states, parents, cpts)
 
 
@@ -364,3 +364,22 @@ def test_numbers_can_be_set() -> None:
     assert np.allclose(everywhere["a"], tree.smooth({"y": [[NAN] * 3]}, targets=["a"])["a"], atol=1e-12)
     drawn_ones = tree.sample(2, {"y": [[NAN] * 3]}, do={"v": 1.0}, seed=1)
     assert (np.asarray(drawn_ones["v"]) == 1.0).all()
+
+
+def test_a_mixed_template_has_what_a_template_has() -> None:
+    net = template(np.random.default_rng(1), lagged=True)
+    assert (net.states("b"), net.states("x"), net.index("x"), net.is_number(2)) == (("u", "v"), (), 2, True)
+    assert net.cpt("b").variables == ("a[t]", "b[t-1]", "b[t]")
+    assert net.cpt("b", 0).variables == ("a[t]", "b[t]")
+    assert np.array_equal(net.start("b")[0], net.cpt("b", 0))
+    assert (net.start("v"), net.start("y")) == ((net.gaussian("v", 0),), ())
+    assert net.children("b") == (("b", 1), ("y", 0), ("w", 0), ("v", 0))
+    assert net.children("v") == (("v", 1),)
+    assert net.discrete.children("a") == (("a", 1), ("b", 0), ("a,b", 0))
+    assert "x" in net
+    assert "a,b" not in net
+    with pytest.raises(jtgpu.NetworkError, match=r"'x' is a number; its parameters are gaussian\('x'\)"):
+        net.cpt("x")
+    for ask in (net.cpt, net.states, net.children, net.parents, net.start):
+        with pytest.raises(jtgpu.UnknownVariable, match="'xx'; did you mean 'x'"):
+            ask("xx")
