@@ -68,8 +68,16 @@ class Column(NamedTuple):
 
 def read_column(name: str, table: Table) -> Column:
     """A column of a table."""
-    cells = table.column(name)
+    cells = without_found_categories(table, name)
     return Column(*column_values(name, cells, table.row_name), is_categorical(cells))
+
+
+def without_found_categories(table: Table, name: str) -> Any:
+    """A column; as texts where Polars has found its categories, in the order of their first cells (not an Enum)."""
+    frame, cells = getattr(table, "native", None), table.column(name)
+    if type(frame).__module__.startswith("polars") and str(frame.schema[name]) == "Categorical":
+        return cells.cast(cells.type.value_type)
+    return cells
 
 
 def is_categorical(cells: Any) -> bool:

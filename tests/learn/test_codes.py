@@ -62,3 +62,6 @@ def test_declared_categories_are_the_states(tmp_path: Path) -> None:
         fit = jtgpu.learn.fit({"y": ["dose"]}, data)
         assert fit.network.states("dose") == tuple(declared), name
         assert fit.network.states("dose") == jtgpu.learn.structure(data).network().states("dose")
+    found = pl.DataFrame({"dose": pl.Series(cells, dtype=pl.Categorical), **more})
+    assert jtgpu.learn.fit({"y": ["dose"]}, found).network.states("dose") == ("high", "low")
+    assert jtgpu.learn.structure(found).network().states("dose") == ("high", "low")

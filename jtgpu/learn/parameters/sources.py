@@ -20,7 +20,7 @@ from ...model.discrete import DiscreteModel
 from ...util.arrays import Floats
 from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes
-from ..columns import is_categorical
+from ..columns import is_categorical, without_found_categories
 from .likelihood_cells import LikelihoodCells, ends_of, labels_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class TableSource:
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         states = {}
         for name in columns:
-            column = self._table.column(name)
+            column = without_found_categories(self._table, name)
             codes, values = column_values(name, column, self.row_name)
             ordered = is_categorical(column)  # categories that do not occur are states, too
             counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
