@@ -114,8 +114,8 @@ def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> lis
     place = Source(text, source)
     for network in (dne, xdsl):
         if network.sniff(text):
-            found = network.parse_draft(text, source).findings
-            return [Case({v: _state(place, net, v, *state) for v, state in case.items()}) for case in found]
+            cases = network.parse_draft(text, source).findings
+            return [Case({v: _state(place, net, v, *state) for v, state in case.items()}) for case in cases]
     start = text.lstrip(BLANKS)[:1]
     if start in ("{", "["):
         return list(JsonCases(place, net).cases())

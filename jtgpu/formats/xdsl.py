@@ -150,10 +150,10 @@ class XdslReader:
         lost = [v for _, v, _ in given if v not in case]
         self.draft.findings.append(case)
         name = shown(element.attributes.get("name", str(len(self.draft.findings))))
-        found = ", ".join(f"{v} = {shown(s)}" for v, (s, _) in case.items()) or "no finding"
+        listed = ", ".join(f"{v} = {shown(s)}" for v, (s, _) in case.items()) or "no finding"
         skipped = f"; skipped {', '.join(map(shown, lost))}, which are not a state of a variable" if lost else ""
         self.draft.note(
-            element.at, f"the case {name} ({found}) is not part of the network; read_evidence reads it{skipped}"
+            element.at, f"the case {name} ({listed}) is not part of the network; read_evidence reads it{skipped}"
         )
 
     def equation(self, element: Element, child: str) -> None:

@@ -231,8 +231,10 @@ def test_impossible_stays_impossible() -> None:
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_the_likelihood_of_an_impossible_sequence_is_minus_infinity(backend: Any) -> None:
-    start, table = {"s": [0.5, 0.5]}, {"s": [[1, 0], [0.5, 0.5]], "o": [[1, 0], [0, 1]]}
-    states, parents = {"s": ["a", "b"], "o": ["a", "b"]}, {"s": [("s", 1)], "o": ["s"]}
+    start: Any = {"s": [0.5, 0.5]}
+    table: Any = {"s": [[1, 0], [0.5, 0.5]], "o": [[1, 0], [0, 1]]}
+    states: Any = {"s": ["a", "b"], "o": ["a", "b"]}
+    parents: Any = {"s": [("s", 1)], "o": ["s"]}
     data = {"o": [["a", "b"], ["b", "a"]]}
     with jtgpu.DynamicNetwork(states, parents, table, start=start).compile(backend) as tree:
         assert tree.log_likelihood(data) == pytest.approx([-np.inf, np.log(0.25)])
