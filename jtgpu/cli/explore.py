@@ -21,6 +21,7 @@ from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
+from ..learn.dags.task import require_feasible
 from ..learn.dags.time_limit import TimeLimit
 from ..learn.discretisation import discretise
 from ..learn.number_validation import NumberValidation
@@ -104,6 +105,7 @@ def explore(  # noqa: PLR0913 (a Typer command)
     limit = TimeLimit.of(time or None)
     with status("reading", progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        require_feasible(data, time=limit)
         table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
         left_out = split_names(exclude or [], table.column_names, "column")
         found = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
