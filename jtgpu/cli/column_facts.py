@@ -1,4 +1,4 @@
-"""What the columns of a table are, by their values, and what becomes of them in ``jtgpu explore``."""
+"""The kinds of the columns of a table, by their values, and their use in ``jtgpu explore``."""
 
 from __future__ import annotations
 

@@ -108,9 +108,9 @@ def explore(  # noqa: PLR0913 (a Typer command)
         require_feasible(data, time=limit)
         table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
         left_out = split_names(exclude or [], table.column_names, "column")
-        found = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
-    facts = [of_column for of_column, _ in found]
-    notes = [note for _, of_column in found for note in of_column]
+        described = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
+    facts = [of_column for of_column, _ in described]
+    notes = [note for _, of_column in described for note in of_column]
     kept = [f.name for f in facts if f.is_kept]
     result = _Exploration(data, table.num_rows, facts, goal=_target(target, kept, facts) if len(kept) > 1 else "")
     if not json:
