@@ -208,6 +208,11 @@ class _Learning:
         return None if self.numeric is None else dict.fromkeys(self.numeric, "gaussian")
 
     @cached_property
+    def has_gaps(self) -> bool:
+        """Whether cells are missing."""
+        return any(column.null_count for column in self.cases.columns)
+
+    @cached_property
     def declared(self) -> dict[str, list[str]]:
         """The states of all columns, which parts of the rows may not have."""
         names = [name for name in self.cases.column_names if name not in (self.numeric or ())]
@@ -224,7 +229,7 @@ class _Learning:
     def network(self, learned: Structure, cases: Any, seconds: float | None) -> Any:
         """The network of a graph: by EM where cells are missing, unless that takes too long."""
         until, options = TimeLimit.of(seconds), dict[str, Any]()
-        if self.numeric is None and seconds is not None and any(c.null_count for c in self.cases.columns):
+        if self.numeric is None and seconds is not None and self.has_gaps:
             pass_seconds = SECONDS_OF_ENTRY * _entries(learned) * self.cases.num_rows
             if LEAST_PASSES * pass_seconds > seconds:
                 options["missing"] = "available"
@@ -233,7 +238,7 @@ class _Learning:
                 )
 
         def out_of_time(entry: Any) -> None:
-            if not until.left:
+            if self.has_gaps and entry.number and not until.left:  # before the first one there is nothing to keep
                 self.notes.append("EM ended before it had converged, for want of time")
                 raise KeyboardInterrupt
 
