@@ -116,7 +116,7 @@ def highest(columns: Floats) -> NDArray[np.int32]:
 
 # Whole tables as Arrow tables: CSV and Parquet files, read and written at once.
 
-FIRST_ROWS = 1000  # among whose cells the names of columns are sought
+FIRST_ROWS, FIRST_COLUMNS = 1000, 64  # among whose cells the names of columns are sought
 CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the codes made of it
 ROWS = 100_000  # that are parsed at a time to find a wrong one
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
@@ -176,8 +176,8 @@ _NUMERAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+")
 
 
 def _looks_like_a_case(table: Any) -> bool:
-    """Whether most names are cells of their own columns, or numbers with fractions."""
-    names, rows = table.column_names, table.slice(0, FIRST_ROWS)
+    """Whether most of the first names are cells of their own columns, or numbers with fractions."""
+    names, rows = table.column_names[:FIRST_COLUMNS], table.slice(0, FIRST_ROWS)
     first = int(names[0]) if names[0].isascii() and names[0].isdigit() else 0
     if len(names) < 2 or not rows.num_rows or names == [str(first + i) for i in range(len(names))]:  # pixels, years
         return False

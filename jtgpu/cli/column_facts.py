@@ -1,13 +1,11 @@
-"""What the columns of a table are, by their values, and what becomes of them in ``jtgpu explore``."""
+"""The kinds of the columns of a table, by their values, and their use in ``jtgpu explore``."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..learn.columns import number_of
+from ..learn.columns import near_equal, number_of
 from ..util.text_table import counted, printable
 
 MAX_STATES = 60  # of a column that is kept
@@ -44,6 +42,7 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
         return ColumnFacts(name, kind, distinct, missing, use), notes
 
     notes: list[str] = []
+    shown = ""  # the words
     if is_excluded:
         return facts("excluded")
     if distinct < 2:
@@ -62,7 +61,7 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
     if distinct > MAX_STATES:
         return facts("text", f"left out: numbers but for {shown}" if words else "left out")
     states = sorted(cells, key=lambda v: (type(v).__name__, v))
-    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in _near_equal(states)]
+    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(states)]
     listed = ", ".join(printable(str(v)) for v in states[:LISTED]) + ", ..." * (distinct > LISTED)
     return facts("categories", f"{counted(distinct, 'state')}: {listed}")
 
@@ -77,16 +76,3 @@ def _words_among_numbers(cells: dict[Any, int], bins: int) -> list[str]:
     words = [v for v in cells if isinstance(v, str) and number_of(v) is None]
     numbers = len(cells) - len(words) if all(isinstance(v, str) for v in cells) else 0
     return words if words and numbers > max(bins, NUMBERS_FOR_EACH_WORD * len(words)) else []
-
-
-def _near_equal(states: Sequence[Any]) -> list[str]:
-    """Pairs of states that differ in blanks, case or the coding of letters only."""
-    first: dict[str, str] = {}
-    pairs = []
-    for state in states:
-        if isinstance(state, str):
-            plain = " ".join(unicodedata.normalize("NFKC", state).casefold().split())
-            other = first.setdefault(plain, state)
-            if other != state:
-                pairs.append(f"{other!r} and {state!r}")
-    return pairs

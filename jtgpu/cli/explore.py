@@ -21,6 +21,7 @@ from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
+from ..learn.dags.task import require_feasible
 from ..learn.dags.time_limit import TimeLimit
 from ..learn.discretisation import discretise
 from ..learn.number_validation import NumberValidation
@@ -104,11 +105,12 @@ def explore(  # noqa: PLR0913 (a Typer command)
     limit = TimeLimit.of(time or None)
     with status("reading", progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        require_feasible(data, time=limit)
         table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
         left_out = split_names(exclude or [], table.column_names, "column")
-        found = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
-    facts = [of_column for of_column, _ in found]
-    notes = [note for _, of_column in found for note in of_column]
+        described = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
+    facts = [of_column for of_column, _ in described]
+    notes = [note for _, of_column in described for note in of_column]
     kept = [f.name for f in facts if f.is_kept]
     result = _Exploration(data, table.num_rows, facts, goal=_target(target, kept, facts) if len(kept) > 1 else "")
     if not json:
@@ -206,6 +208,11 @@ class _Learning:
         return None if self.numeric is None else dict.fromkeys(self.numeric, "gaussian")
 
     @cached_property
+    def has_gaps(self) -> bool:
+        """Whether cells are missing."""
+        return any(column.null_count for column in self.cases.columns)
+
+    @cached_property
     def declared(self) -> dict[str, list[str]]:
         """The states of all columns, which parts of the rows may not have."""
         names = [name for name in self.cases.column_names if name not in (self.numeric or ())]
@@ -222,7 +229,7 @@ class _Learning:
     def network(self, learned: Structure, cases: Any, seconds: float | None) -> Any:
         """The network of a graph: by EM where cells are missing, unless that takes too long."""
         until, options = TimeLimit.of(seconds), dict[str, Any]()
-        if self.numeric is None and seconds is not None and any(c.null_count for c in self.cases.columns):
+        if self.numeric is None and seconds is not None and self.has_gaps:
             pass_seconds = SECONDS_OF_ENTRY * _entries(learned) * self.cases.num_rows
             if LEAST_PASSES * pass_seconds > seconds:
                 options["missing"] = "available"
@@ -231,7 +238,7 @@ class _Learning:
                 )
 
         def out_of_time(entry: Any) -> None:
-            if not until.left:
+            if self.has_gaps and entry.number and not until.left:  # before the first one there is nothing to keep
                 self.notes.append("EM ended before it had converged, for want of time")
                 raise KeyboardInterrupt
 

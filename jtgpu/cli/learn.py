@@ -21,6 +21,7 @@ from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.scores.numeric_table import table_of
 from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.structure import Structure, structure
+from ..learn.dags.task import require_feasible
 from ..learn.discretisation import discretise
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
@@ -168,7 +169,7 @@ def learn(  # noqa: PLR0913 (a Typer command)
         writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(output)
         check_output(output, force)
     wanted.check(model, force)
-    table = _read(data, csv, model)
+    table = _read(data, csv, model, run.memory_limit)
     options = model.arguments() | constraints.arguments(table.names) | run.arguments()
     best: StructurePosterior | Structure
     keywords: dict[str, Any] = {}
@@ -194,21 +195,23 @@ def learn(  # noqa: PLR0913 (a Typer command)
         raise refused
 
 
-def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
+def _read(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | None) -> CodedTable:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = _with_options(lambda: _coded(data, csv, model))
+        table = _with_options(lambda: _coded(data, csv, model, memory))
     for warning in caught:
         warn(str(warning.message))
     return table
 
 
-def _coded(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
+def _coded(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | None) -> CodedTable:
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
     declared, dialect = model.declared(), reading(data, csv.dialect())
     options: dict[str, Any] = {"states": declared, "missing": model.missing, "constant": model.constant}
     rule = ScoreRule(model.score, model.ess)
     if not any((model.exclude, model.columns, model.bins, model.numbers, rule.takes_numbers)):
+        if declared is None:
+            require_feasible(data, memory)
         return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)

@@ -193,7 +193,8 @@ class PosteriorOptions:
         "--tolerance X", "Largest standard error of a probability, at which Markov chains stop. Default: 0.01.",
         panel=UNCERTAINTY)] = None
     time: Annotated[float | None, Option(
-        "--time SECONDS", "Time that Markov chains may run.", panel=UNCERTAINTY)] = None
+        "--time SECONDS", "Time that all of it should take at most; with --checkpoint, that Markov chains may run.",
+        panel=UNCERTAINTY)] = None
     steps: Annotated[int | None, Option("--steps N", "Most steps of a chain.", least=1, panel=UNCERTAINTY)] = None
     chains: Annotated[int | None, Option(
         "--chains N", "Number of chains. Default: 8.", least=4, panel=UNCERTAINTY)] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -216,6 +217,30 @@ def warn_of_many(name: str, n_states: int) -> None:
         warnings.warn(
             f"column {name!r} has {n_states:,} values, each of which is a state; make intervals with "
             "jtgpu.learn.Discretiser, or leave it out",
+            stacklevel=outside(),
+        )
+
+
+def near_equal(states: Iterable[Any]) -> list[str]:
+    """Pairs of states that differ in blanks, case or the coding of letters only."""
+    first: dict[str, str] = {}
+    pairs = []
+    for state in states:
+        if isinstance(state, str):
+            plain = " ".join(unicodedata.normalize("NFKC", state).casefold().split())
+            other = first.setdefault(plain, state)
+            if other != state:
+                pairs.append(f"{other!r} and {state!r}")
+    return pairs
+
+
+def warn_of_near_equal(states: Mapping[str, Iterable[Any]]) -> None:
+    """A warning about states from the data that are nearly equal."""
+    pairs = [f"{v}: {pair}" for v, own in states.items() for pair in near_equal(own)]
+    if pairs:
+        warnings.warn(
+            f"states that are nearly equal: {', '.join(pairs[:5])}{', ...' * (len(pairs) > 5)}; make them one in the "
+            "table, or declare the states (states=)",
             stacklevel=outside(),
         )
 

@@ -40,8 +40,8 @@ class StructureLearner(Estimator):
     ----------
     family_score : str
         `score` of `jtgpu.learn.posterior`.
-    ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, na_values,
-    tolerance, time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster, checkpoint,
+    ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, constant,
+    na_values, tolerance, time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster, checkpoint,
     progress, start
         See `jtgpu.learn.posterior`.
     threshold : float, optional
@@ -85,6 +85,7 @@ class StructureLearner(Estimator):
     within_tiers: bool = True
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None
     missing: MissingCells = "error"
+    constant: Literal["error", "drop"] = "error"
     na_values: str | Iterable[str] | None = None
     tolerance: float = 0.01
     time: float | None = None
@@ -153,7 +154,7 @@ class StructureLearner(Estimator):
         self.network_ = learned.network(threshold=threshold)
         self.graph_ = learned.map if threshold is None else learned.consensus(threshold)
         self.edge_probabilities_ = learned.edge_probabilities
-        self.n_features_in_ = len(learned.names)
+        self.n_features_in_ = X.shape[1] if isinstance(X, np.ndarray) else len(learned.names)
         if isinstance(X, np.ndarray):
             self.__dict__.pop("feature_names_in_", None)
         else:

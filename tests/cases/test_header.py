@@ -64,8 +64,8 @@ def test_commands(headless: Path, tmp_path: Path) -> None:
     assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["variables"]) == (40, ["a", "b", "c"])
     done = run("explore", str(headless), "--no-serve", "--time", "0")
     assert "looks like a case" in done.stderr
-    states, cpts = {"c": ["x", "y"], "d": ["u", "v"]}, {"c": [0.5, 0.5], "d": [[0.9, 0.1]] * 2}
-    net = jtgpu.BayesianNetwork(states, {"d": ["c"]}, cpts)
+    states = {"c": ["x", "y"], "d": ["u", "v"]}
+    net = jtgpu.BayesianNetwork(states, {"d": ["c"]}, {"c": [0.5, 0.5], "d": [[0.9, 0.1]] * 2})
     jtgpu.write(net, tmp_path / "net.bif")
     out = tmp_path / "out.csv"
     done = run("batch", str(tmp_path / "net.bif"), str(headless), "-o", str(out), "-t", "d", "--header", "a,b,c")

@@ -127,3 +127,14 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     columns = {c["name"]: c for c in json.loads(done.stdout)["columns"]}
     assert columns["age"]["kind"] == columns["dose"]["kind"] == "numbers"
     assert columns["ill"]["distinct"] == 2  # NA is still a gap
+
+
+def test_numbers_with_little_time(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    z = rng.normal(size=(500, 2))
+    frame = pandas.DataFrame({f"c{j}": np.round(z @ rng.normal(size=2) + rng.normal(size=500), 3) for j in range(12)})
+    for gaps in (0.0, 0.01):
+        frame.mask(rng.random(frame.shape) < gaps).to_csv(tmp_path / "numbers.csv", index=False)
+        done = run("explore", str(tmp_path / "numbers.csv"), "--numbers", "--time", "0.3", "--no-serve")
+        assert done.exit_code == 0, done.output
+        assert "Network: " in done.stdout

@@ -134,3 +134,15 @@ def test_arrays_that_are_no_cases() -> None:
 def test_parameters_are_those_of_the_posterior() -> None:
     known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights", "table", "numbers"}
     assert known | {"family_score", "threshold"} == {*StructureLearner().get_params()}
+
+
+def test_constant_columns_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.integers(0, 2, 50), np.zeros(50, int), rng.integers(0, 3, 50)], 1)
+    with pytest.raises(DataError, match="'x1' has only one value"):
+        StructureLearner().fit(X)
+    with pytest.warns(UserWarning, match="left out, as they have only one value or none: 'x1'"):
+        learner = StructureLearner(constant="drop").fit(X)
+    assert learner.network_.variables == ("x0", "x2")
+    assert learner.n_features_in_ == 3
+    assert np.isfinite(learner.score(X))

@@ -255,7 +255,7 @@ def learning_task(  # noqa: PLR0913
     threads = None if threads is None else whole_number("threads", threads, 1)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     if states is None:
-        require_feasible(data, limit, until)
+        require_feasible(data, memory_limit, until)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
         data, rule, numbers, states=states, missing=missing, constant=constant, weights=weights,
         na_values=na_values,
@@ -281,23 +281,24 @@ def learning_task(  # noqa: PLR0913
     ).in_time()
 
 
-def require_feasible(data: Any, limit: int, time: TimeLimit) -> None:
+def require_feasible(data: Any, memory_limit: int | str | None = None, time: TimeLimit | None = None) -> None:
     """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
     if isinstance(data, (str, Path)):
         n = len(open_cases(Path(data), DiscreteModel({}), None).columns)
     else:
-        shape = getattr(data, "shape", ())
+        shape: tuple[Any, ...] = getattr(data, "shape", ())
         n = len(data) if isinstance(data, Mapping) else int(shape[1]) if len(shape) == 2 else 0
-    seconds = n * n * SECONDS_OF_CHOICE
+    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    seconds, left = n * n * SECONDS_OF_CHOICE, (time or TimeLimit()).left
     if 8 * n * n > limit:
         raise TableTooLarge(
             f"the table has {n:,} columns: the scores of their pairs need {format_bytes(8 * n * n)}, more than the "
             f"limit of {format_bytes(limit)}; learn from fewer columns",
             n * n, 8 * n * n, limit,
         )  # fmt: skip
-    if seconds > time.left:
+    if seconds > left:
         raise ArgumentError(
-            f"time={time.left:.3g}: the {n * n:,} pairs of {n:,} columns alone need about {seconds:,.0f} s; give more "
+            f"time={left:.3g}: the {n * n:,} pairs of {n:,} columns alone need about {seconds:,.0f} s; give more "
             "time, or learn from fewer columns"
         )
 

@@ -14,6 +14,7 @@ from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
+from ..columns import warn_of_near_equal
 from .coded_cases import table_columns
 from .families import Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .likelihood_cells import hidden_states, of_discretiser, states_given
@@ -240,6 +241,7 @@ def set_up(  # noqa: PLR0913
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
     known |= source.states(unknown, None if bins is None else whole_number("bins", bins, 2))
+    warn_of_near_equal({v: known[v] for v in unknown})
     for v in source.likelihood:
         if v not in known:
             raise DataError(

@@ -194,3 +194,10 @@ def test_constant_columns_are_named_at_once_or_left_out(learn: Any) -> None:
         learn(numbers, score="bge")
     with pytest.warns(UserWarning, match="left out"):
         assert learn({**numbers, "e": ["x"] * 5}, score="bic-cg", constant="drop").names == ("a", "b")
+
+
+@pytest.mark.parametrize("learn", [jtgpu.learn.structure, lambda data: jtgpu.learn.fit({"b": ["a"]}, data)])
+def test_states_that_are_nearly_equal(learn: Any) -> None:
+    data = {"a": ["North", "north ", "South", "South"] * 3, "b": ["x", "y", "x"] * 4}
+    with pytest.warns(UserWarning, match=r"states that are nearly equal: a: 'North' and 'north ?'; make them one"):
+        learn(data)

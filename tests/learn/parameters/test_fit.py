@@ -399,8 +399,8 @@ def test_the_number_of_rows_without_data_is_the_true_one() -> None:
     assert fitted.n_empty_rows == {"c": n} == fitted.report()["n_empty_rows"]
     assert f"c ({n:,} of 4,096)" in str(fitted)
     assert len(fitted.empty_rows["c"]) == 1000
-    data["x"] = rng.normal(size=500)
-    mixed = jtgpu.learn.fit({"x": ["p0", "p1", "p2", "p3"]}, data, numbers={"x": "gaussian"})
+    numbers: Any = data | {"x": rng.normal(size=500)}
+    mixed = jtgpu.learn.fit({"x": ["p0", "p1", "p2", "p3"]}, numbers, numbers={"x": "gaussian"})
     assert mixed.n_empty_rows == {"x": n}
     assert f"x ({n:,})" in str(mixed)
 

@@ -31,6 +31,7 @@ from ...columns import (
     read_data,
     reject_texts,
     state_labels,
+    warn_of_near_equal,
     warn_of_whole_numbers,
 )  # fmt: skip
 
@@ -153,6 +154,7 @@ def code_table(
         and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.values)
     }  # fmt: skip
     warn_of_whole_numbers(whole)
+    warn_of_near_equal({v: own for v, own in zip(table.names, table.states, strict=True) if v not in chosen})
     return table
 
 

@@ -133,12 +133,12 @@ def number_columns(
 
 def _constants(columns: Mapping[str, Floats]) -> dict[str, float]:
     """The columns of one number, and the number."""
-    found = {}
+    constants = {}
     for name, x in columns.items():
         known = x[~np.isnan(x)]
         if len(known) and float(known.max() - known.min()) <= NO_SPREAD * abs(float(known[0])):
-            found[name] = float(known[0])
-    return found
+            constants[name] = float(known[0])
+    return constants
 
 
 def _are_many(x: Floats) -> bool:
