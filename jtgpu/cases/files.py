@@ -181,8 +181,10 @@ def answer_file(
         .zst), by suffix.
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do, codes
         See `jtgpu.JunctionTree.predict_proba`.
-    delimiter, quote, encoding : str
+    delimiter, quote, encoding, decimal, thousands : str
         Format of CSV files. Default delimiter: the comma, semicolon, tab or bar with which most columns are variables.
+        Default decimal mark: the point where commas separate cells, elsewhere the one that the numerals show; no
+        character between thousands.
     chunk : int, optional
         Approximate number of cases that are read, answered and written at a time. Default: some tens of megabytes.
     compression : str, optional

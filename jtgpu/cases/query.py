@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
+from ..errors import ArgumentError, EvidenceError, JtgpuError, UnknownVariable, closest
 from ..inference.planning import RowOptions
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
@@ -112,6 +112,8 @@ class FileKeywords(TypedDict, total=False):
     delimiter: str | None
     quote: str
     encoding: str
+    decimal: str | None
+    thousands: str
     chunk: int | None
     compression: str | None
     threads: int | None
@@ -134,6 +136,22 @@ class CsvDialect:
         "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
     encoding: Annotated[str, Option(
         "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
+    # Default: the point where commas separate cells; elsewhere the mark that the numerals show
+    decimal: Annotated[str | None, Option(
+        "--decimal C", "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas "
+        "separate cells.", panel="CSV files")] = None
+    thousands: Annotated[str, Option(
+        "--thousands C", "Character between thousands of the cases, such as a comma. Default: none.",
+        panel="CSV files")] = ""
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
+        if self.thousands not in ("", ",", ".", " ", "'", "_") or (self.thousands or "x") == (self.decimal or "."):
+            raise ArgumentError(
+                f"thousands must be a comma, point, blank, apostrophe or underscore other than the decimal mark, not "
+                f"{self.thousands!r}; give decimal=, too, if it is the point"
+            )
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,7 @@ class FileOptions:
     def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
         """The options that keywords give."""
         given: dict[str, Any] = dict(keywords)
-        dialect = {name: given.pop(name) for name in ("delimiter", "quote", "encoding") if name in given}
+        dialect = {name: given.pop(name) for name in CsvDialect.__dataclass_fields__ if name in given}
         return cls(CsvDialect(**dialect), **given)
 
 

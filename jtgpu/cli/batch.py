@@ -61,7 +61,7 @@ class CsvOptions(CsvDialect):
             raise typer.BadParameter(f"{self.encoding!r} is not a text encoding", param_hint="--encoding") from None
         if not ascii_compatible:
             raise typer.BadParameter(f"{self.encoding!r} is not a superset of ASCII", param_hint="--encoding")
-        return CsvDialect(delimiter, quote, self.encoding)
+        return CsvDialect(delimiter, quote, self.encoding, self.decimal, self.thousands)
 
 
 CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that write no such files
