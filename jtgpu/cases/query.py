@@ -113,7 +113,7 @@ class FileKeywords(TypedDict, total=False):
     quote: str
     encoding: str
     decimal: str | None
-    thousands: str
+    thousands: str | None
     chunk: int | None
     compression: str | None
     threads: int | None
@@ -139,19 +139,22 @@ class CsvDialect:
     # Default: the point where commas separate cells; elsewhere the mark that the numerals show
     decimal: Annotated[str | None, Option(
         "--decimal C", "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas "
-        "separate cells.", panel="CSV files")] = None
-    thousands: Annotated[str, Option(
-        "--thousands C", "Character between thousands of the cases, such as a comma. Default: none.",
-        panel="CSV files")] = ""
+        "separate cells.", choices=(".", ","), panel="CSV files")] = None
+    thousands: Annotated[str | None, Option(
+        "--thousands C", "Character between thousands of the cases. Default: none.", choices=(",", ".", " ", "'", "_"),
+        panel="CSV files")] = None
 
-    def __post_init__(self) -> None:
+    @property
+    def marks(self) -> tuple[str | None, str]:
+        """The marks of decimals, None: to be detected, and of thousands."""
+        # raises ArgumentError: If they cannot be told apart.
         if self.decimal not in (None, ".", ","):
             raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
-        if self.thousands not in ("", ",", ".", " ", "'", "_") or (self.thousands or "x") == (self.decimal or "."):
-            raise ArgumentError(
-                f"thousands must be a comma, point, blank, apostrophe or underscore other than the decimal mark, not "
-                f"{self.thousands!r}; give decimal=, too, if it is the point"
-            )
+        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
+            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
+        if self.thousands and self.thousands == (self.decimal or "."):
+            raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
+        return self.decimal, self.thousands or ""
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,8 @@ class CsvFile:
         self.columns = [n if n in model.variables else n.strip() for n in names]
         rows.n_columns = len(self.columns)
         self._rows, self.dialect = rows, dialect
-        rows.marks = (_decimal_mark(rows.delimiter, self._sample(end)) if dialect.decimal is None else dialect.decimal,
-                      dialect.thousands)  # fmt: skip
+        decimal, thousands = dialect.marks
+        rows.marks = _decimal_mark(rows.delimiter, self._sample(end)) if decimal is None else decimal, thousands
 
     def whole(self) -> tuple[int, int]:
         """See `Source.whole`: estimates by the beginning of the file."""
