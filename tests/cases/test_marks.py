@@ -38,9 +38,8 @@ def test_numerals_by_the_marks_of_a_file() -> None:
         ("1,2,3", comma, None),
     ]:  # fmt: skip
         assert numeral(text, marks) == number, (text, marks)
-    wrong = [({"decimal": ";"}, "decimal must be"), ({"thousands": "x"}, "must be"), ({"thousands": "."}, "decimal mar")]
-    for options, message in wrong:
-        with pytest.raises(jtgpu.ArgumentError, match=message):
+    for options in ({"decimal": ";"}, {"thousands": "x"}, {"thousands": "."}):
+        with pytest.raises(jtgpu.ArgumentError, match=next(iter(options))):
             print(CsvDialect(**options).marks)
 
 
