@@ -15,11 +15,13 @@ from ..errors import DataError, EvidenceError, ParseError, TableTooLarge, format
 from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
+from ..model.state_values import GROUPED, numeral
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
 from ..util.calls import outside
 from ..util.missing import is_na_word, na_words
 from ..util.system import free_memory
+from ..util.text_table import intervals_of
 from .query import CsvDialect
 from .reading import open_cases
 from .reading.csv_file import CsvFile
@@ -154,10 +156,14 @@ def read_file(
             return _read_csv(source, arrow_csv().ConvertOptions(column_types=text, strings_can_be_null=False))
         declared, words = dict(states or {}), na_words(na_values, is_text=True)
         convert = arrow_csv().ConvertOptions(
-            column_types={name: arrow().string() for name in source.columns if name in declared},
+            column_types={
+                name: arrow().string() for name in source.columns
+                if name in declared and intervals_of([*map(str, declared[name])]) is None  # those have numbers
+            },
             null_values=[*words, *(f" {word}" for word in words)], strings_can_be_null=False,
+            decimal_point=source.dialect.decimal or ".",
         )  # fmt: skip
-        table = _read_csv(source, convert)
+        table = _with_thousands(_read_csv(source, convert), source, words, declared)
         if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
             warnings.warn(
                 f"{path}: the first row ({', '.join(map(shown, table.column_names[:4]))}, ...) looks like a case, not "
@@ -266,7 +272,8 @@ def _read_csv(file: CsvFile, convert: Any) -> Any:
     if any("\n" in (column[-1].as_py() or "") for column in texts) and file.has_open_quote():
         raise ParseError("a quote is not closed", file.name)
     has_comma = partial(compute().match_substring_regex, pattern=DECIMAL_COMMA)
-    if file.delimiter != "," and any(compute().any(has_comma(column)).as_py() for column in texts):
+    is_given = file.delimiter == "," or file.dialect.decimal or file.dialect.thousands
+    if not is_given and any(compute().any(has_comma(column)).as_py() for column in texts):
         _reject_thousands(file, table)
         convert.decimal_point = ","
         converted = read(convert)
@@ -312,7 +319,6 @@ def _codes_as_text(file: CsvFile, convert: Any, read: Callable[[Any], Any], tabl
 
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
-_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 
 
 def _reject_thousands(file: CsvFile, table: Any) -> None:
@@ -324,7 +330,7 @@ def _reject_thousands(file: CsvFile, table: Any) -> None:
             continue
         cells = compute().filter(column, compute().match_substring_regex(column, DECIMAL_COMMA))
         for cell in cells.unique().to_pylist():
-            if not _GROUPED.fullmatch(cell.strip()):
+            if not GROUPED.fullmatch(cell.strip()):
                 return  # a decimal comma: 53,0
             first = first or (name, cell.strip())
     if first is not None:
@@ -332,8 +338,25 @@ def _reject_thousands(file: CsvFile, table: Any) -> None:
         whole, fraction = cell.replace(",", ""), cell.replace(",", ".")
         raise DataError(
             f"{file.name}: column {name!r}: {cell} may be {whole} or {fraction}, and every comma of the file is "
-            f"followed by three digits: write {whole} for thousands, or a decimal point"
+            f"followed by three digits: decimal=',' (--decimal) or thousands=',' (--thousands)"
         )
+
+
+def _with_thousands(table: Any, file: CsvFile, words: frozenset[str], declared: Collection[str]) -> Any:
+    """The table with numbers in place of texts that are numerals with a mark of thousands."""
+    for j, name in enumerate(table.column_names if file.dialect.thousands else ()):
+        column = table.column(j)
+        if not arrow().types.is_string(column.type) or name in declared:
+            continue
+        coded = column.combine_chunks().dictionary_encode()
+        texts = [None if is_na_word(t, words) else t for t in coded.dictionary.to_pylist()]
+        numbers = [None if t is None else numeral(t, file.marks) for t in texts]
+        if any(x is not None for x in numbers) and [x is None for x in numbers] == [t is None for t in texts]:
+            whole = all(x is None or x.is_integer() for x in numbers)
+            kind = arrow().int64() if whole else arrow().float64()
+            values = arrow().array([None if x is None else int(x) if whole else x for x in numbers], kind)
+            table = table.set_column(j, name, values.take(coded.indices))
+    return table
 
 
 def _n_rows(file: CsvFile) -> int:

@@ -181,9 +181,11 @@ def answer_file(
         .zst), by suffix.
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do, codes
         See `jtgpu.JunctionTree.predict_proba`.
-    delimiter, quote, encoding, header : str
+    delimiter, quote, encoding, decimal, thousands, header : str
         Format of CSV files. Default delimiter: the comma, semicolon, tab or bar with which most columns are variables.
-        `header`: names of the columns, separated by commas, of a file whose first row is a case, or ``"none"``.
+        Default decimal mark: the point where commas separate cells, elsewhere the one that the numerals show; no
+        character between thousands. `header`: names of the columns, separated by commas, of a file whose first row is a
+        case, or ``"none"``.
     chunk : int, optional
         Approximate number of cases that are read, answered and written at a time. Default: some tens of megabytes.
     compression : str, optional

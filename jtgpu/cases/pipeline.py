@@ -288,7 +288,7 @@ def _answer(chunk: CaseChunk, solver: Solver, kept: list[Any]) -> tuple[Any, int
 
     n_evidence = len(solver.query.evidence)
     evidence, copied, chunk.columns = chunk.columns[:n_evidence], chunk.columns[n_evidence:], []
-    rows = solver.answer(evidence, chunk.n, error, chunk.broken, is_text=chunk.is_text)
+    rows = solver.answer(evidence, chunk.n, error, chunk.broken, is_text=chunk.is_text, marks=chunk.marks)
     del evidence
     columns = [c.combine_chunks() if hasattr(c, "combine_chunks") else c for c in copied]
     return answer_table(solver, rows, list(zip(kept, columns, strict=True))), len(rows.flagged)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
+from ..errors import ArgumentError, EvidenceError, JtgpuError, UnknownVariable, closest
 from ..inference.planning import RowOptions
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
@@ -112,6 +112,8 @@ class FileKeywords(TypedDict, total=False):
     delimiter: str | None
     quote: str
     encoding: str
+    decimal: str | None
+    thousands: str | None
     header: str | None
     chunk: int | None
     compression: str | None
@@ -135,9 +137,28 @@ class CsvDialect:
         "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
     encoding: Annotated[str, Option(
         "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
+    # Default: the point where commas separate cells; elsewhere the mark that the numerals show
+    decimal: Annotated[str | None, Option(
+        "--decimal C", "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas "
+        "separate cells.", choices=(".", ","), panel="CSV files")] = None
+    thousands: Annotated[str | None, Option(
+        "--thousands C", "Character between thousands of the cases. Default: none.", choices=(",", ".", " ", "'", "_"),
+        panel="CSV files")] = None
     header: Annotated[str | None, Option(
         "--header NAMES", "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, "
         "x1, ... Default: the first row has the names.", panel="CSV files")] = None
+
+    @property
+    def marks(self) -> tuple[str | None, str]:
+        """The marks of decimals, None: to be detected, and of thousands."""
+        # raises ArgumentError: If they cannot be told apart.
+        if self.decimal not in (None, ".", ","):
+            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
+        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
+            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
+        if self.thousands and self.thousands == (self.decimal or "."):
+            raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
+        return self.decimal, self.thousands or ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +191,7 @@ class FileOptions:
     def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
         """The options that keywords give."""
         given: dict[str, Any] = dict(keywords)
-        dialect = {name: given.pop(name) for name in ("delimiter", "quote", "encoding", "header") if name in given}
+        dialect = {name: given.pop(name) for name in CsvDialect.__dataclass_fields__ if name in given}
         return cls(CsvDialect(**dialect), **given)
 
 

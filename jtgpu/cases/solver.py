@@ -17,6 +17,7 @@ from ..inference.evidence_table import read_known_cases
 from ..inference.tables.columns import Encoder
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
+from ..model.state_values import POINT, Marks
 from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import na_words
 from ..util.rows import Mapper, find_equal_rows
@@ -100,13 +101,15 @@ class Solver:
 
     def answer(
         self, columns: Sequence[Any], n: int, error: RowError, rejected: Mapping[int, str] | None = None, *,
-        is_text: bool = False,
+        is_text: bool = False, marks: Marks = POINT,
     ) -> AnsweredRows:  # fmt: skip
         """Encode and answer n rows."""
         # columns: The columns of evidence; see `jtgpu.inference.tables.columns.Encoder.encode`
         # error: Makes the error for a row that has no answer; the first one is raised unless the query flags such rows
         # rejected: Rows that could not be read, and why
         # is_text: Whether they come from a text file, in which words may mean missing cells
+        # marks: Of decimals and thousands in the numerals of a text file
+        self.encoders[is_text].read_as(marks)
         encoded = self.encoders[is_text].encode(columns, n, self.each)
         flagged = dict(sorted((encoded.rejected | dict(rejected or {})).items()))
         if flagged and not self.query.flag:

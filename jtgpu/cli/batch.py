@@ -62,7 +62,7 @@ class CsvOptions(CsvDialect):
             raise typer.BadParameter(f"{self.encoding!r} is not a text encoding", param_hint="--encoding") from None
         if not ascii_compatible:
             raise typer.BadParameter(f"{self.encoding!r} is not a superset of ASCII", param_hint="--encoding")
-        return CsvDialect(delimiter, quote, self.encoding, self.header)
+        return CsvDialect(delimiter, quote, self.encoding, self.decimal, self.thousands, self.header)
 
 
 CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that write no such files

@@ -24,6 +24,7 @@ from ..inference.results.printed import make_frame
 from ..inference.tables.arrow import arrow, as_floats, without_words
 from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork
+from ..model.state_values import POINT, Marks
 from ..util.missing import na_words
 from .networks import split_names
 
@@ -107,8 +108,7 @@ def batch_of_numbers(
 
             for row, reason in sorted(chunk.broken.items())[:1]:
                 raise ParseError(reason, *chunk.locate(row))
-            delimiter = getattr(source, "delimiter", ",")
-            columns = _typed(net, dict(zip(read, chunk.columns, strict=True)), evidence, words, name, delimiter)
+            columns = _typed(net, dict(zip(read, chunk.columns, strict=True)), evidence, words, name, chunk.marks)
             try:
                 table, flagged = answered(columns)
             except JtgpuError as error:
@@ -125,7 +125,7 @@ def batch_of_numbers(
 
 def _typed(
     net: MixedNetwork, columns: Mapping[str, Any], evidence: Sequence[str], words: frozenset[str],
-    name: Callable[[int], str], delimiter: str = ",",
+    name: Callable[[int], str], marks: Marks = POINT,
 ) -> dict[str, Any]:  # fmt: skip
     """Columns of text as states and numbers; words that mean a missing cell become null."""
     result = {k: c.combine_chunks() if hasattr(c, "combine_chunks") else c for k, c in columns.items()}
@@ -133,7 +133,7 @@ def _typed(
         column = result[v]
         if arrow().types.is_string(column.type):
             if net.is_number(v):
-                result[v] = as_floats(v, column, words, name, delimiter)
+                result[v] = as_floats(v, column, words, name, marks)
             else:
                 result[v] = without_words(column, words, net.states(v))
     return result

@@ -14,6 +14,7 @@ from ..formats.mixed_writers import WRITTEN
 from ..formats.registry import Format, format_of_suffix
 from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
+from ..model.state_values import UNDECIDED, numeral
 from .console import print_json
 from .tables import print_rows
 
@@ -68,7 +69,7 @@ def _number_finding(net: MixedNetwork, text: str) -> tuple[str, Any] | None:
 
 def _number(text: str) -> float:
     """A finite number; "nan" would be read as a missing value, which is no evidence."""
-    if not math.isfinite(x := float(text)):
+    if (x := numeral(text, UNDECIDED)) is None:
         raise ValueError(text)
     return x
 

@@ -106,7 +106,6 @@ class SequenceFile:
         self.net, self.question, self.name = net, question, str(path)
         self.discrete: DynamicNetwork = getattr(own, "discrete", own)
         self.source: Source = open_cases(path, own, options.dialect, threads=options.threads != 1)
-        self.delimiter = getattr(self.source, "delimiter", ",")
         self.rows = options.chunk or CHUNK_ROWS
         self.keys = [k for k in (question.id, question.time) if k is not None]
         for what, key in (("--id", question.id), ("--time", question.time)):
@@ -185,6 +184,7 @@ class SequenceFile:
         for row, reason in chunk.broken.items():
             raise ParseError(reason, *chunk.locate(row))
         n = len(self.states)
+        self.encoders[chunk.is_text].read_as(chunk.marks)
         encoded = self.encoders[chunk.is_text].encode(chunk.columns[:n], chunk.n, first_only=True)
         for row, reason in encoded.rejected.items():
             raise UnknownState(f"{place(row)}: {reason}")
@@ -195,7 +195,7 @@ class SequenceFile:
         for name, column in zip((*self.keys, *self.numbers), chunk.columns[n:], strict=True):
             cells = column.combine_chunks() if hasattr(column, "combine_chunks") else column
             if name in values:
-                read = as_floats(name, cells, self.words[chunk.is_text], place, self.delimiter)
+                read = as_floats(name, cells, self.words[chunk.is_text], place, chunk.marks)
                 values[name] = finite(name, read.to_numpy(zero_copy_only=False), place)
             else:
                 columns[name] = self._key(name, cells, place)

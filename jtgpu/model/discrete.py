@@ -142,12 +142,14 @@ class DiscreteModel:
         labels = self._states[v]
         if isinstance(state, str):
             if state not in labels:
-                coded = self.state_values(v).codes.get(state)
-                if coded is not None:
-                    return StateNumber(coded)
+                values = self.state_values(v)
+                found = values.find_text(state)
+                if found is not None:
+                    return StateNumber(found)
+                near = closest(state, labels)
                 raise UnknownState(
-                    f"variable {self._variables[v]!r} has no state {shown(state)}{closest(state, labels)}"
-                    f" (its states are {listed(labels)})"
+                    f"variable {self._variables[v]!r} has no state {shown(state)}{near} (its states are "
+                    f"{listed(labels)}){'' if near else values.hint(self._variables[v], state)}"
                 )
             if labels.count(state) > 1:
                 texts = [text for text, i in numbered(labels).items() if labels[i] == state]

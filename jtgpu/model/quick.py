@@ -15,7 +15,7 @@ from ..util.arguments import described, whole_number
 from .discrete import DiscreteModel
 from .network import BayesianNetwork
 from .network_text import parse_network, parse_states
-from .state_values import CodesByVariable, StateNumber
+from .state_values import GROUPED, POINT, UNDECIDED, CodesByVariable, StateNumber
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -92,9 +92,14 @@ def parse_codes(variables: Sequence[str], texts: Sequence[str]) -> CodesByVariab
 
 
 def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
-    whole = _state(model, name, text)
+    values = model.state_values(model.index(name))
+    # of intervals, a decimal comma before a list of numbers
+    whole = values.find_text(text, POINT if values.intervals is None else UNDECIDED)
     if whole is not None:
-        return whole
+        return StateNumber(whole)
+    if values.intervals is not None and GROUPED.fullmatch(text.strip()):
+        raise EvidenceError(f"{name}={text.strip()} may be {text.replace(',', '').strip()} or "
+                            f"{text.replace(',', '.').strip()}; write one of these")  # fmt: skip
     if "," in text:
         parts = [_state(model, name, part) for part in text.split(",")]
         chosen = [p for p in parts if p is not None]

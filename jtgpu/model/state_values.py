@@ -17,14 +17,20 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import ArgumentError, closest, shown
-from ..util.text_table import intervals_of
+from ..util.text_table import Intervals, intervals_of
 
+Marks = tuple[str, str]  # of decimals and of thousands in the numerals of a file; "": not decided, none
+POINT: Marks = (".", "")
+UNDECIDED: Marks = ("", "")  # 53,0 is 53, and 1,200 is no numeral: it may be 1200
+GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?\s*")
 MAX_DIGITS = 1000  # of a decimal number that is compared digit by digit
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 SEVERAL = -1  # in place of a state: names of several states are the same number
@@ -51,6 +57,8 @@ class StateValues:
     # codes: What numbers mean that are no names: nothing ("names"), numbers of states ("index", as in arrays), or the
     #     name of a state for each code
     # names, numbers: Name, and number that is a name -> the state, or `SEVERAL`
+    # intervals, times: Intervals of numbers, and of moments, if all names are such
+    # moments: Moment that a name is -> the state, if all names are such and different
     # is_codes: Whether names are numerals that are not numbers: leading zeros, or two of one number
 
     def __init__(self, labels: Sequence[str], codes: Codes = "names"):
@@ -69,6 +77,12 @@ class StateValues:
         if self.is_codes:
             self.numbers = {x: self.names[_text(x)] for x in self.numbers if _text(x) in self.names}
         self.intervals = None if self.by_index or numerals else intervals_of(labels)
+        self.times: Intervals | None = None
+        self.moments: dict[float, int] = {}
+        if not self.by_index and not numerals and self.intervals is None:
+            self.times = intervals_of(labels, _end)
+            moments = {m: i for i, s in enumerate(labels) if (m := moment(s)) is not None}
+            self.moments = moments if len(moments) == len(labels) else {}
         self.codes: dict[Any, int] = numbered(labels)
         given: Mapping[Any, Any] = codes if isinstance(codes, Mapping) else {}
         for code, name in given.items():
@@ -91,6 +105,8 @@ class StateValues:
             return self.codes[value]
         if isinstance(value, (bool, np.bool_)):
             return self._truth(bool(value))
+        if self.has_moments and isinstance(value, (date, np.datetime64)):
+            return self._at(moment(value))
         if isinstance(value, Decimal) and value.is_finite():  # from a database
             whole = value.adjusted() < MAX_DIGITS and value == value.to_integral_value()
             value = int(value) if whole else float(value)
@@ -117,15 +133,29 @@ class StateValues:
             states = {int(x): i for x, i in self.numbers.items() if i >= 0 and x.is_integer() and abs(x) < MAX_EXACT}
         return states | {code: i for code, i in self.codes.items() if type(code) is int}
 
-    def find_text(self, text: str) -> int | None:
-        """Number of the state that a typed text or a cell means: a name, a number or a truth value."""
+    @property
+    def has_moments(self) -> bool:
+        """Whether the states are dates, times, or intervals of them."""
+        return self.times is not None or bool(self.moments)
+
+    def _at(self, when: float | None) -> int | None:
+        """The state of a moment."""
+        if when is None:
+            return None
+        state = self.moments.get(when, -1) if self.times is None else self.times.find(when)
+        return state if state >= 0 else None
+
+    def find_text(self, text: str, marks: Marks = POINT) -> int | None:
+        """Number of the state that a typed text or a cell means: a name, a number, a truth value or a moment."""
         for candidate in (text, text.strip()):
             if candidate in self.names:
                 state = self.names[candidate]
                 return None if state == SEVERAL else state
             if candidate in self.codes:
                 return self.codes[candidate]
-        number = _numeral(text)
+        number = numeral(text, marks)
+        if number is None and self.has_moments:
+            return self._at(moment(text))
         if number is None:
             folded = text.strip().casefold()
             return self._truth(folded == "true") if folded in ("true", "false") else None
@@ -151,7 +181,7 @@ class StateValues:
         """Why a number or a truth value means no state: for a message."""
         states = f"its states are {listed(self.labels)}"
         where = f"variable {variable!r}"
-        if self.intervals is not None and not isinstance(value, (bool, np.bool_)):
+        if (self.times or self.intervals) is not None and not isinstance(value, (bool, np.bool_)):
             return f"{where}: no interval contains {value}; {states}"
         same = [s for s in self.labels if _numeral(s) == value]
         if len(same) > 1:
@@ -210,6 +240,41 @@ def listed(labels: Sequence[str], most: int = 12) -> str:
     """Names of states for a message."""
     names = ", ".join(map(shown, labels[:most]))
     return names if len(labels) <= most else f"{names}, ... ({len(labels)} in total)"
+
+
+def moment(cell: Any) -> float | None:
+    """Microseconds from 1970 to a date or time without a zone, also as a text of ISO 8601; None for anything else."""
+    if isinstance(cell, str) and not _MOMENT.fullmatch(cell):
+        return None
+    if not isinstance(cell, (str, date, np.datetime64)) or getattr(cell, "tzinfo", None) is not None:
+        return None
+    try:
+        when = np.datetime64(cell.strip() if isinstance(cell, str) else cell, "us")
+    except ValueError:
+        return None
+    return None if np.isnat(when) else float(when.astype(np.int64))
+
+
+def _end(text: str) -> float:
+    """An end of an interval of moments."""
+    when = float(text) if text in ("-inf", "inf") else moment(text)
+    if when is None:
+        raise ValueError(text)
+    return when
+
+
+def numeral(text: str, marks: Marks = POINT) -> float | None:
+    """The number that a text denotes in a file with these marks, or None."""
+    decimal, thousands = marks
+    text = text.strip()
+    if thousands and thousands in text:
+        mark = re.escape(thousands)
+        if not re.fullmatch(rf"[+-]?[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+(?:{re.escape(decimal or '.')}[0-9]*)?", text):
+            return None
+        text = text.replace(thousands, "")
+    if "," in text and decimal != ".":
+        return None if not decimal and GROUPED.fullmatch(text) else _numeral(text.replace(",", "."))
+    return None if "." in text and decimal == "," else _numeral(text)
 
 
 def _numeral(text: str) -> float | None:

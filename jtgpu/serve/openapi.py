@@ -203,7 +203,8 @@ _GET: dict[str, Any] = {
             "parameters": [
                 _NETWORK, *map(_table_parameter, OPTIONS),
                 _parameter("codes", "query", _TEXT, "What codes in cells mean: index, or xray:1=yes,0=no. Repeatable."),
-                _parameter("delimiter", "query", _TEXT, options_of(CsvDialect)["delimiter"][1].help),
+                *(_parameter(name, "query", _TEXT, options_of(CsvDialect)[name][1].help)
+                  for name in ("delimiter", "decimal", "thousands")),
                 _parameter("format", "query", {"enum": [*OUTPUTS], "default": "csv"}, "Of the answer."),
             ],
             "requestBody": {"required": True, "content": _UPLOAD},

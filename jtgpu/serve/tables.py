@@ -216,7 +216,7 @@ def _as_parquet(path: Path) -> None:
 def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], str]:
     """Options of `answer_file` from the query string, and the format of the output."""
     query = request.query_params
-    known = {*OPTIONS, "codes", "delimiter", "format"}
+    known = {*OPTIONS, "codes", "decimal", "delimiter", "format", "thousands"}
     for name in query:
         if name not in known:
             raise Refusal("invalid-argument", f"there is no option {name[:60]!r}; known: {', '.join(sorted(known))}")
@@ -237,8 +237,9 @@ def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], st
             options[name] = [part for text in query.getlist(name) for part in text.split(",")]
     if "codes" in query:
         options["codes"] = parse_codes(model.variables, query.getlist("codes"))
-    if query.get("delimiter"):
-        options["delimiter"] = query["delimiter"]
+    for name in ("delimiter", "decimal", "thousands"):
+        if query.get(name):
+            options[name] = query[name]
     return options, output
 
 

@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from unicodedata import category, east_asian_width
 
@@ -205,8 +205,9 @@ class Intervals:
         return interval.state if value < interval.high or (value == interval.high and interval.closes) else -1
 
 
-def intervals_of(labels: Sequence[str]) -> Intervals | None:
+def intervals_of(labels: Sequence[str], number: Callable[[str], float] = float) -> Intervals | None:
     """The intervals that names of states denote; None unless there are two or more, all intervals, and disjoint."""
+    # number: The number that an end is, or a ValueError
     if len(labels) < 2 or not all(label.lstrip()[:1] in ("[", "]", "(") for label in labels):
         return None
     intervals = []
@@ -215,7 +216,7 @@ def intervals_of(labels: Sequence[str]) -> Intervals | None:
         if parts is None:
             return None
         try:
-            low, high = float(parts[2]), float(parts[3])
+            low, high = number(parts[2]), number(parts[3])
         except ValueError:
             return None
         opens, closes = parts[1] != "[", parts[4] == "]"

@@ -18,6 +18,7 @@ import numpy as np
 from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_csv, compute
 from ...inference.tables.plain_cells import CategoricalColumn
+from ...model.state_values import POINT, Marks
 from ...util.loops import loops
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class CsvRows:
     line_end: bytes = b"\n"
     delimiter: str = ","
     n_columns: int = 0
+    marks: Marks = POINT  # of decimals and thousands
 
     # Text
 

@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import ArgumentError, ParseError
 from ...inference.tables.arrow import arrow, arrow_csv
 from ...model.discrete import DiscreteModel
+from ...model.state_values import Marks
 from ...util.arguments import described
 from ..query import CsvDialect
 from .cells import CsvRows, ParsedRows, count_byte
@@ -22,6 +23,8 @@ SAMPLE = 1 << 22  # bytes read to estimate the number of rows
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
 MAX_ROW = 1 << 26  # bytes; a longer row means that a quote is never closed
 READ_SIZE = 1 << 24  # bytes per system call
+MARKED = 1 << 20  # bytes in which the decimal mark is looked for
+_NUMERAL = re.compile(rb"(?:^|[;\t|\"])[ ]*[+-]?[0-9]+([.,])([0-9]+)[ ]*(?=[;\t|\"\r\n]|\Z)", re.MULTILINE)
 _HEXADECIMAL = re.compile(rb"0[xX]")
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 
@@ -30,7 +33,7 @@ class _CsvChunk(CaseChunk):
     """Rows of a CSV as text, until a worker parses them."""
 
     def __init__(self, rows: CsvRows, text: bytes, wanted: tuple[list[int], list[int]], line: int, end: dict[str, int]):
-        super().__init__(0, [], end, 0, self._location, is_text=True)
+        super().__init__(0, [], end, 0, self._location, is_text=True, marks=rows.marks)
         self._rows, self._text, self._wanted, self._line = rows, text, wanted, line
 
     def load(self) -> None:
@@ -83,7 +86,9 @@ class CsvFile:
             names = _given_names(dialect.header, len(names), self.name)
         self.columns = [n if n in model.variables else n.strip() for n in names]
         rows.n_columns = len(self.columns)
-        self._rows = rows
+        self._rows, self.dialect = rows, dialect
+        decimal, thousands = dialect.marks
+        rows.marks = _decimal_mark(rows.delimiter, self._sample(end)) if decimal is None else decimal, thousands
 
     def whole(self) -> tuple[int, int]:
         """See `Source.whole`: estimates by the beginning of the file."""
@@ -130,6 +135,18 @@ class CsvFile:
                 if rows <= 1 << 20:  # a larger number was requested explicitly
                     size = min(size, MAX_BLOCK)
                 yield chunk
+
+    def _sample(self, begin: int) -> bytes:
+        """The beginning of the rows."""
+        stream, _ = self._open()
+        with stream:
+            self._skip(stream, begin)
+            return self._read(stream, MARKED) if self._rows.delimiter != "," else b""
+
+    @property
+    def marks(self) -> Marks:
+        """The marks of decimals and thousands in its numerals."""
+        return self._rows.marks
 
     @property
     def delimiter(self) -> str:
@@ -228,6 +245,14 @@ def _given_names(header: str, n: int, file: str) -> list[str]:
             "by commas, or none for x0, x1, ..."
         )
     return names
+
+
+def _decimal_mark(delimiter: str, rows: bytes) -> str:
+    """The decimal mark of some rows: "" where nothing tells, as 1,200 does not."""
+    if delimiter == ",":
+        return "."
+    marks = {mark for mark, digits in _NUMERAL.findall(rows) if len(digits) != 3}
+    return marks.pop().decode() if len(marks) == 1 else ""
 
 
 def _first_row_end(head: bytes, rows: CsvRows) -> int:

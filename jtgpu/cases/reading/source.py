@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_parquet
+from ...model.state_values import POINT, Marks
 
 RowLocation = tuple[str, int | None]  # file and line number, or file with the row's number as text and None
 
@@ -27,6 +28,7 @@ class CaseChunk:
     locate: Callable[[int], RowLocation]  # location of a row of this chunk, for messages
     broken: dict[int, str] = field(default_factory=dict)  # rows that cannot be split into cells, and why
     is_text: bool = False  # whether the file is text, in which words may mean missing cells
+    marks: Marks = POINT  # of decimals and thousands in its numerals
 
     def load(self) -> None:
         """Parse the rows, if that has not been done, and set `n`, `columns` and `broken`; from any thread."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EvidenceError, JtgpuError, shown
+from ...model.state_values import POINT, Marks, numeral
 from ...util.arrays import Floats
 from ...util.missing import is_na_word
 
@@ -76,11 +77,11 @@ def to_double(column: Any) -> Any:
 
 
 def as_floats(
-    name: str, column: Any, words: frozenset[str], where: Callable[[int], str], delimiter: str = ","
+    name: str, column: Any, words: frozenset[str], where: Callable[[int], str], marks: Marks = POINT
 ) -> Any:
     """A column of numbers, or of their texts, as an Arrow array of float64."""
     # words: those that mean a missing cell; where: the place of a row
-    # delimiter: Of the cells of a row; if it is no comma, texts may have decimal commas
+    # marks: Of decimals and thousands in texts
     # raises EvidenceError: For a cell that is no number, and for columns of other types.
     pa, pc = arrow(), compute()
     kind = column.type
@@ -91,10 +92,12 @@ def as_floats(
     column = pc.utf8_trim_whitespace(without_words(column, words))
 
     def cast(texts: Any) -> Any:
-        for text in (texts, pc.replace_substring(texts, ",", "."))[: 1 + (delimiter != ",")]:
+        if marks[0] != ",":
             with suppress(pa.ArrowInvalid):
-                return text.cast(pa.float64())
-        return None
+                return texts.cast(pa.float64())
+        coded = texts.dictionary_encode()
+        numbers = [numeral(text, marks) for text in coded.dictionary.to_pylist()]
+        return None if None in numbers else pa.array(numbers, pa.float64()).take(coded.indices)
 
     numbers = cast(column)
     if numbers is not None:

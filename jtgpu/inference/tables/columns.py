@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import EvidenceError, UnknownVariable, closest, shown
 from ...model.discrete import DiscreteModel
+from ...model.state_values import Marks
 from ...util.rows import Mapper
 from .arrow import arrow, compute, to_double
 from .plain_cells import CategoricalColumn, encode_array, encode_list, look_up
@@ -80,8 +81,10 @@ def _as_plain_type(lookup: StateLookup, piece: Any) -> Any:
     kind = piece.type
     if t.is_string(kind) or t.is_large_string(kind) or t.is_integer(kind) or t.is_boolean(kind) or t.is_null(kind):
         return piece
-    if t.is_float32(kind) or t.is_float64(kind):
+    if t.is_float32(kind) or t.is_float64(kind) or (lookup.has_moments and t.is_date(kind)):
         return piece
+    if lookup.has_moments and t.is_timestamp(kind):
+        return piece.cast(pa.timestamp("us", kind.tz), safe=False)  # others become objects of pandas
     try:
         if t.is_string_view(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
             return (piece.cast(pa.binary()) if t.is_fixed_size_binary(kind) else piece).cast(pa.large_string())
@@ -132,6 +135,11 @@ class Encoder:
         most = max((len(x.states) for x in self.lookups), default=0)
         kinds = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
         self.dtype = next(k for k in kinds if most <= np.iinfo(k).max)
+
+    def read_as(self, marks: Marks) -> None:
+        """Read numerals in texts with the marks of decimals and thousands of a file."""
+        for lookup in self.lookups:
+            lookup.read_as(marks)
 
     def encode(self, columns: Sequence[Any], n: int, each: Mapper = map, *, first_only: bool = False) -> Encoded:
         """Encode columns of n cells."""

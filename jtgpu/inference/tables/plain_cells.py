@@ -87,6 +87,9 @@ def encode_array(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) ->
         return look_up([lookup.number(False), lookup.number(True)], cells.view(np.uint8), out)
     if kind in "OUT":
         return encode_list(lookup, cells.tolist(), out)
+    if kind == "M" and lookup.has_moments:
+        values, indices = np.unique(cells, return_inverse=True)
+        return look_up([*map(lookup.number, values)], indices.reshape(-1), out)
     if kind == "S":
         try:
             return encode_list(lookup, np.char.decode(cells, "utf-8").tolist(), out)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import closest, shown
 from ...model.discrete import DiscreteModel
-from ...model.state_values import StateValues
+from ...model.state_values import GROUPED, POINT, Marks, StateValues
 from ...util.missing import NA_VALUES, is_missing
 
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
@@ -43,7 +43,18 @@ class StateLookup:
         self.least = NOT_OBSERVED if self._values.by_index else 0  # of the integers that need no look-up
         by_integer = self._values.by_integer()
         self.numbers_are_states = -1 not in by_integer and all(by_integer.get(i) == i for i in range(len(self.states)))
+        self.marks = POINT
         self._found: dict[Any, int] = {}
+
+    def read_as(self, marks: Marks) -> None:
+        """Read numerals with these marks of decimals and thousands."""
+        if marks != self.marks:
+            self.marks, self._found = marks, {}
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether dates and times mean states."""
+        return self._values.has_moments
 
     def number(self, value: Any) -> int:
         """Number of the state that a value names; `NOT_OBSERVED` or `REJECTED` (-1, -2)."""
@@ -68,7 +79,7 @@ class StateLookup:
                 if text in self._words:
                     self.na_found |= {text} - {""}
                     return NOT_OBSERVED
-            state = self._values.find_text(value)
+            state = self._values.find_text(value, self.marks)
         else:
             try:
                 state = self._values.find(value)
@@ -87,6 +98,9 @@ class StateLookup:
             return f"{n} states are named {cell}; rename them, or use net.with_codes('index')"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
         hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
+        if isinstance(value, str) and not self.marks[0] and GROUPED.fullmatch(value.strip()):
+            whole, fraction = value.strip().replace(",", ""), value.strip().replace(",", ".")
+            hint = f"; it may be {whole} or {fraction}: thousands=',' (--thousands) or decimal=',' (--decimal)"
         if isinstance(value, str) and value.strip() in LIKE_MISSING:
             hint = f"; for a missing cell, {'list it in na_values (--na-values)' if self._words else 'use None'}"
         return f"{cell} is not a state; the states are {names}{hint}"

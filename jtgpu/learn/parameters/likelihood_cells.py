@@ -33,7 +33,7 @@ from ..discretisation import Discretiser
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CELL = re.compile(r"\s*\[([^\[\],]*;[^\[\],]*)\]\s*", re.ASCII)
+_CELL = re.compile(r"\s*\[([^\[\],;]*;[^\[\],]*)\]\s*", re.ASCII)  # of one way to match: cells may be long
 FIRST = -2  # code of likelihood 0
 
 

@@ -214,6 +214,7 @@ class FileSource:
         extra = [] if weights is None else [weights]
         for chunk, first, done in self._loaded([*columns, *extra]):
             encoder = encoders[chunk.is_text]
+            encoder.read_as(chunk.marks)
             encoded = self.cells.encode(encoder, chunk.columns[: len(columns)], variables, chunk.n)
             for row, reason in encoded.rejected.items():
                 raise UnknownState(f"{_location(chunk, row)}: {reason}")

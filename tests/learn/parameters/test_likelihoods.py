@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, EvidenceError
 from jtgpu.learn import fit
+from jtgpu.learn.parameters.likelihood_cells import is_likelihood
 from tests.support.bundled import bundled
 
 
@@ -143,3 +145,10 @@ def test_wrong_arrays(tmp_path: Path) -> None:
         fit(net, {"Smoker": ["True"]}, hidden=["Xray"], likelihood={"Xray": likelihood})
     with pytest.raises(ArgumentError, match=r"needs a table in memory; in files, likelihoods are cells"):
         fit(net, tmp_path / "cases.csv", likelihood={"Xray": likelihood})
+
+
+def test_long_cells_take_time_in_proportion() -> None:
+    begun = time.process_time()
+    for cell in ("[" + ";" * 300_000, "[" + "1;" * 150_000 + "]x", " " * 300_000 + "["):
+        assert not is_likelihood(cell)
+    assert time.process_time() - begun < 10  # a fraction of a second; with two ways to match, minutes
