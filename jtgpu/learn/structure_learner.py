@@ -41,8 +41,8 @@ class StructureLearner(Estimator):
     family_score : str
         `score` of `jtgpu.learn.posterior`.
     ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, constant,
-    na_values, tolerance, time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster, checkpoint,
-    progress, start
+    na_values, tolerance, time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster,
+    checkpoint, progress, start
         See `jtgpu.learn.posterior`.
     threshold : float, optional
         The graph has the arcs with a probability above this. Default: the graph of the highest posterior weight.
