@@ -72,10 +72,11 @@ def test_values_at_other_parameters(data: st.DataObject) -> None:
             continue
         for value in (0.0, 0.3, 1.0):
             expected = target_probability(oracle.with_entry(net, u, index, value), target, weights)
-            got = found.at(u, index, value)
-            assert math.isnan(got) == math.isnan(expected)
-            if not math.isnan(expected):
-                assert got == pytest.approx(expected, abs=1e-9)
+            if math.isnan(expected):
+                with pytest.raises(jtgpu.ImpossibleEvidence, match="the evidence has probability 0 if P"):
+                    found.at(u, index, value)
+            else:
+                assert found.at(u, index, value) == pytest.approx(expected, abs=1e-12)
         step = 1e-6 if theta < 0.5 else -1e-6
         ahead = target_probability(oracle.with_entry(net, u, index, theta + step), target, weights)
         slope = (ahead - now) / step
@@ -308,3 +309,25 @@ def test_invalid_commands(words: list[str], code: int, says: str) -> None:
     done = run("sensitivity", ASIA, *words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert says in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("e", [1e-6, 1e-13, 1e-40, 1e-150, 1e-300])
+def test_values_that_make_the_evidence_improbable(e: float, backend: BackendName) -> None:
+    """The new P(e) is e times the old one: its terms are added, not subtracted from one."""
+    names = ["n", "y"]
+    net = BayesianNetwork(
+        {"a": names, "b": names, "c": names}, {"b": ["a"], "c": ["a"]},
+        {"a": [0.5, 0.5], "b": [[1.0 - e, e], [1.0, 0.0]], "c": [[0.3, 0.7], [0.6, 0.4]]},
+    )
+    with net.compile(backend) as tree:
+        found = tree.sensitivity(("a", "y"), {"b": "y", "c": "y"})
+        assert found.at("b", (1, 1), 3 * e) == pytest.approx(3 * 0.4 / (0.7 + 3 * 0.4), rel=1e-12)
+        found = net.replace(cpt={"b": [[1.0 - e, e], [0.5, 0.5]]}).compile(backend).sensitivity(("a", "y"), {"b": "y"})
+        assert found.at("b", (1, 1), 2 * e) == pytest.approx(2 / 3, rel=1e-12)  # P(e) falls from .25 to 1.5 e
+        assert found.at("a", (0,), 1.0) == 0.0
+        assert found.at("b", (1, 1), 0.0) == 0.0
+        assert all(0 <= x <= 1 for bar in found.tornado(20, spread=1.0) for x in (bar.at_low, bar.at_high))
+    sure = net.replace(cpt={"b": [[1.0, 0.0], [1.0 - e, e]]}).compile(backend).sensitivity(("c", "y"), {"b": "y"})
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"probability 0 if P\(b = y \| a = y\) is 0"):
+        sure.at("b", (1, 1), 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Parameter", "Parameters", "Sensitivity"]
 
-IMPOSSIBLE = 1e-12  # new P(evidence) relative to the old one, below which it is rounding error
 SHOWN = 10  # parameters that `print` shows
 LARGEST = 1000  # log2 of derivatives that are numbers
 NOISE = 1e-13  # a derivative relative to the terms that it is the difference of, below which it is rounding error
@@ -51,7 +51,7 @@ class Bar:
     low, high : float
         Ends of the parameter's range.
     at_low, at_high : float
-        P(target | evidence) there, exactly; NaN if the evidence is impossible there.
+        P(target | evidence) there, exactly; where the evidence is impossible, the limit, which is the present value.
     """
 
     parameter: Parameter
@@ -171,13 +171,13 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         self.target, self.probability, self.log_evidence = target, probability, log_evidence
         # derivatives of P(target, evidence) and of P(evidence), both divided by P(evidence)
         self._partial = partial
-        lost = tuple(parameters.proportional(p) for p in partial)
-        self._slopes = tuple(p - q for p, q in zip(partial, lost, strict=True))
-        flat = self._slopes[0] - probability * self._slopes[1]
+        self._lost = lost = tuple(parameters.proportional(p) for p in partial)
+        slopes = tuple(p - q for p, q in zip(partial, lost, strict=True))
+        flat = slopes[0] - probability * slopes[1]
         # rounding errors are set to zero, so that they do not appear in the list of the largest derivatives
         scale = partial[0] + lost[0] + probability * (partial[1] + lost[1])
         flat[np.abs(flat) <= NOISE * scale] = 0.0
-        beyond = (np.maximum(*map(np.abs, self._slopes)) >= 2.0 ** (LARGEST - 40)) & (flat != 0)
+        beyond = (np.maximum(*map(np.abs, slopes)) >= 2.0 ** (LARGEST - 40)) & (flat != 0)
         flat[beyond] = np.copysign(np.inf, flat[beyond])
         flat.flags.writeable = False
         self._flat = flat
@@ -232,7 +232,11 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         Returns
         -------
         float
-            NaN if the evidence is impossible with this value.
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If the evidence is impossible with this value.
         """
         if not number("value", value, least=0) <= 1.0:
             raise ArgumentError(f"value must be a probability, 0 to 1, not {described(value)}")
@@ -245,10 +249,29 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
                 f"index must be a tuple of {len(shape)} integers within the shape {shape} of the table of "
                 f"{self._model.variables[v]!r}, not {described(index)}"
             ) from None
-        step = value - float(self._parameters.theta[place])
-        joint, evidence = (float(s[place]) for s in self._slopes)
-        ratio = 1.0 + step * evidence  # of the new P(evidence) to the old one
-        return min(max((self.probability + step * joint) / ratio, 0.0), 1.0) if ratio > IMPOSSIBLE else float("nan")
+        joint, evidence = (float(x[place]) for x in self._moved(np.float64(value)))
+        if not evidence > 0:
+            raise ImpossibleEvidence(f"the evidence has probability 0 if {self._parameter(place)} is {value:g}")
+        return min(joint / evidence, 1.0)
+
+    def _moved(self, values: Any) -> list[NDArray[np.float64]]:
+        """P(target, evidence) and P(evidence), both over the present P(evidence), with other values of parameters."""
+        parts = zip(self._elsewhere, self._partial, self._lost, strict=True)
+        return [other + values * mine + (1.0 - values) * rest for other, mine, rest in parts]  # nothing cancels
+
+    @cached_property
+    def _elsewhere(self) -> list[NDArray[np.float64]]:
+        """The parts of P(target, evidence) and P(evidence) in which the parents have another configuration."""
+        found = [np.empty(len(self._flat)) for _ in self._partial]
+        for first, shape in zip(self._parameters.first.tolist(), self._parameters.shapes, strict=False):
+            at = slice(first, first + math.prod(shape))
+            for partial, other in zip(self._partial, found, strict=True):
+                row = (self._parameters.theta[at] * partial[at]).reshape(-1, shape[-1]).sum(axis=1)
+                before, after = np.cumsum(row), np.cumsum(row[::-1])[::-1]
+                before[1:], before[0] = before[:-1].copy(), 0.0
+                after[:-1], after[-1] = after[1:].copy(), 0.0
+                other[at] = np.repeat(before + after, shape[-1])
+        return found
 
     def top(self, n: int = 10) -> list[Parameter]:
         """Return the n parameters with the largest absolute derivatives, without those of derivative 0."""
@@ -270,14 +293,12 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
             raise ArgumentError(f"spread must be finite, not {described(spread)}")
         low = np.maximum(self._parameters.theta * (1.0 - spread), 0.0)
         high = np.minimum(self._parameters.theta * (1.0 + spread), 1.0)
-        joint, evidence = self._slopes
         ends = []
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for end in (low, high):
-                step = end - self._parameters.theta
-                ratio = 1.0 + step * evidence
-                ends.append(np.where(ratio > IMPOSSIBLE, (self.probability + step * joint) / ratio, np.nan))
-        moved = np.where(self._complements(), 0.0, np.nan_to_num(np.abs(ends[1] - ends[0])))
+        for end in (low, high):
+            joint, evidence = self._moved(end)
+            ends.append(np.full(len(end), self.probability))  # where no evidence is left: constant up to there
+            np.divide(joint, evidence, out=ends[-1], where=evidence > 0)
+        moved = np.where(self._complements(), 0.0, np.abs(ends[1] - ends[0]))
         return [
             Bar(self._parameter(i), float(low[i]), float(high[i]), *(float(np.clip(e[i], 0, 1)) for e in ends))
             for i in self._largest(moved, n)
