@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
+from .regressions import FamilyRows, regression, warn_of_errors
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
 
 FALL = 1e-9  # of the objective, relative, that rounding explains
 FAR = 1e3  # standard deviations from 0 from which the mean of a number is subtracted
-MOST_CONDITION = 1e12  # of the covariance of the parents, scaled to unit variances
-LEAST_RESIDUAL = 1e-11  # variance of a residual, over the number's: below it, normal equations give noise
-EPSILON, ROUNDING = 2.0**-52, 16.0  # of a double; of a few operations with them
+FEW_DIGITS = 1e-6  # of a sum of squares over its terms, from which it is computed from rows
 
 
 class Pass(NamedTuple):
@@ -74,7 +74,7 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
         answers, expected = tree.engine(pattern.sets).run_counts(part, [logs[s] for s in pattern.sets], own)
         for v, table in expected.items():
             counts[v] += table
-        log_likelihood += float(own @ (answers.log_evidence + constant))
+        log_likelihood += float(np.add.reduce(own * (answers.log_evidence + constant)))  # BLAS adds by thread
         joints = dict(zip(pattern.sets, answers.joints, strict=True))
         add_moments(answerer, part, pattern, own, joints, moments)
     return Sums(counts, moments, log_likelihood)
@@ -101,10 +101,16 @@ def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: 
     return Prior(counts, moments)
 
 
-def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
-    """The parameters of the highest posterior given expected sums."""
+def maximise(
+    tree: MixedTree, sums: Sums, prior: Prior, rows: FamilyRows | None = None
+) -> tuple[MixedNetwork, dict[str, float]]:
+    """The parameters of the highest posterior given expected sums, and relative errors of numbers for `warn_of_errors`.
+
+    `rows`: complete, for regressions of which sums have lost the digits.
+    """
     net, numbers = tree.network, tree.answerer.numbers
     cpts: dict[str, Any] = {}
+    errors: dict[str, float] = {}
     for v in net.discrete:
         table = sums.counts[v] + prior.counts[v]
         total = table.sum(axis=-1, keepdims=True)
@@ -122,54 +128,18 @@ def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
                 slopes = zip(numbers.parents[g], old.coefficients.values(), strict=True)
                 beta[k, 1:] = [c[at] * scale[p] / scale[g] for p, c in slopes]
                 continue
-            beta[k], sd[k] = _regression(name, [numbers.names[p] for p in numbers.parents[g]], s)
+            root = None if rows is None else partial(rows.root, g, k)
+            beta[k], sd[k], error = regression(name, [numbers.names[p] for p in numbers.parents[g]], s, root)
+            errors[name] = max(error, errors.get(name, 0.0))
         coefficients = {
             numbers.names[p]: beta[:, i + 1].reshape(shape) * (scale[g] / scale[p])
             for i, p in enumerate(numbers.parents[g])
         }
         cpts[name] = Gaussian(beta[:, 0].reshape(shape) * scale[g], coefficients, sd.reshape(shape) * scale[g])
-    return net.replace(cpts)
+    return net.replace(cpts), errors
 
 
-def _regression(name: str, parents: Sequence[str], s: Floats) -> tuple[Floats, float]:
-    """Intercept and coefficients, and the sd of the residual, from sums of z z'."""
-    n, m = s[0, 0], len(parents)
-    mean = s[0, 1:] / n
-    cov = s[1:, 1:] / n - np.outer(mean, mean)
-    size = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
-    condition = 1.0
-    if m:
-        constant = [p for p, x in zip(parents, size, strict=False) if x <= 1e-9 * (1 + abs(float(x)))]
-        if constant:
-            raise DataError(
-                f"the numeric parent {constant[0]!r} of {name!r} is constant in some configuration of states, so its "
-                "coefficient is not determined; give a prior > 0, or remove the arc"
-            )
-        correlation = cov[:m, :m] / np.outer(size[:m], size[:m])
-        condition = float(np.linalg.cond(correlation))
-        if not condition < MOST_CONDITION:
-            raise DataError(
-                f"the numeric parents of {name!r}, {', '.join(map(repr, parents))}, are collinear (condition number "
-                f"{condition:.2g}); remove one of them"
-            )
-        slope = np.linalg.solve(correlation, cov[:m, m] / size[:m]) / size[:m]
-    else:
-        slope = np.zeros(0)
-    variance = float(cov[m, m] - slope @ cov[:m, m])
-    # what the sums cannot tell from zero: each covariance is a difference of numbers that may be much larger
-    squares = np.diagonal(s)[1:] / n
-    cancelled = float(np.max(squares / np.maximum(np.diagonal(cov), 1e-300 + EPSILON * squares)))
-    least = max(LEAST_RESIDUAL, ROUNDING * EPSILON * cancelled * condition)
-    if not variance > max(least * float(cov[m, m]), EPSILON * ROUNDING * float(squares[m])):
-        raise DataError(
-            f"the number {name!r} is constant, or a function of its parents, in some configuration of states: its "
-            "density has no width; remove the column or the arc, or give a prior > 0 if there are fewer rows than "
-            "coefficients"
-        )
-    return np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance))
-
-
-def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
+def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior, rows: FamilyRows | None = None) -> float:
     """ln prior of the parameters, up to a constant."""
     numbers, total = tree.answerer.numbers, 0.0
     for v, counts in prior.counts.items():
@@ -183,6 +153,11 @@ def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
         contrast = np.column_stack([-g.mean.ravel() / scale[i], *(-c for c in slopes), np.ones(g.mean.size)])
         variance = (g.sd.ravel() / scale[i]) ** 2
         squares = np.einsum("ki,kij,kj->k", contrast, prior.moments[i], contrast)
+        if rows is not None:
+            terms = np.einsum("ki,kij,kj->k", np.abs(contrast), np.abs(prior.moments[i]), np.abs(contrast))
+            few = squares < FEW_DIGITS * terms
+            if few.any():
+                squares[few] = rows.squares(i, contrast[few])
         total -= 0.5 * float((prior.moments[i][:, 0, 0] * np.log(variance) + squares / variance).sum())
     return total
 
@@ -211,13 +186,16 @@ def run(  # noqa: PLR0913
     prior = pooled_prior(tree, cases, weights, strength)
     is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
     method = "counts" if is_complete else "em"
+    shift = np.array([far.get(y, 0.0) for y in net.numbers])
+    complete = FamilyRows(tree.answerer.numbers, cases, weights, strength.rows, shift) if is_complete else None
+    errors: dict[str, float] = {}
     history: list[Pass] = []
     begun = time.perf_counter()
     sums = one_pass(tree, cases, weights)
     last = tree.network, sums
     try:
         while True:
-            objective = sums.log_likelihood + log_prior(tree, tree.network, prior)
+            objective = sums.log_likelihood + log_prior(tree, tree.network, prior, complete)
             before = history[-1].objective if history else None
             change = 0.0 if before is None else objective - before
             entry = Pass(len(history), objective, sums.log_likelihood, change, time.perf_counter() - begun)
@@ -230,8 +208,10 @@ def run(  # noqa: PLR0913
                 raise DataError(f"iteration {entry.number}: the objective fell from {before:.12g} to {objective:.12g}")
             calm = before is not None and abs(change) <= tolerance * size
             if calm or (is_complete and before is not None) or len(history) > iterations:
+                warn_of_errors(errors)
                 return Fitted(_moved(tree.network, far), history, calm or is_complete, method, sums)
-            tree.reload(maximise(tree, sums, prior))
+            found, errors = maximise(tree, sums, prior, complete)
+            tree.reload(found)
             sums = one_pass(tree, cases, weights)
     except KeyboardInterrupt:
         if len(history) < 2:  # of the start, at most

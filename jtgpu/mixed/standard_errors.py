@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .regressions import LEAST_OF_ROWS
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -47,16 +49,16 @@ def errors_of_number(net: MixedNetwork, name: str, cases: MixedCases, weights: F
         n = float(w.sum())
         if own.sum() < len(parents) + 2:
             continue
-        mean = w @ x[own] / n
-        centred = x[own] - mean
-        size = np.sqrt(w @ centred**2)
+        mean = np.add.reduce(x[own] * w[:, None]) / n
+        centred = (x[own] - mean) * np.sqrt(w)[:, None]
+        size = np.sqrt(np.add.reduce(centred**2))
         if not (size > 0).all():
             continue
-        unit = centred / size
-        correlation = (unit * w[:, None]).T @ unit
-        if len(parents) and np.linalg.cond(correlation) > 1e12:
+        factor = np.linalg.qr(centred / size, mode="r")  # of products, the condition would be squared
+        if len(parents) and np.linalg.cond(factor) * LEAST_OF_ROWS > 1.0:
             continue
-        inverse = np.linalg.inv(correlation) / np.outer(size, size)
+        root = np.linalg.inv(factor) / size[:, None]
+        inverse = root @ root.T
         errors[k, 0] = spread[k] * np.sqrt(1.0 / n + mean @ inverse @ mean)
         errors[k, 1:-1] = spread[k] * np.sqrt(np.diagonal(inverse))
         errors[k, -1] = spread[k] / np.sqrt(2.0 * n)

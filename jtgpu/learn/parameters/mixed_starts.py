@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...util.arrays import Floats
 
 ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless
+MOST_CONDITION = 1e8  # of products of parents, for which slopes keep half of the digits
 LEAST = 1e-3  # standard deviation that a regression keeps, of that of all observed values
 
 
@@ -99,7 +100,11 @@ def weighted_regression(x: Floats, design: Floats, weights: Floats) -> tuple[Flo
     scale = np.sqrt(share @ parents**2)
     scale[scale == 0] = 1.0
     own = parents / scale
-    slopes = np.linalg.lstsq((own * share[:, None]).T @ own, own.T @ (share * left), rcond=None)[0] / scale
+    a, b = (own * share[:, None]).T @ own, own.T @ (share * left)
+    if a.size and np.linalg.cond(a) > MOST_CONDITION:  # that of rows is the root of it
+        root = np.sqrt(share)
+        a, b = own * root[:, None], left * root
+    slopes = np.linalg.lstsq(a, b, rcond=None)[0] / scale
     left = left - parents @ slopes
     return np.append(middle - at @ slopes, slopes), float(np.sqrt(share @ left**2)), left
 

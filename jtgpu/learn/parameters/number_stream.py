@@ -13,6 +13,7 @@ from ...mixed.evidence import read_cases
 from ...mixed.fitting import Prior, Sums, maximise, one_pass
 from ...mixed.joint_parts import joint_parts
 from ...mixed.moments import empty_moments
+from ...mixed.regressions import warn_of_errors
 from ...mixed.tree import MixedTree
 from ...model.mixed import MixedNetwork
 from ...util.arrays import Floats
@@ -58,9 +59,10 @@ class NumberStream:
         counts = {v: np.maximum(table, 0.0) for v, table in counts.items()}
         none = Prior({v: np.zeros(table.shape) for v, table in counts.items()}, empty_moments(tree.answerer.numbers))
         try:
-            learned = maximise(tree, Sums(counts, moments, 0.0), none)
+            learned, errors = maximise(tree, Sums(counts, moments, 0.0), none)
         except DataError as error:
             raise DataError(str(error).replace("a prior > 0", "experience= above 0")) from None
+        warn_of_errors({v: error for v, error in errors.items() if v in self._free})
         self.counts, self.moments = counts, moments
         tree.reload(net.replace({v: _parameters(learned, v) for v in self._free}))
         return n

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -345,3 +347,51 @@ def test_chains_sum_long_lists_of_parent_sets() -> None:
             earlier = {int(u) - (u > v) for u in order[:i]} | {-1}
             own = [w for w, s in zip(weights[v], members.tolist(), strict=True) if earlier.issuperset(s)]
             assert totals[v] == pytest.approx(np.logaddexp.reduce(own), abs=1e-4)  # dominated sets are left out
+
+
+# Numbers that others nearly determine
+
+
+def exact_regression(columns: list[Any], weights: Any) -> float:
+    """ln of the likelihood of the last column given the others, in rational numbers."""
+    rows = [[Fraction(1), *(Fraction(float(c[i])) for c in columns)] for i in range(len(weights))]
+    k = len(rows[0])
+    sums = [[sum(int(w) * x[i] * x[j] for w, x in zip(weights, rows, strict=True)) for j in range(k)] for i in range(k)]
+    for j in range(k - 1):
+        for i in range(j + 1, k):
+            c = sums[i][j] / sums[j][j]
+            sums[i] = [x - c * y for x, y in zip(sums[i], sums[j], strict=True)]
+    n = int(weights.sum())
+    return -0.5 * n * (math.log(2 * math.pi * float(sums[-1][-1] / n)) + 1)
+
+
+@pytest.mark.parametrize("residual", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nearly_collinear_numbers_have_exact_scores(residual: float, weighted: bool) -> None:
+    r, n = rng(3), 60
+    a, b, s = 50 + 10 * r.normal(size=n), r.normal(size=n), r.integers(0, 2, n)
+    y, z = a + 2 * b + s * a + 20 * residual * r.normal(size=n), a + 10 * residual * r.normal(size=n)
+    columns: dict[str, Any] = {"s": np.array(["p", "q"])[s].tolist(), "a": a, "b": b, "y": y, "z": z}
+    weights = r.integers(1, 5, n) if weighted else np.ones(n, np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "equal up to their units"
+        table = jtgpu.learn.score_table(
+            columns, score="bic-cg", max_parents=4, weights=weights if weighted else None
+        )  # fmt: skip
+    for child, parents in (("y", "abs"), ("z", "a"), ("a", "bz"), ("b", "az"), ("b", "ayzs")):
+        numbers = [columns[p] for p in parents if p != "s"]
+        parts = [s == 0, s == 1] if "s" in parents else [s >= 0]
+        expected = sum(exact_regression([c[at] for c in [*numbers, columns[child]]], weights[at]) for at in parts)
+        expected -= 0.5 * math.log(weights.sum()) * len(parts) * (len(numbers) + 2)
+        assert table.score(child, list(parents)) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_functions_of_others_have_no_score(offset: float) -> None:
+    r = rng(2)
+    a, b = offset + r.normal(size=300), r.normal(size=300)
+    with pytest.warns(UserWarning, match="equal up to their units"):
+        table = jtgpu.learn.score_table({"a": a, "b": b, "sum": a + b, "twice": 2 * a + 1}, score="bic-cg")
+    for child, parents in (("sum", ["a", "b"]), ("a", ["b", "sum"]), ("twice", ["a"]), ("b", ["a", "twice"])):
+        assert table.score(child, parents) == -np.inf
+    assert np.isfinite(table.score("sum", ["a"]))

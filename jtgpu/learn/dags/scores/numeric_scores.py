@@ -1,22 +1,25 @@
 """Scores of families with numbers: BGe of numbers alone, BIC of conditional Gaussian families.
 
 Both come from the pivots of L D L' factorisations of matrices of sums of products, the child last: the last pivot is
-the residual sum of squares of the child's regression. All arithmetic is element by element, so that every processor
-gives the same bits.
+the residual sum of squares of the child's regression. All arithmetic is element by element, or of whole numbers, so
+that every processor gives the same bits.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ....errors import DataError, TableTooLarge
-from ....util.arrays import Floats, Ints
+from ....util.arrays import Bools, Floats, Ints
 from ....util.elementary import log, logs
 from .coded import CodedTable
+from .double_sums import products, residuals
 from .ranks import binomial_table, n_parent_sets, set_array
 from .rules import ScoreRule
 from .set_values import run_chunks
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
 CHUNK = 1 << 14  # families whose matrices are factorised together
 LN_PI = 1.1447298858494002
 LN_2PI = 1.8378770664093453
-NO_RESIDUAL = 1e-12  # pivot, relative to the diagonal, below which a number is a function of others
+FEW_DIGITS = 1e-5  # pivot, relative to the diagonal, below which `double_sums` computes it
+NO_RESIDUAL = 1e-16  # below which a number is a function of others
+CELL_ROUNDING = 2.0**-50  # of a cell, with that of its scaled value
 NO_SPREAD = 1e-20  # mean square within a configuration, relative to the variance of the column
 MAX_GROUPED = 1_000_000  # sets of discrete parents of numbers
 
@@ -121,12 +126,31 @@ def bge_scores(
 # BIC of conditional Gaussian families: a regression for each configuration of the discrete parents.
 
 
-class _Grouped(NamedTuple):
+@dataclass
+class _Grouped:
     """Rows by configuration of discrete variables."""
 
     counts: Floats  # (q,) cases of the configurations that occur
     sums: Floats  # (q, numbers, numbers) sums of products of the scaled numbers less their means
     n_cells: int  # configurations, with those that do not occur
+    cell: Ints  # (N,) of each row
+    centred: Floats  # (numbers, N)
+    weights: Floats | None
+    noise: Floats  # (numbers,) see `residuals`
+    _exact: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
+
+    @cached_property
+    def _rows(self) -> list[Ints]:
+        return np.split(np.argsort(self.cell, kind="stable"), np.cumsum(np.bincount(self.cell))[:-1])
+
+    def exact(self, cells: Ints) -> tuple[Floats, Floats]:
+        """Sums of products of some configurations to 30 digits."""
+        for c in cells.tolist():
+            if c not in self._exact:
+                own = self._rows[c]
+                self._exact[c] = products(self.centred[:, own], None if self.weights is None else self.weights[own])
+        found = [self._exact[c] for c in cells.tolist()]
+        return np.array([high for high, _ in found]), np.array([low for _, low in found])
 
 
 def _grouped(table: NumericTable, members: tuple[int, ...]) -> _Grouped:
@@ -149,7 +173,8 @@ def _grouped(table: NumericTable, members: tuple[int, ...]) -> _Grouped:
         weighted = x if w is None else x * w
         for j in range(i + 1):
             sums[:, i, j] = sums[:, j, i] = np.bincount(cell, weighted * centred[j], q)
-    return _Grouped(counts, sums, n_cells)
+    noise = CELL_ROUNDING * np.abs(table.values).max(axis=1) / table.scaled[1]
+    return _Grouped(counts, sums, n_cells, cell, centred, w, noise)
 
 
 def _regressions(grouped: _Grouped, sets: Ints) -> Floats:
@@ -164,11 +189,25 @@ def _regressions(grouped: _Grouped, sets: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):  # of numbers without a residual
             d, diagonal = pivots(grouped.sums, sets[first : first + step])
         n = grouped.counts[:, None]
-        is_regular = ((diagonal > NO_SPREAD * n) & (d > NO_RESIDUAL * diagonal)).all(axis=(0, 1))
+        is_regular = (diagonal > NO_SPREAD * n).all(axis=0)
+        few = is_regular & ~(d > FEW_DIGITS * diagonal).all(axis=0)
+        if few.any():
+            d[-1][few], is_regular[few] = _precise(grouped, sets[first : first + step], few)
+        is_regular = is_regular.all(axis=0)
         residual = np.where(is_regular, d[-1], 1.0) / n
         terms = -0.5 * n * (logs(residual) + (LN_2PI + 1.0))
         total[first : first + step] = np.where(is_regular, np.add.reduce(terms, axis=0), -np.inf)
     return total
+
+
+def _precise(grouped: _Grouped, sets: Ints, few: Bools) -> tuple[Floats, Bools]:
+    """Last pivots of sets in configurations (q, B) where those of doubles have few digits; where they are any."""
+    used, chosen = np.nonzero(few)
+    cells, place = np.unique(used, return_inverse=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        d, diagonal, blur = residuals(grouped.exact(cells), place.reshape(-1), sets[chosen], grouped.noise)
+    least = np.maximum(NO_RESIDUAL * diagonal, blur**2 * grouped.counts[used])
+    return d[-1], (d > least).all(axis=0)
 
 
 def bic_cg_scores(

@@ -1,0 +1,197 @@
+"""Regressions of numbers on their parents: from sums of products, or of rows by QR where sums have lost the digits.
+
+A sum of products has 16 digits of squares: where a residual is 1e-5 of the spread, its variance has 6.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError
+from ..util.calls import outside
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .components import Numbers
+    from .evidence import MixedCases
+
+    Floats = NDArray[np.float64]
+
+MOST_CONDITION = 1e12  # of the covariance of the parents, scaled to unit variances
+LEAST_RESIDUAL = 1e-11  # variance of a residual, over the number's: below it, normal equations give noise
+LEAST_OF_ROWS = 1e-8  # standard deviation of a residual, over the number's, by QR
+EPSILON, ROUNDING = 2.0**-52, 16.0  # of a double; of a few operations with them
+FROM_ROWS = 1e-9  # relative error of parameters from which rows are solved by QR
+WARNED = 1e-6  # from which a result of sums has a warning
+
+
+class Root(NamedTuple):
+    """Rows of a family as a triangular factor."""
+
+    factor: Floats  # (m + 2, m + 2) of the rows (1, parents, number) less `centre`, times roots of their weights
+    centre: Floats  # (m + 1,) scaled
+    noise: Floats  # (m + 1,) what the rounding of cells explains, scaled
+
+
+class Line(NamedTuple):
+    """A regression, scaled."""
+
+    line: Floats  # intercept and slopes
+    sd: float
+    error: float = 0.0  # relative, that rounding of sums may have made
+
+
+def regression(name: str, parents: Sequence[str], sums: Floats, root: Callable[[], Root] | None) -> Line:
+    """Intercept and slopes, and the sd of the residual, from sums of z z'; from rows where these have few digits."""
+    try:
+        found = _of_sums(name, parents, sums)
+    except DataError:
+        if root is None:
+            raise
+    else:
+        if root is None or found.error <= FROM_ROWS:
+            return found
+    return _of_rows(name, parents, root())
+
+
+def _of_sums(name: str, parents: Sequence[str], s: Floats) -> Line:
+    n, m = s[0, 0], len(parents)
+    mean = s[0, 1:] / n
+    cov = s[1:, 1:] / n - np.outer(mean, mean)
+    size = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    condition = 1.0
+    if m:
+        _reject_constant(name, [p for p, x in zip(parents, size, strict=False) if x <= 1e-9 * (1 + abs(float(x)))])
+        correlation = cov[:m, :m] / np.outer(size[:m], size[:m])
+        condition = float(np.linalg.cond(correlation))
+        _reject_collinear(name, parents, condition, condition < MOST_CONDITION)
+        slope = np.linalg.solve(correlation, cov[:m, m] / size[:m]) / size[:m]
+    else:
+        slope = np.zeros(0)
+    variance = float(cov[m, m] - slope @ cov[:m, m])
+    # what the sums cannot tell from zero: each covariance is a difference of numbers that may be much larger
+    squares = np.diagonal(s)[1:] / n
+    cancelled = float(np.max(squares / np.maximum(np.diagonal(cov), 1e-300 + EPSILON * squares)))
+    least = max(LEAST_RESIDUAL, ROUNDING * EPSILON * cancelled * condition)
+    _reject_function(name, variance > max(least * float(cov[m, m]), EPSILON * ROUNDING * float(squares[m])))
+    terms = size[m] + np.abs(slope) @ size[:m]  # what the residual is a difference of
+    error = 4.0 * EPSILON * cancelled * max(condition if m else 0.0, float(terms**2 / variance))
+    return Line(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance)), error)
+
+
+def _of_rows(name: str, parents: Sequence[str], root: Root) -> Line:
+    factor, centre, noise = root
+    m = len(parents)
+    own = factor[1:, 1:] / abs(factor[0, 0])
+    size = np.sqrt((own**2).sum(axis=0))
+    slope = np.zeros(0)
+    if m:
+        _reject_constant(name, [p for p, x, e in zip(parents, size, noise, strict=False) if x <= e])
+        unit = own[:m, :m] / size[:m]
+        condition = float(np.linalg.cond(unit))
+        is_known = condition * max(LEAST_OF_ROWS, float((noise[:m] / size[:m]).max())) < 1.0
+        _reject_collinear(name, parents, condition**2, is_known)
+        slope = np.linalg.solve(unit, own[:m, m]) / size[:m]
+    sd = abs(float(own[m, m]))
+    _reject_function(name, sd > max(LEAST_OF_ROWS * float(size[m]), float(noise[m] + np.abs(slope) @ noise[:m])))
+    mean = centre + factor[0, 1:] / factor[0, 0]
+    return Line(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), sd)
+
+
+def _reject_constant(name: str, constant: Sequence[str]) -> None:
+    if constant:
+        raise DataError(
+            f"the numeric parent {constant[0]!r} of {name!r} is constant in some configuration of states, so its "
+            "coefficient is not determined; give a prior > 0, or remove the arc"
+        )
+
+
+def _reject_collinear(name: str, parents: Sequence[str], condition: float, is_known: bool) -> None:
+    if not is_known:
+        raise DataError(
+            f"the numeric parents of {name!r}, {', '.join(map(repr, parents))}, are collinear (condition number "
+            f"{condition:.2g}); remove one of them"
+        )
+
+
+def _reject_function(name: str, has_width: bool) -> None:
+    if not has_width:
+        raise DataError(
+            f"the number {name!r} is constant, or a function of its parents, in some configuration of states: its "
+            "density has no width; remove the column or the arc, or give a prior > 0 if there are fewer rows than "
+            "coefficients"
+        )
+
+
+class FamilyRows:
+    """Complete rows, and those of the prior: the regression of all rows with the weight of a few."""
+
+    def __init__(self, numbers: Numbers, cases: MixedCases, weights: Floats, rows: float, shift: Floats):
+        # rows: of the prior; shift: what has been subtracted from the cells, (G,)
+        self._numbers, self._cases, self._weights, self._rows = numbers, cases, weights, rows
+        self._noise = 4.0 * EPSILON * (np.abs(cases.values).max(axis=0) + np.abs(shift)) / numbers.scale
+        self._pooled: dict[int, tuple[Floats, Floats]] = {}
+        self._own: dict[int, list[NDArray[np.intp]]] = {}  # rows of each configuration of a number's discrete parents
+
+    def root(self, g: int, k: int) -> Root:
+        """Of a number in a configuration of its discrete parents."""
+        factor, shared = self.pooled(g)
+        if g not in self._own:
+            cell, cards = np.zeros(len(self._weights), np.intp), [self._numbers.cards[d] for d in self._numbers.scope[g]]
+            for d, card in zip(self._numbers.scope[g], cards, strict=True):
+                cell = cell * card + self._cases.states[:, d]
+            ends = np.cumsum(np.bincount(cell, minlength=prod(cards)))
+            self._own[g] = np.split(np.argsort(cell, kind="stable"), ends[:-1])
+        own = self._own[g][k]
+        centre, added = self._centred(g, own) if self._weights[own].any() else (shared, factor[:0])
+        moved = factor.copy()
+        moved[:, 1:] += np.outer(factor[:, 0], shared - centre)
+        return Root(_triangle(np.concatenate([moved, added])), centre, self._noise[[*self._numbers.parents[g], g]])
+
+    def pooled(self, g: int) -> tuple[Floats, Floats]:
+        """The factor of the prior's rows, and their centre."""
+        if g not in self._pooled:
+            centre, rows = self._centred(g, np.arange(len(self._weights)))
+            self._pooled[g] = _triangle(rows * np.sqrt(self._rows / self._weights.sum())), centre
+        return self._pooled[g]
+
+    def squares(self, g: int, contrast: Floats) -> Floats:
+        """Sums of squares of z @ contrast, z = (1, numeric parents, number), over the prior's rows, (K,)."""
+        factor, centre = self.pooled(g)
+        own = contrast.copy()
+        own[:, 0] += contrast[:, 1:] @ centre
+        return np.asarray(((own @ factor.T) ** 2).sum(axis=1))
+
+    def _centred(self, g: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Means of a family in some rows, and these rows less the means, times roots of their weights."""
+        family = [*self._numbers.parents[g], g]
+        values, w = self._cases.values[np.ix_(rows, family)], self._weights[rows]
+        mean = np.add.reduce(values * w[:, None]) / w.sum()
+        z = np.column_stack([np.ones(len(rows)), (values - mean) / self._numbers.scale[family]])
+        return mean / self._numbers.scale[family], z * np.sqrt(w)[:, None]
+
+
+def _triangle(rows: Floats) -> Floats:
+    """R of a QR factorisation, square."""
+    factor = np.zeros((rows.shape[1], rows.shape[1]))
+    found = np.linalg.qr(rows, mode="r")
+    factor[: len(found)] = found
+    return factor
+
+
+def warn_of_errors(errors: Mapping[str, float]) -> None:
+    """Warn of numbers whose parameters have lost digits in sums of products."""
+    for name, error in errors.items():
+        if error > WARNED:
+            digits = max(int(-np.log10(error)), 0)
+            warnings.warn(
+                f"the coefficients and sd of {name!r} have about {digits} correct digits: its parents are nearly "
+                "collinear or determine it, and sums of products cannot tell it better; complete rows in host memory "
+                "(jtgpu.learn.fit with missing='drop') are solved with all digits", stacklevel=outside(),
+            )  # fmt: skip
