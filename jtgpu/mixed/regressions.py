@@ -143,7 +143,8 @@ class FamilyRows:
         """Of a number in a configuration of its discrete parents."""
         factor, shared = self.pooled(g)
         if g not in self._own:
-            cell, cards = np.zeros(len(self._weights), np.intp), [self._numbers.cards[d] for d in self._numbers.scope[g]]
+            cards = [self._numbers.cards[d] for d in self._numbers.scope[g]]
+            cell = np.zeros(len(self._weights), np.intp)
             for d, card in zip(self._numbers.scope[g], cards, strict=True):
                 cell = cell * card + self._cases.states[:, d]
             ends = np.cumsum(np.bincount(cell, minlength=prod(cards)))
