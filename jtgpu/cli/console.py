@@ -176,10 +176,10 @@ def _with_options(text: str) -> str:
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
 
 
-def _codes(found: re.Match[str]) -> str:
+def _codes(match: re.Match[str]) -> str:
     """Codes as ``--codes`` takes them."""
-    pairs = ",".join(f"{code}={state}" for code, state in re.findall(r"(\d+): '(.*?)'(?:,|$)", found[2]))
-    return f"--codes {shlex.quote(f'{found[1]}:{pairs}')}"
+    pairs = ",".join(f"{code}={state}" for code, state in re.findall(r"(\d+): '(.*?)'(?:,|$)", match[2]))
+    return f"--codes {shlex.quote(f'{match[1]}:{pairs}')}"
 
 
 def warn(text: str) -> None:

@@ -143,9 +143,9 @@ class DiscreteModel:
         if isinstance(state, str):
             if state not in labels:
                 values = self.state_values(v)
-                found = values.find_text(state)
-                if found is not None:
-                    return StateNumber(found)
+                number = values.find_text(state)
+                if number is not None:
+                    return StateNumber(number)
                 near = closest(state, labels)
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has no state {shown(state)}{near} (its states are "

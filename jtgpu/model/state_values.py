@@ -92,9 +92,9 @@ class StateValues:
             if not isinstance(code, (str, int, float, Decimal, np.integer, np.floating, np.bool_)) or code != code:
                 raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
             self.codes[code] = self.names[name]
-            numeral = _numeral(code) if isinstance(code, str) else None
-            if numeral is not None and _is_plain(code):
-                self.codes.setdefault(numeral, self.names[name])
+            number = _numeral(code) if isinstance(code, str) and _is_plain(code) else None
+            if number is not None:
+                self.codes.setdefault(number, self.names[name])
 
     def find(self, value: Any) -> int | None:
         """Number of the state that a number or a truth value means; None if it means no state, or several."""
@@ -249,7 +249,8 @@ def moment(cell: Any) -> float | None:
     if not isinstance(cell, (str, date, np.datetime64)) or getattr(cell, "tzinfo", None) is not None:
         return None
     try:
-        when = np.datetime64(cell.strip() if isinstance(cell, str) else cell, "us")
+        given: Any = cell.strip() if isinstance(cell, str) else cell
+        when = np.datetime64(given, "us")
     except ValueError:
         return None
     return None if np.isnat(when) else float(when.astype(np.int64))

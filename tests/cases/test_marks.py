@@ -87,7 +87,7 @@ def test_whole_files_by_given_marks(tmp_path: Path) -> None:
         read_file(file)
 
 
-def test_dates_are_states_and_lie_in_intervals(tmp_path: Path) -> None:
+def test_dates_are_states_and_have_intervals(tmp_path: Path) -> None:
     days: list[Any] = ["2024-05-02", "2024-05-03", "2024-08-15 13:00", None]
     moments = [None if d is None else datetime.datetime.fromisoformat(d) for d in days]
     columns: list[Any] = [

@@ -308,7 +308,8 @@ def test_sizes_that_files_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_names_of_numpy_are_texts() -> None:
     a, b, c = np.array(["a", "b", "c"])
-    states, cpts = {a: np.array(["y", "n"]), b: ["u", "v"]}, {a: [0.5, 0.5], b: [[0.1, 0.9], [0.2, 0.8]]}
+    states: Any = {a: np.array(["y", "n"]), b: ["u", "v"]}
+    cpts: Any = {a: [0.5, 0.5], b: [[0.1, 0.9], [0.2, 0.8]]}
     mixed: Any = {**states, c: float}
     number: Any = {**cpts, c: jtgpu.Gaussian([0.0, 1.0])}
     over_time = {**number, a: [[0.9, 0.1], [0.2, 0.8]]}

@@ -70,7 +70,7 @@ def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
     load = jtgpu.MixedNetwork(
         {"w": ["a", "b"], "x": float}, {"x": ["w"]}, {"w": [0.5, 0.5], "x": jtgpu.Gaussian([0.0, 1.0])}
     )
-    trees = [
+    trees: list[tuple[Any, Any, dict[str, Any]]] = [
         (asia, {"xray": None}, {"target": "lung", "variables": ["lung"], "n": 2}),
         (oil_net.with_policy(oil_net.compile().policy()).compile("cpu"), {"seismic": None}, {"decision": "drill"}),
         (of_numbers(load.compile("cpu")), {"w": None}, {}),
@@ -80,7 +80,7 @@ def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
     for tree, nulls, more in trees:
         for kind, one in QUESTIONS.items():
             fields = {f.name for f in msgspec.structs.fields(one.body)}
-            body = {name: value for name, value in {"seed": 1, **more}.items() if name in fields}
+            body: dict[str, Any] = {name: value for name, value in {"seed": 1, **more}.items() if name in fields}
             if kind == "sensitivity":
                 body["target"] = ["lung", "yes"]
             try:
@@ -104,13 +104,14 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
     own = {"evidence": {"xray": 1, "smoke": [1, "no"], "bronc": "yes"}, "do": {"asia": "no"}, "codes": codes}
     named = {"evidence": {"xray": "yes", "smoke": ["yes", "no"], "bronc": "yes"}, "do": {"asia": "no"}}
     assert answer(asia, "posteriors", own) == answer(asia, "posteriors", named)
-    for coded, plain in [
+    bodies: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"likelihood": {"xray": {"1": 0.9, "0": 0.2}}, "soft": {"smoke": {"1": 0.3, "2": 0.7}}, "codes": codes},
          {"likelihood": {"xray": {"yes": 0.9, "no": 0.2}}, "soft": {"smoke": {"yes": 0.3, "no": 0.7}}}),
         ({"do": {"smoke": 2}, "evidence": {"xray": None}, "codes": codes}, {"do": {"smoke": "no"}}),
         ({"cases": [{"evidence": {"xray": 0}}, {"evidence": {"xray": 0}, "codes": "index"}], "codes": codes},
          {"cases": [{"evidence": {"xray": "no"}}, {"evidence": {"xray": "yes"}}]}),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for coded, plain in bodies:
         assert answer(asia, "posteriors", coded) == answer(asia, "posteriors", plain)
     target = {"target": ["lung", 1], "evidence": {"xray": 1}, "codes": codes}
     assert answer(asia, "sensitivity", target)["target"] == ("lung", "yes")

@@ -132,8 +132,8 @@ def posteriors_batch(  # noqa: PLR0913
         narwhals supports (needs ``jtgpu[frames]``); a mapping from variable to B states; a list of B mappings from
         variable to state; a (B, V) array with one column for each variable, in the order of the model, or a tensor
         of PyTorch, JAX or another library with DLPack, which is not copied if it is contiguous int32. Cells are
-        names of states, or missing: None, NaN, null. A number in a cell is a name, too, or lies in a state that is an
-        interval; in arrays it is the number of a state, and -1 means "not observed". Columns that are not variables
+        names of states, or missing: None, NaN, null. A number in a cell is a name, too, or means the interval that
+        contains it; in arrays it is the number of a state, and -1 means "not observed". Columns that are not variables
         are ignored, but a column whose name is almost that of a variable is an error.
     likelihood : mapping, optional
         Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.

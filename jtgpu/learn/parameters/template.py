@@ -34,7 +34,7 @@ def converted(structure: Any) -> Any:
 
 
 def with_codes(structure: Any, states: Any, codes: CodesByVariable | None) -> tuple[Any, Any]:
-    """A network with codes; or the states that the codes of other structures stand for, beside those declared."""
+    """A network with codes; or the states that the codes of other structures mean, and those declared."""
     if codes is None or hasattr(structure, "with_codes"):
         return (structure if codes is None else structure.with_codes(codes)), states
     if isinstance(codes, str):

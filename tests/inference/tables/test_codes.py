@@ -92,6 +92,7 @@ def test_fits_learn_from_codes_and_keep_them(tmp_path: Path) -> None:
     check = jtgpu.learn.check(net, numbers, ["lung", "xray"], codes=CODES)
     assert check.observed.tolist() == jtgpu.learn.check(net, named, ["lung", "xray"]).observed.tolist()
     right = jtgpu.learn.validate(net, named, "bronc")
+    model: Any
     for model in (net, net.compile("cpu")):
         assert jtgpu.learn.validate(model, numbers, "bronc", codes=CODES).log_loss == right.log_loss
     assert jtgpu.learn.validate(net.with_codes(CODES), numbers, "bronc").log_loss == right.log_loss
@@ -129,7 +130,8 @@ def test_networks_with_numbers_decisions_and_time_take_codes() -> None:
     expected = solved.options_batch("drill", {"test": ["yes"], "seismic": ["open"]})
     np.testing.assert_array_equal(solved.options_batch("drill", {"test": [1], "seismic": [1]}, codes=seismic), expected)
 
-    states, parents_of = {"rain": ["no", "yes"], "wet": ["no", "yes"]}, {"rain": [("rain", 1)], "wet": ["rain"]}
+    states = {"rain": ["no", "yes"], "wet": ["no", "yes"]}
+    parents_of: Any = {"rain": [("rain", 1)], "wet": ["rain"]}
     cpts = {"rain": [[0.7, 0.3], [0.3, 0.7]], "wet": [[0.8, 0.2], [0.1, 0.9]]}
     net = jtgpu.DynamicNetwork(states, parents_of, cpts, start={"rain": [0.5, 0.5]})
     loads = jtgpu.MixedDynamicNetwork(

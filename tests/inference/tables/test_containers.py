@@ -213,14 +213,16 @@ def test_every_query_of_a_table_takes_every_container(asia: jtgpu.JunctionTree, 
 
 def test_streams_are_tables_where_data_are_read(asia: jtgpu.JunctionTree) -> None:
     columns: Columns = {"xray": ["yes", "no", "no", "yes"], "smoke": ["no", "yes", "no", "no"]}
-    table, structure = Stream(columns), {"xray": ["smoke"]}
+    table: Any = Stream(columns)
+    structure = {"xray": ["smoke"]}
     assert jtgpu.learn.fit(structure, table).network == jtgpu.learn.fit(structure, columns).network
     assert str(jtgpu.learn.structure(table)) == str(jtgpu.learn.structure(columns))
     classes = ["a", "b", "a", "b"]
     a, b = (jtgpu.JunctionTreeClassifier().fit(x, classes).predict_proba(x) for x in (table, columns))
     np.testing.assert_array_equal(a, b)
     one = pa.table({"xray": ["yes"]})
-    for row in (Stream({"xray": ["yes"]}), one.to_reader()):
+    rows: list[Any] = [Stream({"xray": ["yes"]}), one.to_reader()]
+    for row in rows:
         assert asia.log_likelihood(row).tolist() == [asia.log_evidence({"xray": "yes"})]
     assert asia.posterior("lung", one.to_reader())["yes"] == asia.posterior("lung", {"xray": "yes"})["yes"]
     for wrong, message in [(pl.DataFrame(columns).lazy(), "collect"), (one["xray"], "not ChunkedArray")]:
