@@ -174,6 +174,17 @@ def test_likelihoods_and_factors_of_any_size() -> None:
         assert post.log_evidence == pytest.approx(math.log(1e300), rel=1e-12)
 
 
+@pytest.mark.parametrize("backend", HERE)
+def test_an_observed_state_of_likelihood_0_beside_factors_that_lose_digits(backend: BackendName) -> None:
+    factors: list[Any] = [(("a", "b"), [[1e300, 1e-300], [1e-300, 1.0]])]
+    tree = MarkovNetwork({"a": ["x", "y"], "b": ["x", "y"]}, factors).compile(backend)
+    rows, zero = [{"a": "x"}, {"a": "y"}], [1.0, 0.0]
+    assert tree.log_likelihood(rows, likelihood={"a": [zero] * 2})[1] == -math.inf
+    with pytest.raises(errors.ImpossibleEvidence):
+        tree.posteriors({"a": "y"}, likelihood={"a": zero})
+    np.testing.assert_allclose(tree.joint(["a", "b"], likelihood={"a": zero}, how="cases"), [[1, 0], [0, 0]], atol=1e-300)
+
+
 # Small networks with entries and likelihoods of 1e-300 to 1e300, by enumeration.
 
 

@@ -115,7 +115,7 @@ class Runner:
         log_evidence = IMPOSSIBLE
         state = with_sets(evidence.state, self.program.n_sets)
         space.tables = space.arena, _NO_POWER
-        if log_scale != log_scale or space.numbers.is_lossy:
+        if log_scale != IMPOSSIBLE and (log_scale != log_scale or space.numbers.is_lossy):
             log_evidence = math.nan
         elif log_scale != IMPOSSIBLE:
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
@@ -127,7 +127,7 @@ class Runner:
                     code, space.arena, space.exponent, self.by_rank, state, NOTHING if states is None else states.code,
                     weights, weight_ptr, self.limit, zeros, space.block,
                 )  # fmt: skip
-        if log_evidence != log_evidence and log_scale != IMPOSSIBLE:
+        if log_evidence != log_evidence:
             t = space.extended(cached.cells)
             space.tables = t.cell, t.power
             extended, log_scale = extended_weights(evidence, self.program)
