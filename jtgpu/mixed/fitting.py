@@ -101,13 +101,17 @@ def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: 
     return Prior(counts, moments)
 
 
-def maximise(
+def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
+    """The parameters of the highest posterior given sums; warns of digits that these have lost."""
+    net, errors = best_parameters(tree, sums, prior)
+    warn_of_errors(errors)
+    return net
+
+
+def best_parameters(
     tree: MixedTree, sums: Sums, prior: Prior, rows: FamilyRows | None = None
 ) -> tuple[MixedNetwork, dict[str, float]]:
-    """The parameters of the highest posterior given expected sums, and relative errors of numbers for `warn_of_errors`.
-
-    `rows`: complete, for regressions of which sums have lost the digits.
-    """
+    """The same, and the relative errors that rounding of sums may have made in numbers; none if `rows` are at hand."""
     net, numbers = tree.network, tree.answerer.numbers
     cpts: dict[str, Any] = {}
     errors: dict[str, float] = {}
@@ -210,7 +214,7 @@ def run(  # noqa: PLR0913
             if calm or (is_complete and before is not None) or len(history) > iterations:
                 warn_of_errors(errors)
                 return Fitted(_moved(tree.network, far), history, calm or is_complete, method, sums)
-            found, errors = maximise(tree, sums, prior, complete)
+            found, errors = best_parameters(tree, sums, prior, complete)
             tree.reload(found)
             sums = one_pass(tree, cases, weights)
     except KeyboardInterrupt:

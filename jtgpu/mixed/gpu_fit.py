@@ -19,7 +19,6 @@ from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from .fit_result import MixedFit
 from .fitting import Pass, Prior, Sums, log_prior, maximise
-from .regressions import warn_of_errors
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -162,9 +161,7 @@ def fit_on_device(
         if progress is not None:
             progress(history[-1])
         if not number:
-            found, errors = maximise(tree, Sums({}, sums, likelihood), added)
-            warn_of_errors(errors)
-            tree.reload(found)
+            tree.reload(maximise(tree, Sums({}, sums, likelihood), added))
     shifts = dict(zip(names, shift.tolist(), strict=True))
     cpts = {v: _moved(tree.network.gaussian(v), v, shifts) for v in names}
     return MixedFit(

@@ -143,9 +143,9 @@ class FamilyRows:
         """Of a number in a configuration of its discrete parents."""
         factor, shared = self.pooled(g)
         if g not in self._own:
-            cards = [self._numbers.cards[d] for d in self._numbers.scope[g]]
-            cell = np.zeros(len(self._weights), np.intp)
-            for d, card in zip(self._numbers.scope[g], cards, strict=True):
+            scope, cell = self._numbers.scope[g], np.zeros(len(self._weights), np.intp)
+            cards = [self._numbers.cards[d] for d in scope]
+            for d, card in zip(scope, cards, strict=True):
                 cell = cell * card + self._cases.states[:, d]
             ends = np.cumsum(np.bincount(cell, minlength=prod(cards)))
             self._own[g] = np.split(np.argsort(cell, kind="stable"), ends[:-1])

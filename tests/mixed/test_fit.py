@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+import warnings
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +266,94 @@ def test_a_start_is_a_network_of_the_structure() -> None:
     for other in ("random", "given", 5, jtgpu.load("asia")):
         with pytest.raises(jtgpu.ArgumentError, match="start must be 'auto' or a MixedNetwork"):
             fit(structure, table, numbers="gaussian", start=other)
+
+
+def exact_line(columns: list[Any], weights: Any) -> tuple[list[float], float]:
+    """Slopes and sd of a weighted regression of the last column on the others, in rational numbers."""
+    rows = [[Fraction(1), *(Fraction(float(c[i])) for c in columns)] for i in range(len(weights))]
+    each, k = [Fraction(float(w)) for w in weights], len(rows[0])
+    s = [[sum(w * x[i] * x[j] for w, x in zip(each, rows, strict=True)) for j in range(k)] for i in range(k)]
+    for j in range(k - 1):
+        s[j] = [x / s[j][j] for x in s[j]]
+        for i in (i for i in range(k) if i != j):
+            s[i] = [x - s[i][j] * y for x, y in zip(s[i], s[j], strict=True)]
+    return [float(x[-1]) for x in s[1:-1]], math.sqrt(s[-1][-1] / sum(each))
+
+
+@pytest.mark.parametrize("residual", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
+@pytest.mark.parametrize("prior", [0, 1])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_nearly_collinear_numbers_keep_their_digits(residual: float, prior: int, offset: float) -> None:
+    r, n = RNG(6), 60
+    a, b, s = offset + 10 * r.normal(size=n), r.normal(size=n), r.integers(0, 2, n)
+    y, z = a + 2 * b + s * a + 20 * residual * r.normal(size=n), a + 10 * residual * r.normal(size=n)
+    table = {"s": s.astype(str), "a": a, "b": b, "y": y, "z": z}
+    weights = r.integers(1, 4, n)
+    for child, parents in (("y", ["a", "b"]), ("z", ["a"]), ("b", ["a", "z"])):
+        structure = {child: ["s", *parents], "a": [], "z": [] if child == "y" else ["a"]}
+        if child == "z":
+            structure = {child: ["s", "a"]}
+        found = fit(structure, table, numbers="gaussian", prior=prior, weights=weights)
+        g, expected = found.network.gaussian(child), 0.0
+        for k in (0, 1):
+            own = np.where(s == k, weights, 0.0)
+            slopes, sd = exact_line([*(table[p] for p in parents), table[child]], own + prior * weights / weights.sum())
+            assert g.sd[k] == pytest.approx(sd, rel=1e-7)
+            assert [float(c[k]) for c in g.coefficients.values()] == pytest.approx(slopes, rel=1e-6)
+            expected -= own.sum() * (math.log(sd) + 0.5 * math.log(2 * math.pi * math.e))
+        if not prior:
+            others = [float(found.network.gaussian(v).sd) for v in found.network.numbers if v != child]
+            counts = np.bincount(s, weights)
+            expected -= weights.sum() * sum(math.log(x) + 0.5 * math.log(2 * math.pi * math.e) for x in others)
+            expected += counts @ np.log(counts / counts.sum())
+            assert found.log_likelihood == pytest.approx(expected, abs=1e-4)
+            first, *_ = found.standard_errors(child).coefficients.values()
+            assert np.isfinite(first).all()
+
+
+def test_the_objective_of_a_nearly_collinear_fit_is_that_of_its_prior() -> None:
+    r = RNG(5)
+    a = 5 + r.normal(size=50)
+    b = a + 1e-7 * r.normal(size=50)
+    found = fit({"b": ["a"]}, {"a": a, "b": b}, numbers="gaussian", prior=1)
+    n = len(a)  # the prior is all rows with the weight of one: its ln P is 1 / n of theirs, but for ln(2 pi)
+    assert found.objective - found.log_likelihood * (1 + 1 / n) == pytest.approx(math.log(2 * math.pi), abs=1e-6)
+
+
+def test_functions_of_others_are_an_error() -> None:
+    r = RNG(7)
+    for offset in (0.0, 1e6):
+        a, b = offset + r.normal(size=100), r.normal(size=100)
+        for prior in (0, 1):
+            for y in (a + b, 2 * a - b + 1):
+                with pytest.raises(DataError, match="function of its parents"):
+                    fit({"y": ["a", "b"]}, {"a": a, "b": b, "y": y}, numbers="gaussian", prior=prior)
+
+
+def test_sums_of_nearly_collinear_numbers_say_how_many_digits_they_have() -> None:
+    r = RNG(4)
+    a = r.normal(size=80)
+    b, c = a + 1e-5 * r.normal(size=80), np.where(np.arange(80) % 7 == 0, np.nan, a + r.normal(size=80))
+    table = {"a": a, "b": b, "c": c}
+    with pytest.warns(UserWarning, match="sd of 'b' have about [345] correct digits"):
+        fit({"b": ["a"], "c": ["a"]}, table, numbers="gaussian")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit({"b": ["a"], "c": ["a"]}, table, numbers="gaussian", missing="drop")
+        fit({"c": ["a"]}, table, numbers="gaussian")
+    net = jtgpu.MixedNetwork(
+        {"a": float, "b": float}, {"b": ["a"]},
+        {"a": jtgpu.Gaussian(0.0, {}, 1.0), "b": jtgpu.Gaussian(0.0, {"a": 1.0}, 1e-5)},
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="sd of 'b' have about [345] correct digits"):
+        jtgpu.learn.Online(net, experience=10).update({"a": a, "b": b})
+
+
+def test_the_likelihood_does_not_depend_on_threads_of_blas() -> None:
+    threads = pytest.importorskip("threadpoolctl").threadpool_limits
+    x = RNG(1).normal(size=300_000)
+    found = []
+    for n in (1, 2):
+        with threads(n, "blas"):
+            found.append(fit({"x": []}, {"x": x}, numbers="gaussian", iterations=1).log_likelihood)
+    assert found[0] == found[1]

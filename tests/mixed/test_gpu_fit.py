@@ -86,6 +86,13 @@ def test_as_on_the_cpu(gpu: Device, n: int, prior: int) -> None:
             assert (again.gaussian(v).mean, again.gaussian(v).sd) == (one.mean, one.sd)
 
 
+def test_nearly_collinear_columns_say_how_many_digits_they_have(gpu: Device) -> None:
+    rows = np.random.default_rng(1).normal(size=(500, 2))
+    rows[:, 1] = rows[:, 0] + 1e-5 * rows[:, 1]
+    with uploaded(gpu, rows) as whole, pytest.warns(UserWarning, match="sd of 'b' have about [345] correct digits"):
+        jtgpu.learn.fit({"a": [], "b": ["a"]}, whole, numbers="gaussian")
+
+
 def test_many_columns_of_float32(gpu: Device) -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 50)).astype(np.float32)

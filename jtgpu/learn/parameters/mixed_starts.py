@@ -94,19 +94,18 @@ def random_densities(
 def weighted_regression(x: Floats, design: Floats, weights: Floats) -> tuple[Floats, float, Floats]:
     """Coefficients of a regression, that of the ones first, the standard deviation, and (n,) residuals."""
     # x, design, weights: (n,), (n, 1 + parents), the ones first, and (n,)
-    share = weights / weights.sum()
-    middle, at = float(share @ x), share @ design[:, 1:]
+    share = (weights / weights.sum())[:, None]  # sums over rows are NumPy's: BLAS divides them between its threads
+    middle, at = float(np.add.reduce(share[:, 0] * x)), np.add.reduce(share * design[:, 1:])
     left, parents = x - middle, design[:, 1:] - at  # large values with a small spread lose no digits
-    scale = np.sqrt(share @ parents**2)
+    scale = np.sqrt(np.add.reduce(share * parents**2))
     scale[scale == 0] = 1.0
     own = parents / scale
-    a, b = (own * share[:, None]).T @ own, own.T @ (share * left)
+    a, b = (own * share).T @ own, np.add.reduce(own * share * left[:, None])
     if a.size and np.linalg.cond(a) > MOST_CONDITION:  # that of rows is the root of it
-        root = np.sqrt(share)
-        a, b = own * root[:, None], left * root
+        a, b = own * np.sqrt(share), left * np.sqrt(share[:, 0])
     slopes = np.linalg.lstsq(a, b, rcond=None)[0] / scale
     left = left - parents @ slopes
-    return np.append(middle - at @ slopes, slopes), float(np.sqrt(share @ left**2)), left
+    return np.append(middle - at @ slopes, slopes), float(np.sqrt(np.add.reduce(share[:, 0] * left**2))), left
 
 
 def least_sd(y: str, values: Floats) -> float:

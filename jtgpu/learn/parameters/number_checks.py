@@ -124,7 +124,7 @@ def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any,
 def _compared(x: Floats, w: Floats, mean: Floats, cov: Floats, fourth: Floats) -> Iterator[tuple[Any, ...]]:
     """Of each quantity: its name and numbers, whether it has a unit; observed, expected, deviation, z."""
     n, sd = float(w.sum()), np.sqrt(np.diagonal(cov))
-    centre = w @ x / n
+    centre = np.add.reduce(x * w[:, None]) / n
     products = (x - centre).T @ ((x - centre) * w[:, None]) / n
     spread = np.sqrt(np.diagonal(products))
     of_sd = np.sqrt(np.maximum(fourth - sd**4, 0.0)) / (2 * sd * np.sqrt(n))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...mixed.evidence import read_cases
-from ...mixed.fitting import Prior, Sums, maximise, one_pass
+from ...mixed.fitting import Prior, Sums, best_parameters, one_pass
 from ...mixed.joint_parts import joint_parts
 from ...mixed.moments import empty_moments
 from ...mixed.regressions import warn_of_errors
@@ -59,7 +59,7 @@ class NumberStream:
         counts = {v: np.maximum(table, 0.0) for v, table in counts.items()}
         none = Prior({v: np.zeros(table.shape) for v, table in counts.items()}, empty_moments(tree.answerer.numbers))
         try:
-            learned, errors = maximise(tree, Sums(counts, moments, 0.0), none)
+            learned, errors = best_parameters(tree, Sums(counts, moments, 0.0), none)
         except DataError as error:
             raise DataError(str(error).replace("a prior > 0", "experience= above 0")) from None
         warn_of_errors({v: error for v, error in errors.items() if v in self._free})
