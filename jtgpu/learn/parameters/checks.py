@@ -16,7 +16,7 @@ from ...util.arguments import check_keywords, described
 from ...util.arguments import names as given_names
 from ...util.arrays import Floats
 from .coded_cases import weighted_chunks
-from .number_checks import check_numbers
+from .number_checks import NO_DIFFERENCE, check_numbers
 from .sources import open_source
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class PredictiveCheck(Printed):
     deviation : ndarray
         Standard deviation of a count of n rows drawn from the network, sqrt(n P (1 - P)).
     z : ndarray
-        (observed - expected) / deviation, 0 where both counts are certain. Values beyond 3 or so in many configurations
-        say that the structure misses a dependence.
+        (observed - expected) / deviation, 0 where both counts are certain or differ by rounding (1e-6). Values beyond
+        3 or so in many configurations say that the structure misses a dependence.
     chi_squared : float
         Sum of (observed - expected)^2 / expected; about the number of free cells where the network is right.
     rows : float
@@ -73,7 +73,8 @@ class PredictiveCheck(Printed):
         self.deviation = np.sqrt(np.maximum(self.expected * (1.0 - probability), 0.0))
         difference = observed - self.expected
         is_certain = self.deviation <= 1e-12 * max(self.rows, 1.0)
-        agrees = is_certain & (np.abs(difference) <= 1e-9 * max(self.rows, 1.0))
+        least = np.where(is_certain, 1e-9 * max(self.rows, 1.0), NO_DIFFERENCE * self.deviation)
+        agrees = np.abs(difference) <= least
         with np.errstate(divide="ignore", invalid="ignore"):
             z, parts = difference / self.deviation, difference**2 / self.expected
         self.z = np.where(agrees, 0.0, np.where(is_certain, np.copysign(np.inf, difference), z))

@@ -20,6 +20,7 @@ from ...util.arrays import Floats
 from ..columns import sample_weights
 from .numbers import column_weights
 
+NO_DIFFERENCE = 1e-6  # z: what rounding leaves of equal numbers, which depends on the processor, is below it
 LEAST_ROWS = 4  # of a configuration: fewer have no spread that could be compared
 
 
@@ -42,7 +43,7 @@ class NumberCheck(Printed):
         scale of its inverse hyperbolic tangent, for normal numbers.
     z : (M,) ndarray
         Difference in units of the deviation. Values beyond 3 or so say that the structure misses a dependence, or that
-        a number is not normal.
+        a number is not normal. Below 1e-6, 0: what rounding leaves depends on the processor.
 
     Examples
     --------
@@ -55,7 +56,8 @@ class NumberCheck(Printed):
 
     def __init__(self, entries: list[tuple[dict[str, str], str, float, float, float, float, float]]):
         self.cells, self.quantities = [e[0] for e in entries], [e[1] for e in entries]
-        self.rows, self.observed, self.expected, self.deviation, self.z = np.array([e[2:] for e in entries]).T
+        self.rows, self.observed, self.expected, self.deviation, z = np.array([e[2:] for e in entries]).T
+        self.z = np.where(np.abs(z) < NO_DIFFERENCE, 0.0, z)
 
     @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
@@ -106,12 +108,11 @@ def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any,
         if sums[cell, 0, 0] <= 0:
             raise DataError(f"the network gives probability 0 to {labels}, which {len(own):,} rows have")
         share = np.where(parts.cell == cell, parts.weights, 0.0) / sums[cell, 0, 0]
-        cov = sums[cell, 1:, 1:] / sums[cell, 0, 0]
-        mean = sums[cell, 0, 1:] / sums[cell, 0, 0]
+        mean = share @ parts.means  # moments about it: those about 0 of seconds since 1970 have no digits left
         away, variance = parts.means - mean, np.diagonal(parts.cov, axis1=1, axis2=2)
+        cov = np.tensordot(share, parts.cov + away[:, :, None] * away[:, None, :], 1)
         fourth = share @ (3 * variance**2 + 6 * variance * away**2 + away**4)
-        network = mean, cov - np.outer(mean, mean), fourth
-        for quantity, unit, *entry in _compared(own, own_weights, *network):
+        for quantity, unit, *entry in _compared(own, own_weights, mean, cov, fourth):
             name = " ".join((quantity[0], ", ".join(asked[i] for i in quantity[1:])))
             factor = float(scale[quantity[1]]) if unit else 1.0
             entries.append((labels, name, float(own_weights.sum()), *(x * factor for x in entry[:3]), entry[3]))

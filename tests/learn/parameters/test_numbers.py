@@ -120,6 +120,25 @@ def test_check_of_samples() -> None:
     assert list(result.to_frame()["quantity"]) == result.quantities
 
 
+@pytest.mark.parametrize("base", [0.0, 1e4])
+def test_check_prints_no_rounding(base: float) -> None:
+    """A fit without a prior has the moments of its data: z is 0, on every processor (O15), and far from 0 as well."""
+    x, noise = np.random.default_rng(0).normal(base, 2, size=(2, 500))
+    cases = {"x": x, "y": 1.7 * x + noise}
+    found: Any = check(fit({"y": ["x"]}, cases, numbers="gaussian", prior=0).network, cases, ["x", "y"])
+    assert found.z.tolist() == [0] * 5
+    lines = str(found).splitlines()[2:]
+    assert [line.split()[-1] for line in lines] == ["0.000000"] * 5
+
+
+def test_check_of_numbers_far_from_zero() -> None:
+    """Times in seconds since 1970: moments about 0 have no digits left for the spread."""
+    t = 1.7e9 + np.random.default_rng(0).normal(0, 2, 500)
+    cases = {"t": t, "y": t - 1.7e9 + np.random.default_rng(1).normal(0, 0.5, 500)}
+    found: Any = check(fit({"y": ["t"]}, cases, numbers="gaussian", prior=0).network, cases, ["t", "y"])
+    assert found.expected[[1, 3, 4]] == pytest.approx(found.observed[[1, 3, 4]], rel=1e-6)
+
+
 def test_check_shows_a_missing_arc() -> None:
     net = small()
     cases = net.compile("cpu").sample(500, seed=5).to_frame()
