@@ -20,10 +20,10 @@ import numpy as np
 from ..device.context import open_device
 from ..errors import BackendUnavailable, JtgpuError, closest, format_bytes
 from ..plans.clique_tree import interaction_graph
-from ..plans.compiler import build_plan
+from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, build_plan
 from ..util import atomic_file
 from ..util.arguments import choice, flag, report, whole_number
-from ..util.system import cache_folder, cpu_name
+from ..util.system import cache_folder, cpu_name, free_memory
 from ..util.version import __version__
 from . import device_numbers, get
 from .base import Backend, Evidence
@@ -31,6 +31,7 @@ from .wrappers import pattern_cache
 from .wrappers.cutset import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 from .wrappers.devices import DevicePool
 from .wrappers.possible_states import without_impossible_states
+from .wrappers.questions import Limits, QuestionBackend
 from .wrappers.set_fallback import SetFallback, is_extensible
 
 if TYPE_CHECKING:
@@ -229,9 +230,10 @@ TREE_OPTIONS = ("replan", "devices", "executor", "progress")  # of every backend
 
 def make(
     name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
-    **options: Any,
+    limits: Limits | None = None, **options: Any,
 ) -> Backend:  # fmt: skip
     """A backend of a plan and a model's numbers."""
+    # limits: Of each question, if the plan is none
     # name: See `jtgpu.backends.BACKENDS`
     # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
     # devices: "all" or sequence of int: GPUs that share the work
@@ -239,6 +241,9 @@ def make(
     # **options: Of the backend
     _check_options(name, options)
     flag("replan", replan)
+    if not plan.is_planned:
+        limits = limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+        return QuestionBackend(plan, factors, partial(make, name, devices=devices, replan=False, **options), limits)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
         on_gpu = name == "gpu" and is_extensible(plan)

@@ -238,7 +238,7 @@ class NetworkPlan:
         """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""
         if executor is not None:
             raise PlanError("executor= runs the slices of a plan, and this plan has none; use net.plan(slices=...)")
-        check_backend_options(backend, options)
+        check_backend_options(backend, {name: value for name, value in options.items() if name != "limits"})
         return make(backend, self.plan, factors, devices=devices, replan=replan, **options)
 
     def compile(self, backend: BackendName = "auto", **options: Unpack[TreeOptions]) -> JunctionTree:

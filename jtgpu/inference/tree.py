@@ -19,6 +19,7 @@ from .queries import joint as joints
 from .queries import map as maximal
 from .queries import mpe as explanations
 from .queries import posteriors as tables
+from .queries import reduced
 from .queries.gradients import EvidenceFunction
 from .queries.text import ask
 from .results.interval_numbers import ends_of
@@ -91,6 +92,7 @@ class JunctionTree(CompiledModel):
     predict = frames.predict
     joint = joints.joint
     joint_cost = joints.joint_cost
+    question_cost = reduced.question_cost
     conditional = joints.conditional
     conflict = findings.conflict
     entropy = information.entropy

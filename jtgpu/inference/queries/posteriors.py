@@ -13,6 +13,7 @@ from ...backends.base import DeviceResult, Evidence
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
+from ...backends.wrappers.questions import QuestionBackend, QuestionSweep
 from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, UnknownVariable, shown
 from ...model.discrete import DiscreteModel
 from ...plans.program import Program, collect_program, derivative_program
@@ -27,6 +28,7 @@ from ..results.marginals import CasePosteriors, Posteriors
 from ..results.tables import DevicePosteriors, Joint
 from ..sets import Joints, Scope, scopes_of
 from ..tables import at_row, is_on_device
+from .reduced import questions_of
 
 if TYPE_CHECKING:
     from ...plans.plan import Plan
@@ -268,38 +270,51 @@ class Messages:
     # backend: Name of the tree's backend
     # threads: Cores that a sweep may use
 
-    def __init__(self, plan: Plan, factors: Sequence[Floats], backend: str, threads: int | None = None):
+    def __init__(
+        self, plan: Plan | None, factors: Sequence[Floats], backend: str, threads: int | None = None,
+        questions: QuestionBackend | None = None,
+    ):  # fmt: skip
         self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
+        self._questions = questions
         self._sweeps: LRU[Hashable, Sweep] = LRU(MOST_SWEEPS)
 
     def get(self, key: Hashable, program: Callable[[], Program]) -> Sweep:
         """The sweep of a program that is identified by `key`."""
-        return self._sweeps.get_or_make(key, lambda: self._prepare(program()))
+        return self._sweeps.get_or_make(key, lambda: self._prepare(program(), self.factors))
 
-    def _prepare(self, program: Program) -> Sweep:
+    def _prepare(self, program: Program, factors: Sequence[Floats]) -> Sweep:
         if self._backend == "reference":
-            return ReferenceSweep(program, self.factors)
-        return CpuSweep(program, self.factors, self._threads)
+            return ReferenceSweep(program, factors)
+        return CpuSweep(program, factors, self._threads)
 
     def maximal(self) -> Sweep:
         """From the factors to the roots by maximum."""
-        return self.get("maximal", lambda: collect_program(self._plan, maximal=True))
+        return self._collect(maximal=True)
 
     def summing(self) -> Sweep:
         """From the factors to the roots by sum."""
-        return self.get("summing", lambda: collect_program(self._plan, maximal=False))
+        return self._collect(maximal=False)
+
+    def _collect(self, *, maximal: bool) -> Sweep:
+        questions = self._questions
+        if questions is not None:
+            return self._sweeps.get_or_make(maximal, lambda: QuestionSweep(questions, maximal, self._prepare))
+        return self.get(maximal, lambda: collect_program(cast("Plan", self._plan), maximal=maximal))
 
     def derivative(self) -> Sweep:
         """Derivatives by every entry of every factor."""
-        return self.get("derivative", lambda: derivative_program(self._plan))
+        return self.get("derivative", lambda: derivative_program(cast("Plan", self._plan)))
 
 
 def messages_of(tree: CompiledModel, factors: Sequence[Floats]) -> Messages:
     """The sweeps for the numbers of a query: the model's, or those under interventions."""
+    def make() -> Messages:
+        if tree.whole:
+            return Messages(tree.plan.whole, factors, tree.backend, tree.threads)
+        return Messages(None, factors, tree.backend, tree.threads, questions_of(tree, factors))
+
     # the value holds the factors, so no other list has this id while the value is cached
-    return tree.cached(
-        "messages", id(factors), lambda: Messages(tree.plan.whole, factors, tree.backend, tree.threads), MOST_MESSAGES
-    )
+    return tree.cached("messages", id(factors), make, MOST_MESSAGES)
 
 
 def named(tree: CompiledModel, case: Evidence, run: Callable[[], T]) -> T:

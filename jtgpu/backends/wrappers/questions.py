@@ -1,0 +1,303 @@
+"""A backend that plans each question by itself: of models whose whole tree is too large.
+
+A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that plan answers.
+Plans are kept by the variables, states and scopes that are left, and reductions by the question. A table is answered
+row by row in the order of what is left, so that its rows share the plans. An answer never depends on earlier ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ...plans.program import Program, collect_program
+from ...plans.reduction import Reducer, Reduction
+from ...util.lru import LRU
+from ...util.system import new_lock
+from ..base import Backend, BatchResult, Counts, Evidence, Likelihood, Result, columns_of
+from ..sweep import Best, Derivatives, Sweep, Uniforms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...plans.plan import Plan
+
+    Factors = Sequence[NDArray[np.float64]]
+    Make = Callable[[Plan, Factors], Backend]
+    MakeSweep = Callable[[Program, Factors], Sweep]
+
+T = TypeVar("T")
+
+MOST_ENGINES = 256
+MOST_QUESTIONS = 256
+LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
+
+
+class Limits(NamedTuple):
+    """What the plan of a question may take."""
+
+    memory_limit: int
+    max_table: int
+    names: Sequence[str] | None = None  # of the variables, for messages
+
+
+class _Engine:
+    """A plan, and a backend that has the numbers of one reduction at a time."""
+
+    def __init__(self, plan: Plan, left: Reduction, make: Make):
+        self.plan, self._tables = plan, left.tables
+        cards = left.n_possible[left.free]
+        self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
+        self._backend = make(plan, [*left.tables, *self._ones])
+        self._lock = new_lock()
+        self.bytes = plan.cost().bytes
+
+    def ask(self, tables: Factors, question: Callable[[Backend], T]) -> T:
+        """Answer a question with these numbers."""
+        with self._lock:
+            if tables is not self._tables:
+                self._tables = []  # until they are replaced
+                self._backend.reload([*tables, *self._ones])
+                self._tables = tables
+            return question(self._backend)
+
+
+class QuestionBackend(Backend):
+    """`Backend` of a model without a plan. Thread-safe."""
+    # plan: Without contractions: the model's shape, and its sets
+    # make: Makes the backend of a question
+
+    def __init__(self, plan: Plan, factors: Factors, make: Make, limits: Limits):
+        self._plan, self._make, self.limits = plan, make, limits
+        self._n_own = plan.n_factors - len(plan.sets)
+        self._reducer = self._reducer_of(factors)
+        most = max(limits.memory_limit // 2, LEAST_BYTES)
+        self._engines: LRU[Hashable, _Engine] = LRU(MOST_ENGINES, most, lambda engine: engine.bytes)
+        self._questions: LRU[Hashable, Reduction] = LRU(
+            MOST_QUESTIONS, LEAST_BYTES, lambda left: len(left.possible) + 8 * sum(t.size for t in left.tables)
+        )
+
+    def _reducer_of(self, factors: Factors) -> Reducer:
+        n = self._n_own
+        return Reducer(self._plan.cardinality, self._plan.factor_scopes[:n], list(factors[:n]))
+
+    # Reductions and engines -----------------------------------------------------------------------------------
+
+    def reduce(
+        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
+    ) -> Reduction:
+        """What is left of the model for a case; targets as of `run`."""
+        key = evidence.state.tobytes(), *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
+        wanted = None if targets is None else tuple(sorted(set(targets)))
+        return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))
+
+    def _reduced(self, evidence: Evidence, targets: Sequence[int] | None, families: bool) -> Reduction:
+        n, sets = self._plan.n_variables, self._plan.sets
+        more = [((v,) if v < n else sets[v - n], np.asarray(w)) for v, w in sorted(evidence.likelihood.items())]
+        own = None if targets is None else [v for v in targets if v < n]
+        joint = [sets[v - n] for v in targets or () if v >= n]
+        return self._reducer.reduce(evidence.state, more, own, joint, families=families)
+
+    def plan_of(self, left: Reduction) -> Plan:
+        """The plan of what is left of a question."""
+        # raises TableTooLarge: naming what is left
+        try:
+            return left.plan(self.limits.memory_limit, self.limits.max_table)
+        except TableTooLarge as error:
+            raise TableTooLarge(self._refusal(left, error), error.entries, error.needed, error.limit) from None
+
+    def _refusal(self, left: Reduction, error: TableTooLarge) -> str:
+        names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
+        clique = [names[v] for v in left.largest_clique()]
+        listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
+        limits = f"{format_bytes(self.limits.memory_limit)} (memory_limit), {self.limits.max_table:,} entries (max_table)"
+        return (
+            f"this question is too large: of {len(left.cards):,} variables its findings leave {len(left.free):,}, and "
+            f"tables of them that exceed a limit ({limits}): {error.message.split(';')[0]}; the largest clique has "
+            f"{len(clique)} variables: {listed}; try fewer targets, or observe some of these variables, such as "
+            f"{', '.join(clique[:3])}"
+        )
+
+    def _engine(self, left: Reduction) -> _Engine:
+        return self._engines.get_or_make(left.key, lambda: _Engine(self.plan_of(left), left, self._make))
+
+    # Answers --------------------------------------------------------------------------------------------------
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        left = self.reduce(evidence, targets)
+        n = self._plan.n_variables
+        wanted = None if targets is None else [v for v in targets if v < n]
+        numbers = [] if targets is None else [v for v in targets if v >= n]
+        inner, ptr, log_evidence = np.zeros(0), np.zeros(1, np.int64), 0.0
+        free = None if wanted is None else [*left.inside(wanted)]
+        if len(left.free):
+            at = {scope: len(left.free) + i for i, scope in enumerate(left.sets)}
+            scopes = [left.inside(sorted(self._plan.sets[v - n])) for v in numbers]
+            places = [at.get(s, s[0] if s else -1) for s in scopes]
+            if free is not None or numbers:
+                free = [*dict.fromkeys([*(free or []), *(p for p in places if p >= 0)])]
+            engine = self._engine(left)
+            result = engine.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
+            inner, log_evidence = result.posterior, result.log_evidence
+            ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
+        posterior = left.posterior(inner[: int(left.n_possible[left.free].sum())])
+        if numbers:
+            cells = self.cell_ptr
+            posterior = np.concatenate([posterior, np.zeros(int(cells[-1]) - len(posterior))])
+            for i, v in enumerate(numbers):
+                scope = self._plan.sets[v - n]
+                part = np.ones(1)
+                if len(left.free) and places[i] >= 0:
+                    part = inner[ptr[places[i]] : ptr[places[i] + 1]]
+                    own = engine.plan.sets[places[i] - len(left.free)] if places[i] >= len(left.free) else scopes[i]
+                    ascending = np.argsort([left.free[w] for w in own])
+                    part = part.reshape([int(left.n_possible[left.free[w]]) for w in own]).transpose(ascending)
+                by_number = sorted(scope)
+                table = left.table(by_number, part).transpose([by_number.index(v) for v in scope])
+                posterior[cells[v] : cells[v + 1]] = table.ravel()
+        return Result(posterior, log_evidence + left.log_constant)
+
+    def run_batch(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
+    ) -> BatchResult:
+        columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
+        n = len(states)
+        answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
+        for i, case in self._by_pattern(states, likelihood):
+            try:
+                result = self.run(case, targets)
+            except ImpossibleEvidence:
+                continue
+            answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
+            answer.impossible[i] = False
+        return answer
+
+    def _by_pattern(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None
+    ) -> Iterable[tuple[int, Evidence]]:
+        """Cases, those that observe the same variables one after the other, equal ones side by side."""
+        for i in np.lexsort([*states.T[::-1], *(states >= 0).T[::-1]]) if states.shape[1] else range(len(states)):
+            yield int(i), Evidence(
+                np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}
+            )
+
+    def run_counts(
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
+        n, scopes = len(states), self._plan.factor_scopes[: self._n_own]
+        families = [np.zeros(self._plan.cardinality[list(s)].tolist()) for s in scopes]
+        log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
+        for i, case in self._by_pattern(states, likelihood):
+            weight = 1.0 if weights is None else float(weights[i])
+            try:
+                left = self.reduce(case, families=True)
+                inner: Sequence[NDArray[np.float64]] = ()
+                log_evidence[i] = left.log_constant
+                if len(left.free):
+                    engine, row = self._engine(left), _nothing(left).state[None]
+                    counts = engine.ask(left.tables, lambda backend: backend.run_counts(row))  # noqa: B023
+                    if counts.impossible[0]:
+                        log_evidence[i] = -np.inf
+                        continue
+                    inner, log_evidence[i] = counts.families, left.log_constant + float(counts.log_evidence[0])
+            except ImpossibleEvidence:
+                continue
+            impossible[i] = False
+            for f, scope in enumerate(scopes):
+                home = left.homes.get(f)
+                families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
+        return Counts(families, log_evidence, impossible)
+
+    def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
+        """(n,) ln of the product of all factors, and of the weights of the evidence, at whole configurations."""
+        n, sets, reducer = self._plan.n_variables, self._plan.sets, self._reducer
+        logs = np.zeros(len(states))
+        given = [((v,) if v < n else sets[v - n], w) for v, w in evidence.likelihood.items()]
+        with np.errstate(divide="ignore"):
+            for scope, table in [*zip(reducer.scopes, reducer.factors, strict=True), *given]:
+                cells = np.reshape(table, self._plan.cardinality[list(scope)].tolist())
+                logs += np.log(cells[tuple(states[:, v] for v in scope)])
+        return logs
+
+    def reload(self, factors: Factors) -> None:
+        self._reducer = self._reducer_of(factors)
+        self._questions.clear()
+
+    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        return int(self._plan.cardinality.sum())
+
+    def close(self) -> None:
+        self._engines.clear()
+        self._questions.clear()
+
+
+def _nothing(left: Reduction) -> Evidence:
+    return Evidence.none(len(left.free))
+
+
+class QuestionSweep:
+    """`Sweep` of a model without a plan: each case is reduced first."""
+
+    program: Program
+
+    def __init__(self, questions: QuestionBackend, maximal: bool, make: MakeSweep):
+        self._questions, self._maximal, self._make = questions, maximal, make
+        self._sweeps: LRU[int, tuple[Reduction, Sweep]] = LRU(16)
+
+    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | None]:
+        left = self._questions.reduce(evidence)
+        if not len(left.free):
+            return left, None
+
+        def make() -> tuple[Reduction, Sweep]:  # the value holds the reduction, so no other one has this id
+            plan = self._questions.plan_of(left)
+            return left, self._make(collect_program(plan, maximal=self._maximal), left.tables)
+
+        return self._sweeps.get_or_make(id(left), make)
+
+    def best(self, evidence: Evidence, k: int = 1) -> Best:
+        left, sweep = self._sweep(evidence)
+        if sweep is None:
+            return Best(left.state[None], np.array([left.log_constant]))
+        best = sweep.best(_nothing(left), k)
+        return Best(left.expanded(best.states), best.log_value + left.log_constant)
+
+    def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
+        rows, logs = np.full(states.shape, -1, np.int32), np.full(len(states), -math.inf)
+        for i in range(len(states)):
+            try:
+                best = self.best(Evidence(states[i], {v: w[i] for v, w in likelihood.items()}))
+            except ImpossibleEvidence:
+                continue
+            rows[i], logs[i] = best.states[0], best.log_value[0]
+        return Best(rows, logs)
+
+    def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
+        left, sweep = self._sweep(evidence)
+        if sweep is None:
+            return np.tile(left.state, (n, 1))
+        return left.expanded(sweep.draw(_nothing(left), n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
+
+    def draw_rows(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
+    ) -> NDArray[np.int32]:
+        drawn = np.full(states.shape, -1, np.int32)
+        for i in range(len(states)):
+            row = uniforms(1)
+            try:
+                case = Evidence(states[i], {v: w[i] for v, w in likelihood.items()})
+                drawn[i] = self.draw(case, 1, lambda _, row=row: row)[0]  # type: ignore[misc]
+            except ImpossibleEvidence:
+                continue
+        return drawn
+
+    def derivatives(self, evidence: Evidence) -> Derivatives:
+        raise TableTooLarge("derivatives by every parameter need the whole tree, which does not fit")
+
+    def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
+        return self._questions.score(states, evidence)
