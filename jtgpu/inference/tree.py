@@ -14,12 +14,11 @@ from .compiled import CompiledModel
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
 from .interventions import ResolvedEvidence
 from .planning import FrameOptions
-from .queries import counts, findings, frames, information
+from .queries import counts, findings, frames, information, reduced
 from .queries import joint as joints
 from .queries import map as maximal
 from .queries import mpe as explanations
 from .queries import posteriors as tables
-from .queries import reduced
 from .queries.gradients import EvidenceFunction
 from .queries.text import ask
 from .results.interval_numbers import ends_of

@@ -9,19 +9,22 @@ go into ln P, and tables of equal scope are multiplied. What remains is often sm
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge
+from ..util.elementary import log
 from ..util.loops import loops
 from .arrays import ragged, ranges
 from .clique_tree import elimination_cliques, interaction_graph
-from .compiler import build_plan, check_bound
+from .compiler import build_plan, check_bound, fast_order
 from .ordering import find_order
 from .specialise import conditional_heads
 
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 _loops = loops("jtgpu.plans.loops.possible")
 
 SMALLEST = 2.0**-500  # numbers of a product that loses no digits
-WORTH_SEARCHING = 2_000_000  # operations of a case from which a better order is searched for
+LARGE_WORK = 1_000_000_000  # operations of a case from which a second order is tried
+EQUAL = 1e-14  # of its largest entry: how far the entries of a sum may differ to be equal but for rounding
 
 
 @dataclass(frozen=True)
@@ -111,32 +115,33 @@ class Reduction:
         """The variables of a scope of the model that are left, by their numbers among these."""
         return tuple(int(np.searchsorted(self.free, v)) for v in scope if self.n_possible[v] > 1)
 
-    def plan(self, memory_limit: int, max_table: int) -> Plan:
-        """A plan of what is left."""
-        # raises TableTooLarge: with the fewest bits that a table can have, or the sizes of the best plan found
+    def plan(self, memory_limit: int, max_table: int, *, search: bool = False) -> Plan:
+        """A plan of what is left: of a fast order, or of one that is searched for if that does not fit."""
+        # search: Whether the order is searched for in any case
+        # raises TableTooLarge: With the fewest bits that a table can have, or the sizes of the plan of the last order
         cards = self.n_possible[self.free]
         neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
-        check_bound(cards.tolist(), neighbours, memory_limit, max_table)
+        fast = check_bound(cards.tolist(), neighbours, memory_limit, max_table)
 
-        def of(method: str) -> Plan:
-            order = find_order(cards, neighbours, method, seed=0, cache=False).order.tolist()
+        def of(order: Sequence[int]) -> Plan:
             return build_plan(
                 cards, self.scopes, neighbours, order, self.sets, memory_limit=memory_limit, max_table=max_table
             )
 
-        try:
-            plan = of("min-fill")
-        except TableTooLarge:
-            return of("auto")
-        if plan.cost().flops < WORTH_SEARCHING:
-            return plan
-        return min(plan, of("auto"), key=lambda p: p.cost().flops)
+        if not search:
+            with contextlib.suppress(TableTooLarge):
+                plan = of(fast)
+                if plan.cost().flops < LARGE_WORK:
+                    return plan
+                other = of(find_order(cards, neighbours, "min-fill").order.tolist())
+                return min(plan, other, key=lambda p: p.cost().flops)
+        return of(find_order(cards, neighbours, "auto", seed=0).order.tolist())
 
     def largest_clique(self) -> tuple[int, ...]:
         """The variables of the model in the largest clique of a fast elimination order."""
         cards = self.n_possible[self.free]
         neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
-        order = find_order(cards, neighbours, "min-fill", seed=0).order.tolist()
+        order, _ = fast_order(cards.tolist(), neighbours, sys.maxsize)
         cliques, _ = elimination_cliques(neighbours, order)
         best = max(cliques, key=lambda c: (math.prod(cards[list(c)].tolist()), c))
         degree = [len(neighbours[v]) for v in range(len(cards))]
@@ -222,87 +227,146 @@ class Reducer:
         relevant_factors = np.flatnonzero((self._head < 0) | relevant[self._head])
         free = np.flatnonzero(relevant & (n_possible > 1))
         left = Reduction(self.cards, relevant, possible, n_possible, free, (), [], {}, 0.0)
-        return self._with_tables(left, relevant_factors, more, sets, families=families)
+        keep = None if targets is None or families else frozenset([*targets, *(v for scope in sets for v in scope)])
+        return self._with_tables(left, relevant_factors, more, sets, keep, families=families)
 
     def _with_tables(
         self, left: Reduction, factors: NDArray[np.int64],
-        more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]], sets: Sequence[Sequence[int]], *, families: bool,
+        more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]], sets: Sequence[Sequence[int]],
+        keep: frozenset[int] | None, *, families: bool,
     ) -> Reduction:  # fmt: skip
         """The reduction with the possible part of each factor."""
         at = np.concatenate([[0], np.cumsum(np.maximum(left.state[self._scope], 0) * self._strides)])
         index = self._cell_ptr[:-1] + np.diff(at[self._scope_ptr])
         n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self._scope] > 1)])[self._scope_ptr])
         known = factors[n_free[factors] == 0]
-        tables = _Tables(merge=not families)
+        tables = _Tables(left, merge=not families)
         tables.constants.extend(self._cells[index[known]].tolist())
         for f in factors[n_free[factors] > 0].tolist():
-            tables.add(left, self.scopes[f], self.factors[f], f)
+            tables.add(self.scopes[f], self.factors[f], f)
         for scope, table in more:
-            tables.add(left, scope, table.reshape(self.cards[list(scope)].tolist()))
-        inner = [left.inside(sorted(s)) for s in sets]
-        mentioned = {v for scope in tables.scopes for v in scope}
-        for w in range(len(left.free)):
-            if w not in mentioned:  # only in tables whose entries are all equal
-                tables.put((w,), np.ones(int(left.n_possible[left.free[w]])))
-        return Reduction(
-            left.cards, left.relevant, left.possible, left.n_possible, left.free, tuple(tables.scopes), tables.tables,
-            tables.homes, tables.log_constant(), tuple(dict.fromkeys(s for s in inner if len(s) > 1)),
-        )  # fmt: skip
+            tables.add(scope, table.reshape(self.cards[list(scope)].tolist()))
+        if keep is not None:
+            tables.sum_out(keep)
+        return tables.reduction(sets, keep)
 
 
 class _Tables:
     """The tables of a reduction while they are collected."""
+    # left: What is known of the variables and states
+    # merge: Whether tables of equal scope are multiplied, and those of one number left out
 
-    def __init__(self, merge: bool):
-        self._merge = merge
-        self.scopes: list[tuple[int, ...]] = []
-        self.tables: list[NDArray[np.float64]] = []
-        self.homes: dict[int, int] = {}
+    def __init__(self, left: Reduction, merge: bool):
+        self._left, self._merge = left, merge
         self.constants: list[float] = []
-        self._exponent = 0
+        self._tables: dict[int, tuple[tuple[int, ...], NDArray[np.float64]]] = {}  # in variables of the model
+        self._homes: dict[int, int] = {}
         self._place: dict[tuple[int, ...], int] = {}
+        self._summed: set[int] = set()
+        self._n = 0
+        self._exponent = 0
 
-    def log_constant(self) -> float:
-        """ln of the product of all tables of one number."""
-        if not all(self.constants):
-            raise ImpossibleEvidence("the evidence has probability 0")
-        return math.fsum([*(math.log(c) for c in self.constants if c != 1.0), self._exponent * math.log(2.0)])
-
-    def add(self, left: Reduction, scope: Sequence[int], table: NDArray[np.float64], factor: int = -1) -> None:
-        """Add the possible part of a table over variables of the model."""
+    def add(self, scope: Sequence[int], table: NDArray[np.float64], factor: int = -1) -> None:
+        """Add the possible part of a table."""
+        left = self._left
         state = left.state
         part = table[tuple(slice(None) if state[v] < 0 else int(state[v]) for v in scope)]
         free = [v for v in scope if state[v] < 0]
         for axis, v in enumerate(free):
             if left.n_possible[v] < left.cards[v]:
                 part = part.compress(left.possible[left.first[v] : left.first[v + 1]], axis=axis)
-        low, high = float(part.min()), float(part.max())
+        if self._merge:
+            axes = sorted(range(len(free)), key=free.__getitem__)
+            self._put(tuple(free[a] for a in axes), part.transpose(axes))
+        else:
+            self._homes[factor] = self._keep(tuple(free), part)
+
+    def _put(self, scope: tuple[int, ...], table: NDArray[np.float64]) -> None:
+        """Multiply a table into one of the same scope, or into the constants if its entries are equal, or keep it."""
+        high = float(table.max())
         if not high:
             raise ImpossibleEvidence("the evidence has probability 0")
-        if low == high and (self._merge or factor < 0):
-            self.constants.append(low)
+        if high == float(table.min()):
+            self.constants.append(high)
             return
-        inner = left.inside(free)
-        if self._merge and len(inner) > 1 and any(a > b for a, b in zip(inner, inner[1:])):
-            axes = sorted(range(len(inner)), key=inner.__getitem__)
-            inner, part = tuple(inner[a] for a in axes), part.transpose(axes)
-        self.homes[factor] = self.put(inner, part)
+        place = self._place.get(scope)
+        if place is None:
+            self._place[scope] = self._keep(scope, table)
+            return
+        _, other = self._tables[place]
+        shifts = math.frexp(high)[1], math.frexp(float(other.max()))[1]
+        product = np.ldexp(table, -shifts[0]) * np.ldexp(other, -shifts[1])
+        support = (table > 0) & (other > 0)
+        if not support.any():
+            raise ImpossibleEvidence("the evidence has probability 0")
+        if product.min(where=support, initial=1.0) > SMALLEST:
+            self._tables[place] = scope, product
+            self._exponent += sum(shifts)
+        else:
+            self._keep(scope, table)
 
-    def put(self, scope: tuple[int, ...], table: NDArray[np.float64]) -> int:
-        """Multiply a table into one of the same scope, or keep it; the place of it."""
-        place = self._place.get(scope) if self._merge else None
-        if place is not None:
-            shift = math.frexp(float(table.max()))[1] + math.frexp(float(self.tables[place].max()))[1]
-            product = np.ldexp(table, -math.frexp(float(table.max()))[1])
-            product = product * np.ldexp(self.tables[place], -math.frexp(float(self.tables[place].max()))[1])
-            support = (table > 0) & (self.tables[place] > 0)
-            if not support.any():
-                raise ImpossibleEvidence("the evidence has probability 0")
-            if product.min(where=support, initial=1.0) > SMALLEST:
-                self.tables[place] = product
-                self._exponent += shift
-                return place
-        self._place[scope] = len(self.scopes)
-        self.scopes.append(scope)
-        self.tables.append(np.ascontiguousarray(table))
-        return len(self.scopes) - 1
+    def _keep(self, scope: tuple[int, ...], table: NDArray[np.float64]) -> int:
+        self._tables[self._n] = scope, table
+        self._n += 1
+        return self._n - 1
+
+    def sum_out(self, keep: frozenset[int]) -> None:
+        """Sum variables out that one table alone has, until there is none.
+
+        Where the sum is the same for all states of the others, as that of a conditional density is, the table connects
+        them no more, and what it separates from the findings is left out.
+        """
+        around: dict[int, set[int]] = {}
+        for place, (scope, _) in self._tables.items():
+            for v in scope:
+                around.setdefault(v, set()).add(place)
+        ready = [v for v, places in around.items() if len(places) == 1 and v not in keep]
+        while ready:
+            v = ready.pop()
+            if len(around[v]) != 1:
+                continue
+            place = min(around[v])
+            scope, table = self._tables[place]
+            high = float(table.max())
+            if not table.min(where=table > 0, initial=high) > SMALLEST * high:
+                continue
+            shift = math.frexp(high)[1]
+            table = np.ldexp(table, -shift).sum(axis=scope.index(v))
+            self._exponent += shift
+            self._summed.add(v)
+            around[v].clear()
+            scope = tuple(u for u in scope if u != v)
+            low, high = float(table.min()), float(table.max())
+            self._tables[place] = scope, table
+            if high - low <= EQUAL * high:
+                self.constants.append(high)
+                del self._tables[place]
+                for u in scope:
+                    around[u].discard(place)
+            ready.extend(u for u in scope if len(around[u]) == 1 and u not in keep)
+
+    def reduction(self, sets: Sequence[Sequence[int]], keep: frozenset[int] | None) -> Reduction:
+        """The reduction to the variables of the tables, and those of `keep` that only constants mention."""
+        left = self._left
+        mentioned = {v for scope, _ in self._tables.values() for v in scope}
+        for v in left.free.tolist():
+            if v in mentioned:
+                continue
+            if keep is None or v in keep:
+                self._keep((v,), np.ones(int(left.n_possible[v])))
+                mentioned.add(v)
+            elif v not in self._summed:
+                self.constants.append(float(left.n_possible[v]))
+        if not all(self.constants):
+            raise ImpossibleEvidence("the evidence has probability 0")
+        log_constant = math.fsum([*(log(c) for c in self.constants if c != 1.0), self._exponent * log(2.0)])
+        free = np.array(sorted(mentioned), np.int64)
+        number = {v: w for w, v in enumerate(free.tolist())}
+        places = {place: i for i, place in enumerate(self._tables)}
+        inner = [tuple(sorted(number[v] for v in scope if v in number)) for scope in sets]
+        return replace(
+            left, free=free, scopes=tuple(tuple(number[v] for v in scope) for scope, _ in self._tables.values()),
+            tables=[np.ascontiguousarray(table) for _, table in self._tables.values()],
+            homes={f: places[place] for f, place in self._homes.items()}, log_constant=log_constant,
+            sets=tuple(dict.fromkeys(s for s in inner if len(s) > 1)),
+        )  # fmt: skip

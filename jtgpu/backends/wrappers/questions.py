@@ -2,7 +2,7 @@
 
 A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that plan answers.
 Plans are kept by the variables, states and scopes that are left, and reductions by the question. A table is answered
-row by row in the order of what is left, so that its rows share the plans. An answer never depends on earlier ones.
+row by row, rows that observe the same variables one after the other, so that they share the plans.
 """
 
 from __future__ import annotations
@@ -114,10 +114,11 @@ class QuestionBackend(Backend):
         names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
         clique = [names[v] for v in left.largest_clique()]
         listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
-        limits = f"{format_bytes(self.limits.memory_limit)} (memory_limit), {self.limits.max_table:,} entries (max_table)"
+        memory, most = format_bytes(self.limits.memory_limit), f"{self.limits.max_table:,}"
         return (
             f"this question is too large: of {len(left.cards):,} variables its findings leave {len(left.free):,}, and "
-            f"tables of them that exceed a limit ({limits}): {error.message.split(';')[0]}; the largest clique has "
+            f"tables of them exceed {memory} (memory_limit) or {most} entries (max_table): "
+            f"{error.message.split(';')[0]}; the largest clique has "
             f"{len(clique)} variables: {listed}; try fewer targets, or observe some of these variables, such as "
             f"{', '.join(clique[:3])}"
         )

@@ -356,7 +356,6 @@ def _choose(
     # last: The variable that method ``"cases"`` does not enumerate
     # limit: Entries that a table may have; None: any number, in any amount of memory
     choice("how", how, ("auto", "cases", "together"))
-    entries = n_configurations(tree.model, scope)
     if limit is not None:
         _check_entries(tree.model, scope, limit)
     if how == "together":

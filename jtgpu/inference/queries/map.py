@@ -100,7 +100,7 @@ def map(
     )
 
 
-def _map_of_question(  # noqa: PLR0913
+def _map_of_question(
     tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, k: int, memory_limit: int | float | str | None,
     max_table: int | None,
 ) -> Explanation:  # fmt: skip
