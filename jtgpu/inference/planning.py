@@ -111,7 +111,7 @@ class QuestionPlan(NetworkPlan):
         """Say why there is no whole tree."""
         head = self.model.name or type(self.model).__name__
         return (
-            f"{head}: {len(self.model):,} variables; the whole tree does not fit: {self.refusal.message}\n"
+            f"{head}: {len(self.model):,} variables; the whole tree does not fit: {self.refusal.message.split(';')[0]}\n"
             "questions are planned one by one: of the variables that matter for one, and the states that its findings "
             "leave"
         )
@@ -123,7 +123,7 @@ class QuestionPlan(NetworkPlan):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Not supported: there is no plan of the whole model."""
-        raise PlanError(f"there is no plan to save: questions are planned one by one, since {self.refusal.message}")
+        raise PlanError(f"there is no plan to save: questions are planned one by one, since {self.refusal.message.split(';')[0]}")
 
     def check(self) -> None:
         """Nothing to check."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-import jtgpu
 from jtgpu import BayesianNetwork, ImpossibleEvidence, JunctionTree, MarkovNetwork, TableTooLarge
 from jtgpu.inference.planning import question_plan
 
@@ -135,7 +131,7 @@ def test_compiled_loops_agree(seed: int) -> None:
 def test_markov_networks(seed: int) -> None:
     net = zeros(seed)
     rng = np.random.default_rng(seed)
-    tables = [(net.parents(v) + (v,), 10 ** rng.uniform(-200, 200) * np.asarray(net.cpt(v))) for v in net.variables]
+    tables = [((*net.parents(v), v), 10 ** rng.uniform(-200, 200) * np.asarray(net.cpt(v))) for v in net.variables]
     markov = MarkovNetwork({v: net.states(v) for v in net.variables}, tables)
     with markov.compile("reference") as whole, by_question(markov) as tree:
         for i in range(3):

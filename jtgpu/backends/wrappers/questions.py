@@ -129,6 +129,25 @@ class QuestionBackend(Backend):
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        try:
+            return self._run(evidence, targets)
+        except TableTooLarge as error:
+            some = list(range(self._plan.n_variables)) if targets is None else sorted(set(targets))
+            if len(some) < 2 or some[-1] >= self._plan.n_variables:
+                raise
+            first = error
+        half = len(some) // 2  # questions about fewer variables need less
+        posterior, log_evidence = np.zeros(int(self.posterior_ptr[-1])), 0.0
+        for part in (some[:half], some[half:]):
+            try:
+                result = self.run(evidence, part)
+            except TableTooLarge:
+                raise first from None
+            cells = columns_of(self.posterior_ptr, part)
+            posterior[cells], log_evidence = result.posterior[cells], result.log_evidence
+        return Result(posterior, log_evidence)
+
+    def _run(self, evidence: Evidence, targets: Sequence[int] | None) -> Result:
         left = self.reduce(evidence, targets)
         n = self._plan.n_variables
         wanted = None if targets is None else [v for v in targets if v < n]
