@@ -31,7 +31,7 @@ from .wrappers import pattern_cache
 from .wrappers.cutset import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 from .wrappers.devices import DevicePool
 from .wrappers.possible_states import without_impossible_states
-from .wrappers.questions import Limits, QuestionBackend
+from .wrappers.questions import LEAST_WORK, CheaperQuestions, Limits, QuestionBackend
 from .wrappers.set_fallback import SetFallback, is_extensible
 
 if TYPE_CHECKING:
@@ -242,8 +242,9 @@ def make(
     _check_options(name, options)
     flag("replan", replan)
     if not plan.is_planned:
+        again = partial(make, name, devices=devices, replan=False, **options)
         limits = limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
-        return QuestionBackend(plan, factors, partial(make, name, devices=devices, replan=False, **options), limits)
+        return QuestionBackend(plan, factors, again, limits, replan=replan)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
         on_gpu = name == "gpu" and is_extensible(plan)
@@ -259,7 +260,12 @@ def make(
             return backend
         return backend.with_patterns(factors, partial(prepare, **options))
 
-    return without_impossible_states(plan, factors, with_patterns) if name == "cpu" else with_patterns(plan, factors)
+    if name != "cpu":
+        return with_patterns(plan, factors)
+    backend = without_impossible_states(plan, factors, with_patterns)
+    if not replan or plan.cost().flops < LEAST_WORK:
+        return backend
+    return CheaperQuestions(backend, plan, factors, partial(make, name, replan=False, **options))
 
 
 def make_conditioned(

@@ -107,11 +107,16 @@ class QuestionPlan(NetworkPlan):
     refusal: TableTooLarge = field(default_factory=lambda: TableTooLarge("this plan has no tree"))
     limits: Limits | None = None  # of each question
 
+    @property
+    def _reason(self) -> str:
+        """The refusal without advice."""
+        return self.refusal.message.split(";")[0]
+
     def describe(self) -> str:
         """Say why there is no whole tree."""
-        head = self.model.name or type(self.model).__name__
+        head = f"{self.model.name or type(self.model).__name__}: {len(self.model):,} variables"
         return (
-            f"{head}: {len(self.model):,} variables; the whole tree does not fit: {self.refusal.message.split(';')[0]}\n"
+            f"{head}; the whole tree does not fit: {self._reason}\n"
             "questions are planned one by one: of the variables that matter for one, and the states that its findings "
             "leave"
         )
@@ -123,7 +128,7 @@ class QuestionPlan(NetworkPlan):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Not supported: there is no plan of the whole model."""
-        raise PlanError(f"there is no plan to save: questions are planned one by one, since {self.refusal.message.split(';')[0]}")
+        raise PlanError(f"there is no plan to save: questions are planned one by one, since {self._reason}")
 
     def check(self) -> None:
         """Nothing to check."""
@@ -278,7 +283,7 @@ def make_plan(  # noqa: PLR0913
 def plan_or_questions(model: DiscreteModel, order: Order = "auto", **options: Any) -> NetworkPlan:
     """`make_plan`, or, where only the whole tree is too large, the plan whose questions are planned one by one."""
     try:
-        return make_plan(model, order, **options)
+        return model.plan(order, **options)
     except TableTooLarge as error:
         if several(options.get("slices", "")) or options.get("slices") == "auto":
             raise

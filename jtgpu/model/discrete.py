@@ -344,8 +344,7 @@ class DiscreteModel:
         """
         planning = late_imports.planning()
         for_plan, for_tree = planning.split_options(backend, options)
-        make = planning.make_plan if whole else planning.plan_or_questions
-        plan: NetworkPlan = make(self, order, **for_plan)
+        plan: NetworkPlan = (type(self).plan if whole else planning.plan_or_questions)(self, order, **for_plan)
         return plan.compile(backend, **for_tree)
 
 

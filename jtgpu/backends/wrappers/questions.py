@@ -1,25 +1,29 @@
-"""A backend that plans each question by itself: of models whose whole tree is too large.
+"""Backends that plan each question by itself: of models whose whole tree is too large, or needs far more work.
 
-A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that plan answers.
-Plans are kept by the variables, states and scopes that are left, and reductions by the question. A table is answered
-row by row, rows that observe the same variables one after the other, so that they share the plans.
+A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that answers it.
+Plans are kept by the variables, states and scopes that are left, reductions by the question. A table is answered row
+by row, rows that observe the same variables one after the other, so that they share the plans.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ...plans.compiler import MAX_TABLE
 from ...plans.program import Program, collect_program
 from ...plans.reduction import Reducer, Reduction
 from ...util.lru import LRU
 from ...util.system import new_lock
-from ..base import Backend, BatchResult, Counts, Evidence, Likelihood, Result, columns_of
+from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
 from ..sweep import Best, Derivatives, Sweep, Uniforms
+from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +37,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_ENGINES = 256
+SEARCHING = 10_000_000  # operations of cases for each variable, from which a better order is searched for
+SEARCHED_WORK = 10_000_000  # operations of such a case
+REQUIRED_GAIN = 0.5  # share of the work that may be left with a better order
 MOST_QUESTIONS = 256
+MOST_PATTERNS = 256
+LEAST_WORK = 20_000_000  # operations of a case of a tree that fits, from which its questions are looked at
+LOOK = 500_000  # multiplications of cases, for each variable, after which they are
+GAIN = 20  # how much less work a question has to need
 LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
 
 
@@ -54,11 +65,13 @@ class _Engine:
         self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
         self._backend = make(plan, [*left.tables, *self._ones])
         self._lock = new_lock()
-        self.bytes = plan.cost().bytes
+        self.bytes, self.flops = plan.cost().bytes, plan.cost().flops
+        self.spent, self.is_searched = 0, self.flops < SEARCHED_WORK
 
     def ask(self, tables: Factors, question: Callable[[Backend], T]) -> T:
         """Answer a question with these numbers."""
         with self._lock:
+            self.spent += self.flops
             if tables is not self._tables:
                 self._tables = []  # until they are replaced
                 self._backend.reload([*tables, *self._ones])
@@ -71,8 +84,10 @@ class QuestionBackend(Backend):
     # plan: Without contractions: the model's shape, and its sets
     # make: Makes the backend of a question
 
-    def __init__(self, plan: Plan, factors: Factors, make: Make, limits: Limits):
-        self._plan, self._make, self.limits = plan, make, limits
+    # replan: Whether a better order may be searched for once the cases have taken so long
+
+    def __init__(self, plan: Plan, factors: Factors, make: Make, limits: Limits, *, replan: bool = False):
+        self._plan, self._make, self.limits, self._replan = plan, make, limits, replan
         self._n_own = plan.n_factors - len(plan.sets)
         self._reducer = self._reducer_of(factors)
         most = max(limits.memory_limit // 2, LEAST_BYTES)
@@ -84,6 +99,10 @@ class QuestionBackend(Backend):
     def _reducer_of(self, factors: Factors) -> Reducer:
         n = self._n_own
         return Reducer(self._plan.cardinality, self._plan.factor_scopes[:n], list(factors[:n]))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(is_adaptive=self._replan)
 
     # Reductions and engines -----------------------------------------------------------------------------------
 
@@ -124,7 +143,27 @@ class QuestionBackend(Backend):
         )
 
     def _engine(self, left: Reduction) -> _Engine:
-        return self._engines.get_or_make(left.key, lambda: _Engine(self.plan_of(left), left, self._make))
+        engine = self._engines.get_or_make(left.key, lambda: _Engine(self.plan_of(left), left, self._make))
+        if self._replan and not engine.is_searched and engine.spent >= SEARCHING * len(left.free):
+            engine.is_searched = True
+            with contextlib.suppress(TableTooLarge):
+                plan = left.plan(self.limits.memory_limit, self.limits.max_table, search=True)
+                if plan.cost().flops <= REQUIRED_GAIN * engine.flops:
+                    engine = _Engine(plan, left, self._make)
+                    engine.is_searched = True
+                    self._engines.put(left.key, engine)
+        return engine
+
+    def is_cheap(self, left: Reduction, most: float) -> bool:
+        """Whether a case of what is left takes at most so many multiplications."""
+        if not len(left.free) or left.key in self._engines:
+            return True
+        if left.least_work() > most:
+            return False
+        try:
+            return self._engine(left).flops // 2 <= most
+        except TableTooLarge:
+            return False
 
     # Answers --------------------------------------------------------------------------------------------------
 
@@ -258,6 +297,58 @@ class QuestionBackend(Backend):
 
 def _nothing(left: Reduction) -> Evidence:
     return Evidence.none(len(left.free))
+
+
+class CheaperQuestions(DelegatingBackend):
+    """`Backend` of a model whose tree fits: a question that needs a small part of the work is planned by itself.
+
+    Whether it is, is looked at once the cases of a pattern of findings have cost fifty times as much as the look.
+    """
+
+    def __init__(self, backend: Backend, plan: Plan, factors: Factors, make: Make):
+        super().__init__(backend)
+        self._plan, self._factors, self._make = plan, factors, make
+        self._lock = new_lock()
+        self._made: QuestionBackend | None = None
+        self._spent: LRU[Hashable, int] = LRU(MOST_PATTERNS)  # multiplications of cases; -1: planned by themselves
+
+    @property
+    def cell_ptr(self) -> NDArray[np.int64]:
+        return self.backend.cell_ptr
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.backend.capabilities, is_adaptive=True)
+
+    def _questions(self) -> QuestionBackend:
+        with self._lock:
+            if self._made is None:
+                limits = Limits(self._plan.cost().bytes, MAX_TABLE)
+                self._made = QuestionBackend(self._plan, self._factors, self._make, limits)
+            return self._made
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        seen = evidence.state >= 0
+        key = seen.tobytes(), None if targets is None else tuple(targets)
+        spent = self._spent.get(key) or 0
+        work = self.backend.work(seen, targets)
+        if spent >= 0 and spent + work < LOOK * self._plan.n_variables:
+            self._spent.put(key, spent + work)
+            return self.backend.run(evidence, targets)
+        questions = self._questions()
+        left = questions.reduce(evidence, targets)
+        is_cheap = questions.is_cheap(left, work / GAIN)
+        self._spent.put(key, -1 if is_cheap else 0)
+        return (questions if is_cheap else self.backend).run(evidence, targets)
+
+    def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> HeldCase:
+        return self.backend.hold_case(evidence, targets)
+
+    def reload(self, factors: Factors) -> None:
+        self.backend.reload(factors)
+        with self._lock:
+            self._factors, self._made = factors, None
+            self._spent.clear()
 
 
 class QuestionSweep:
