@@ -25,7 +25,7 @@ from ..util.loops import loops
 from .arrays import ragged, ranges
 from .clique_tree import elimination_cliques, interaction_graph
 from .compiler import build_plan, check_bound, fast_order
-from .ordering import find_order
+from .ordering import find_order, order_cost
 from .specialise import conditional_heads
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _loops = loops("jtgpu.plans.loops.possible")
 
 SMALLEST = 2.0**-500  # numbers of a product that loses no digits
-LARGE_WORK = 1_000_000_000  # operations of a case from which a second order is tried
+LARGE = 10_000_000  # entries of the cliques of an order from which a second one is tried
 EQUAL = 1e-14  # of its largest entry: how far the entries of a sum may differ to be equal but for rounding
 
 
@@ -129,20 +129,19 @@ class Reduction:
             )
 
         if not search:
+            order = fast
+            if order_cost(cards, neighbours, fast).entries > LARGE:
+                other = find_order(cards, neighbours, "min-fill", seed=0).order.tolist()
+                order = min(fast, other, key=lambda o: order_cost(cards, neighbours, o).entries)
             with contextlib.suppress(TableTooLarge):
-                plan = of(fast)
-                if plan.cost().flops < LARGE_WORK:
-                    return plan
-                other = of(find_order(cards, neighbours, "min-fill").order.tolist())
-                return min(plan, other, key=lambda p: p.cost().flops)
+                return of(order)
         return of(find_order(cards, neighbours, "auto", seed=0).order.tolist())
 
     def least_work(self) -> int:
         """Entries of the cliques of a fast elimination order: a case takes about as many multiplications or more."""
         cards = self.n_possible[self.free].tolist()
         neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
-        order, _ = fast_order(cards, neighbours, sys.maxsize)
-        return sum(math.prod(cards[v] for v in clique) for clique in elimination_cliques(neighbours, order)[0])
+        return order_cost(cards, neighbours, fast_order(cards, neighbours, sys.maxsize)[0]).entries
 
     def largest_clique(self) -> tuple[int, ...]:
         """The variables of the model in the largest clique of a fast elimination order."""

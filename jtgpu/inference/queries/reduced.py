@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...backends.wrappers.questions import Limits, QuestionBackend
-from ...errors import ImpossibleEvidence, format_bytes
+from ...errors import ImpossibleEvidence
 from ...model.discrete import Factor
 from ...model.markov import MarkovNetwork
 from ...plans.compiler import MAX_TABLE, MEMORY_SHARE, unplanned
 from ...util.arrays import Floats
 from ...util.system import free_memory
 from ..network_plan import NetworkPlan
+from ..results.rankings import QuestionCost
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -77,34 +77,6 @@ def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidenc
     if not len(left.free):
         return Reduced(left, None, names)
     return Reduced(left, tree.cached("reduced", id(left), make, MOST_REDUCED)[1], names)
-
-
-@dataclass(frozen=True)
-class QuestionCost:
-    """What a question needs, before memory is taken.
-
-    Attributes
-    ----------
-    variables, left : int
-        Variables of the model, and those that neither relevance nor the findings fix.
-    entries, largest : int
-        Sum of the sizes of the clique tables, and the largest table.
-    flops, bytes : int
-        Multiplications and additions of one propagation, and its memory.
-    """
-
-    variables: int
-    left: int
-    entries: int
-    largest: int
-    flops: int
-    bytes: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.variables:,} variables: {self.variables - self.left:,} fixed or irrelevant, {self.left:,} left; "
-            f"largest table {self.largest:,}; {format_bytes(self.bytes)}"
-        )
 
 
 def question_cost(
