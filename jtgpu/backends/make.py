@@ -230,10 +230,10 @@ TREE_OPTIONS = ("replan", "devices", "executor", "progress")  # of every backend
 
 def make(
     name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
-    limits: Limits | None = None, **options: Any,
+    limits: Any = None, **options: Any,
 ) -> Backend:  # fmt: skip
     """A backend of a plan and a model's numbers."""
-    # limits: Of each question, if the plan is none
+    # limits: `Limits` of each question, if the plan has no tree
     # name: See `jtgpu.backends.BACKENDS`
     # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
     # devices: "all" or sequence of int: GPUs that share the work
@@ -242,9 +242,9 @@ def make(
     _check_options(name, options)
     flag("replan", replan)
     if not plan.is_planned:
-        again = partial(make, name, devices=devices, replan=False, **options)
+        inner = partial(make, name, devices=devices, replan=False, **options)
         limits = limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
-        return QuestionBackend(plan, factors, again, limits, replan=replan)
+        return QuestionBackend(plan, factors, inner, limits, replan=replan)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
         on_gpu = name == "gpu" and is_extensible(plan)

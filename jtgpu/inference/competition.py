@@ -82,8 +82,8 @@ def fitting_plan(model: DiscreteModel, limits: Limits, *, all_posteriors: bool =
         if fits and (cost.flops < LARGE_WORK or limits.seconds is None):
             break
         if not fits and best is plan:
-            error = TableTooLarge(f"its tables take {format_bytes(cost.bytes)}", cost.largest_table, cost.bytes, memory)
-            if (questions := _questions(model, error, memory, table, all_posteriors)) is not None:
+            large = TableTooLarge(f"its tables take {format_bytes(cost.bytes)}", cost.largest_table, cost.bytes, memory)
+            if (questions := _questions(model, large, memory, table, all_posteriors)) is not None:
                 return questions
     if best is None:
         raise TableTooLarge(

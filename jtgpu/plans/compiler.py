@@ -109,7 +109,7 @@ def fast_order(
     closed = [weight[v] + sum(weight[u] for u in around) for v, around in enumerate(adjacent)]
     queue = [(w, v) for v, w in enumerate(closed)]
     heapq.heapify(queue)
-    order = []
+    order: list[int] = []
     while queue:
         w, v = heapq.heappop(queue)
         if closed[v] != w:  # an earlier weight, or eliminated

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     MakeSweep = Callable[[Program, Factors], Sweep]
 
 T = TypeVar("T")
+_NONE = np.zeros(0)
 
 MOST_ENGINES = 256
 SEARCHING = 10_000_000  # operations of cases for each variable, from which a better order is searched for
@@ -60,7 +61,8 @@ class _Engine:
     """A plan, and a backend that has the numbers of one reduction at a time."""
 
     def __init__(self, plan: Plan, left: Reduction, make: Make):
-        self.plan, self._tables = plan, left.tables
+        self.plan = plan
+        self._tables: Factors = left.tables
         cards = left.n_possible[left.free]
         self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
         self._backend = make(plan, [*left.tables, *self._ones])
@@ -187,38 +189,53 @@ class QuestionBackend(Backend):
         return Result(posterior, log_evidence)
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None) -> Result:
-        left = self.reduce(evidence, targets)
-        n = self._plan.n_variables
-        wanted = None if targets is None else [v for v in targets if v < n]
-        numbers = [] if targets is None else [v for v in targets if v >= n]
-        inner, ptr, log_evidence = np.zeros(0), np.zeros(1, np.int64), 0.0
-        free = None if wanted is None else [*left.inside(wanted)]
-        if len(left.free):
-            at = {scope: len(left.free) + i for i, scope in enumerate(left.sets)}
-            scopes = [left.inside(sorted(self._plan.sets[v - n])) for v in numbers]
-            places = [at.get(s, s[0] if s else -1) for s in scopes]
-            if free is not None or numbers:
-                free = [*dict.fromkeys([*(free or []), *(p for p in places if p >= 0)])]
-            engine = self._engine(left)
-            result = engine.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
-            inner, log_evidence = result.posterior, result.log_evidence
-            ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
-        posterior = left.posterior(inner[: int(left.n_possible[left.free].sum())])
-        if numbers:
-            cells = self.cell_ptr
-            posterior = np.concatenate([posterior, np.zeros(int(cells[-1]) - len(posterior))])
-            for i, v in enumerate(numbers):
+        left, n = self.reduce(evidence, targets), self._plan.n_variables
+        free = None if targets is None else [*left.inside(v for v in targets if v < n)]
+        if not len(left.free):
+            return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant)
+        engine = self._engine(left)
+        joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(engine.plan.sets)}
+
+        def place(scope: Sequence[int]) -> int:
+            """The inner variable or set variable of a set; -1 if no variable of it is left."""
+            inner = left.inside(sorted(scope))
+            return joint.get(inner, inner[0] if inner else -1)
+
+        if targets is not None and free is not None:
+            more = [place(self._plan.sets[v - n]) for v in targets if v >= n]
+            free = [*dict.fromkeys([*free, *(w for w in more if w >= 0)])]
+        result = engine.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
+        ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
+
+        def cells(scope: Sequence[int]) -> NDArray[np.float64]:
+            """The joint posterior of what is left of a set, by ascending variable."""
+            w = place(scope)
+            if w < 0:
+                return np.ones(1)
+            part = result.posterior[ptr[w] : ptr[w + 1]]
+            own = engine.plan.sets[w - len(left.free)] if w >= len(left.free) else (w,)
+            shape = left.n_possible[left.free[list(own)]].tolist()
+            return part.reshape(shape).transpose(np.argsort(own))
+
+        inner = result.posterior[: int(left.n_possible[left.free].sum())]
+        return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant)
+
+    def _posterior(
+        self, left: Reduction, targets: Sequence[int] | None, cells: Callable[[Sequence[int]], NDArray[np.float64]],
+        inner: NDArray[np.float64] = _NONE,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """The posteriors of the model's variables, and of its sets if some are targets."""
+        posterior, n = left.posterior(inner), self._plan.n_variables
+        sets = [v for v in targets or () if v >= n]
+        if sets:
+            ptr = self.cell_ptr
+            posterior = np.concatenate([posterior, np.zeros(int(ptr[-1]) - len(posterior))])
+            for v in sets:
                 scope = self._plan.sets[v - n]
-                part = np.ones(1)
-                if len(left.free) and places[i] >= 0:
-                    part = inner[ptr[places[i]] : ptr[places[i] + 1]]
-                    own = engine.plan.sets[places[i] - len(left.free)] if places[i] >= len(left.free) else scopes[i]
-                    ascending = np.argsort([left.free[w] for w in own])
-                    part = part.reshape([int(left.n_possible[left.free[w]]) for w in own]).transpose(ascending)
-                by_number = sorted(scope)
-                table = left.table(by_number, part).transpose([by_number.index(v) for v in scope])
-                posterior[cells[v] : cells[v + 1]] = table.ravel()
-        return Result(posterior, log_evidence + left.log_constant)
+                ascending = sorted(scope)
+                table = left.table(ascending, cells(scope)).transpose([ascending.index(u) for u in scope])
+                posterior[ptr[v] : ptr[v + 1]] = table.ravel()
+        return posterior
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None

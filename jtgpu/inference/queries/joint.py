@@ -302,10 +302,10 @@ def conditional(
         table = _rows(self, both, targets, resolved, axes)
     else:
         _check_entries(model, both, MAX_TABLE)
-        left, sub, names = reduced(self, both, resolved)
-        cells, targeted = np.ones(1), [i for i, v in enumerate(names) if model.index(v) in targets]
-        if sub is not None and names:
-            inner = scope_of(sub.model, names)
+        left, sub, free = reduced(self, both, resolved)
+        cells, targeted = np.ones(1), [i for i, v in enumerate(free) if model.index(v) in targets]
+        if sub is not None and free:
+            inner = scope_of(sub.model, free)
             last = [inner[i] for i in targeted] or inner
             cells = _rows(sub, inner, last, sub.resolve(), tuple(targeted))
         table = left.table(both, cells)

@@ -14,7 +14,7 @@ from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
 from ...backends.wrappers.questions import QuestionBackend, QuestionSweep
-from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, UnknownVariable, shown
+from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownVariable, shown
 from ...model.discrete import DiscreteModel
 from ...plans.program import Program, collect_program, derivative_program
 from ...util.arguments import choice, described, several
@@ -303,7 +303,10 @@ class Messages:
 
     def derivative(self) -> Sweep:
         """Derivatives by every entry of every factor."""
-        return self.get("derivative", lambda: derivative_program(cast("Plan", self._plan)))
+        if self._plan is None:
+            raise TableTooLarge("this query needs the whole tree, which does not fit; joint posteriors and MAP do not")
+        plan = self._plan
+        return self.get("derivative", lambda: derivative_program(plan))
 
 
 def messages_of(tree: CompiledModel, factors: Sequence[Floats]) -> Messages:

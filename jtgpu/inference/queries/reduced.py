@@ -18,6 +18,7 @@ from ..results.rankings import QuestionCost
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ...backends.base import Evidence
     from ...plans.reduction import Reduction
     from ...util.options import BackendName
     from ..compiled import CompiledModel
@@ -45,6 +46,16 @@ def questions_of(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBack
     return tree.cached("questions", id(factors), make)[1]
 
 
+def _left(
+    tree: CompiledModel, questions: QuestionBackend, case: Evidence, targets: Sequence[int] | None
+) -> Reduction:
+    """What is left of a question; an error for impossible evidence names the evidence."""
+    try:
+        return questions.reduce(case, targets)
+    except ImpossibleEvidence:
+        raise ImpossibleEvidence(tree.impossible(case)) from None
+
+
 class Reduced(NamedTuple):
     """What is left of a question, as a tree."""
 
@@ -52,19 +63,11 @@ class Reduced(NamedTuple):
     tree: CompiledModel | None  # None: no variable is left
     scope: list[str]  # the variables of the question that are left
 
-    def evidence(self) -> ResolvedEvidence:
-        """No evidence: the tree's numbers contain it."""
-        assert self.tree is not None
-        return self.tree.resolve()
-
 
 def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Reduced:
     """The part of a model that a question about some variables needs."""
     questions = questions_of(tree, resolved.factors)
-    try:
-        left = questions.reduce(resolved.case, scope)
-    except ImpossibleEvidence:
-        raise ImpossibleEvidence(tree.impossible(resolved.case)) from None
+    left = _left(tree, questions, resolved.case, scope)
 
     def make() -> tuple[Reduction, CompiledModel]:  # the value holds the reduction, so no other one has this id
         model = tree.model
@@ -111,7 +114,7 @@ def question_cost(
     tree = self.for_sets(more.get("likelihood"))
     resolved, wanted = tree.resolve(evidence, **more), targets_of(tree.model, targets)
     questions = questions_of(tree, resolved.factors)
-    left = tree.answer(cast(Any, questions.reduce), resolved.case, wanted)
+    left = _left(tree, questions, resolved.case, wanted)
     n = len(tree.model)
     if not len(left.free):
         return QuestionCost(n, 0, 0, 0, 0, 0)
