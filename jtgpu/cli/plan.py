@@ -48,7 +48,8 @@ def plan(
 ) -> None:
     """Choose an elimination order and print the cost of propagation. No table is allocated.
 
-    If the tree of the whole network does not fit in memory, the output says so: questions are then planned one by one.
+    If the tree of the whole network does not fit in memory, questions are planned one by one, and the output is the
+    reason.
 
     With --order best, the output also lists how the cost decreased during the search; Ctrl-C stops the search and
     uses the best order found so far.

@@ -116,7 +116,7 @@ def _questions(
     except TableTooLarge:
         return None
     except ImpossibleEvidence:
-        pass  # the answer says so
+        pass  # so is the answer
     return made
 
 

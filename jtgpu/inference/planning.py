@@ -105,7 +105,6 @@ class QuestionPlan(NetworkPlan):
     """
 
     refusal: TableTooLarge = field(default_factory=lambda: TableTooLarge("this plan has no tree"))
-    limits: Limits | None = None  # of each question
 
     @property
     def _reason(self) -> str:

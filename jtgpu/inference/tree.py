@@ -14,7 +14,7 @@ from .compiled import CompiledModel
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
 from .interventions import ResolvedEvidence
 from .planning import FrameOptions
-from .queries import counts, findings, frames, information, reduced
+from .queries import counts, findings, frames, information
 from .queries import joint as joints
 from .queries import map as maximal
 from .queries import mpe as explanations
@@ -91,7 +91,7 @@ class JunctionTree(CompiledModel):
     predict = frames.predict
     joint = joints.joint
     joint_cost = joints.joint_cost
-    question_cost = reduced.question_cost
+    question_cost = tables.question_cost
     conditional = joints.conditional
     conflict = findings.conflict
     entropy = information.entropy

@@ -1,4 +1,4 @@
-"""What a question needs of a model: the relevant variables, the states that its findings leave, and tables of these.
+"""The part of a model that a question needs: relevant variables, states that its findings leave, tables of these.
 
 A factor that is the conditional density of a variable which is neither a target nor observed, nor an ancestor of such,
 sums to one and is left out (Shachter 1988; Baker and Boult 1990). A state is impossible where every entry of some
@@ -60,7 +60,7 @@ class Reduction:
 
     @cached_property
     def key(self) -> tuple[bytes, bytes, tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
-        """What a plan depends on."""
+        """All that a plan depends on."""
         return self.free.tobytes(), self.n_possible[self.free].tobytes(), self.scopes, self.sets
 
     @cached_property
@@ -203,7 +203,7 @@ class Reducer:
         self, state: NDArray[np.int32], more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]] = (),
         targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *, families: bool = False,
     ) -> Reduction:  # fmt: skip
-        """What remains of the model for one case."""
+        """The part of the model that is left for one case."""
         # state: (V,) -1 = not observed
         # more: Scopes and tables of likelihoods
         # targets: Variables whose posteriors are computed; default: all

@@ -40,7 +40,7 @@ def zeros(seed: int, n: int = 8, density: float = 0.4) -> BayesianNetwork:
 
 def by_question(net: Any, backend: Any = "reference", **options: Any) -> JunctionTree:
     """A tree of a network that would fit."""
-    return question_plan(net, TableTooLarge("the test says so")).compile(backend, **options)
+    return question_plan(net, TableTooLarge("as if too large")).compile(backend, **options)
 
 
 def evidence(net: Any, seed: int, n: int = 3) -> dict[str, dict[str, Any]]:

@@ -50,7 +50,7 @@ LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if littl
 
 
 class Limits(NamedTuple):
-    """What the plan of a question may take."""
+    """Bounds of the plan of a question."""
 
     memory_limit: int
     max_table: int
@@ -111,7 +111,7 @@ class QuestionBackend(Backend):
     def reduce(
         self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
     ) -> Reduction:
-        """What is left of the model for a case; targets as of `run`."""
+        """The reduction of the model for a case; targets as of `run`."""
         key = evidence.state.tobytes(), *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
         return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))

@@ -111,9 +111,9 @@ def _map_of_question(
         check_k(tree.model, k, (), resolved.case)
         states, log_joint = left.state[None].copy(), np.array([log_evidence()])
     else:
-        found = map(sub, names, k=k, memory_limit=memory_limit, max_table=max_table).ranked
-        states = left.expanded(np.stack([one.states for one in found]))
-        log_joint = np.array([one.log_joint for one in found]) + left.log_constant + resolved.log_shift
+        best = map(sub, names, k=k, memory_limit=memory_limit, max_table=max_table).ranked
+        states = left.expanded(np.stack([one.states for one in best]))
+        log_joint = np.array([one.log_joint for one in best]) + left.log_constant + resolved.log_shift
     other = np.ones(len(tree.model), np.bool_)
     other[scope] = False
     states[:, other] = -1

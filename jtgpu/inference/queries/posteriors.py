@@ -25,14 +25,18 @@ from ..evidence import CaseEvidence, Cases
 from ..evidence_table import read_known_cases, read_weights
 from ..interventions import ResolvedEvidence, answer_cases
 from ..results.marginals import CasePosteriors, Posteriors
+from ..results.rankings import QuestionCost
 from ..results.tables import DevicePosteriors, Joint
 from ..sets import Joints, Scope, scopes_of
 from ..tables import at_row, is_on_device
-from .reduced import questions_of
+from .reduced import questions_of, reduction
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ...plans.plan import Plan
     from ...util.options import OnProblem
+    from ..evidence import EvidenceOptions, Findings
 
 # The variables of a query, by number.
 
@@ -110,6 +114,44 @@ def with_sets(model: DiscreteModel, targets: Sequence[int] | None, numbers: Sequ
     if not numbers:
         return None if targets is None else [*targets]
     return [*(range(len(model)) if targets is None else targets), *dict.fromkeys(numbers)]
+
+
+def question_cost(
+    self: CompiledModel, evidence: Findings | None = None, *, targets: str | int | Iterable[str | int] | None = None,
+    **more: Unpack[EvidenceOptions],
+) -> QuestionCost:  # fmt: skip
+    """Compute the cost of `posteriors` if the question is planned by itself, without running it.
+
+    Variables that matter neither for the targets nor for P(evidence) are left out, and those that the findings fix,
+    directly or by zeros in tables.
+
+    Parameters
+    ----------
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    targets : str, int, or iterable of these, optional
+        See `posteriors`.
+
+    Returns
+    -------
+    QuestionCost
+
+    Raises
+    ------
+    TableTooLarge
+        If the question does not fit; the message names what is left.
+    ImpossibleEvidence
+        If the evidence has probability zero by the zeros of single tables.
+    """
+    tree = self.for_sets(more.get("likelihood"))
+    resolved, wanted = tree.resolve(evidence, **more), targets_of(tree.model, targets)
+    questions = questions_of(tree, resolved.factors)
+    left = reduction(tree, questions, resolved.case, wanted)
+    n = len(tree.model)
+    if not len(left.free):
+        return QuestionCost(n, 0, 0, 0, 0, 0)
+    cost = questions.plan_of(left).cost()
+    return QuestionCost(n, len(left.free), cost.entries, cost.largest_table, cost.flops, cost.bytes)
 
 
 def posteriors_batch(  # noqa: PLR0913

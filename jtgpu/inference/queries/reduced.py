@@ -1,8 +1,8 @@
-"""Questions that are planned by themselves: the backend that reduces them, what is left as a tree, and their cost."""
+"""Questions that are planned by themselves: the backend that reduces them, and what is left of one as a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...backends.wrappers.questions import Limits, QuestionBackend
@@ -13,16 +13,13 @@ from ...plans.compiler import MAX_TABLE, MEMORY_SHARE, unplanned
 from ...util.arrays import Floats
 from ...util.system import free_memory
 from ..network_plan import NetworkPlan
-from ..results.rankings import QuestionCost
 
 if TYPE_CHECKING:
-    from typing import Unpack
 
     from ...backends.base import Evidence
     from ...plans.reduction import Reduction
     from ...util.options import BackendName
     from ..compiled import CompiledModel
-    from ..evidence import EvidenceOptions, Findings
     from ..interventions import ResolvedEvidence
 
 MOST_REDUCED = 16  # trees of what is left that are cached
@@ -31,12 +28,12 @@ MOST_REDUCED = 16  # trees of what is left that are cached
 def questions_of(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBackend:
     """The backend that reduces questions, for the numbers of a query: the tree's own if it has these numbers."""
     own = tree.intervened()
-    if isinstance(own.backend, QuestionBackend) and own.factors is factors:
-        return own.backend
+    if not tree.whole and own.factors is factors:
+        return cast(QuestionBackend, own.backend)
 
     def make() -> tuple[Any, QuestionBackend]:
         shape = unplanned(tree.model, tree.plan.sets.scopes)
-        limits = getattr(tree.plan, "limits", None) or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+        limits = tree.plan.limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
         from ...backends.make import make as backend
 
         return factors, cast(QuestionBackend, backend(
@@ -46,10 +43,10 @@ def questions_of(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBack
     return tree.cached("questions", id(factors), make)[1]
 
 
-def _left(
+def reduction(
     tree: CompiledModel, questions: QuestionBackend, case: Evidence, targets: Sequence[int] | None
 ) -> Reduction:
-    """What is left of a question; an error for impossible evidence names the evidence."""
+    """The reduction for a question; an error for impossible evidence names the evidence."""
     try:
         return questions.reduce(case, targets)
     except ImpossibleEvidence:
@@ -57,7 +54,7 @@ def _left(
 
 
 class Reduced(NamedTuple):
-    """What is left of a question, as a tree."""
+    """A reduction for a question, and a tree of it."""
 
     left: Reduction
     tree: CompiledModel | None  # None: no variable is left
@@ -67,7 +64,7 @@ class Reduced(NamedTuple):
 def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Reduced:
     """The part of a model that a question about some variables needs."""
     questions = questions_of(tree, resolved.factors)
-    left = _left(tree, questions, resolved.case, scope)
+    left = reduction(tree, questions, resolved.case, scope)
 
     def make() -> tuple[Reduction, CompiledModel]:  # the value holds the reduction, so no other one has this id
         model = tree.model
@@ -80,43 +77,3 @@ def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidenc
     if not len(left.free):
         return Reduced(left, None, names)
     return Reduced(left, tree.cached("reduced", id(left), make, MOST_REDUCED)[1], names)
-
-
-def question_cost(
-    self: CompiledModel, evidence: Findings | None = None, *, targets: str | int | Iterable[str | int] | None = None,
-    **more: Unpack[EvidenceOptions],
-) -> QuestionCost:  # fmt: skip
-    """Compute the cost of `posteriors` if the question is planned by itself, without running it.
-
-    Variables that matter neither for the targets nor for P(evidence) are left out, and those that the findings fix,
-    directly or by zeros in tables.
-
-    Parameters
-    ----------
-    evidence, likelihood, soft, do : mapping, optional
-        See `posteriors`.
-    targets : str, int, or iterable of these, optional
-        See `posteriors`.
-
-    Returns
-    -------
-    QuestionCost
-
-    Raises
-    ------
-    TableTooLarge
-        If the question does not fit; the message names what is left.
-    ImpossibleEvidence
-        If the evidence has probability zero by the zeros of single tables.
-    """
-    from .posteriors import targets_of
-
-    tree = self.for_sets(more.get("likelihood"))
-    resolved, wanted = tree.resolve(evidence, **more), targets_of(tree.model, targets)
-    questions = questions_of(tree, resolved.factors)
-    left = _left(tree, questions, resolved.case, wanted)
-    n = len(tree.model)
-    if not len(left.free):
-        return QuestionCost(n, 0, 0, 0, 0, 0)
-    cost = questions.plan_of(left).cost()
-    return QuestionCost(n, len(left.free), cost.entries, cost.largest_table, cost.flops, cost.bytes)

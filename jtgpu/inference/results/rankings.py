@@ -293,7 +293,7 @@ class JointCost:
 
 @dataclass(frozen=True)
 class QuestionCost:
-    """What a question needs, before memory is taken.
+    """Cost of a question that is planned by itself.
 
     Attributes
     ----------
