@@ -301,6 +301,22 @@ def test_a_tree_that_fits_plans_small_questions_by_themselves() -> None:
         assert tree.log_evidence(findings) == pytest.approx(plain.log_evidence(findings), abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_small_questions_of_trees_that_fit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, of trees as small as those of tests."""
+    net = zeros(200 + seed)
+    with net.compile("cpu", replan=False) as plain:
+        monkeypatch.setattr("jtgpu.backends.make.LEAST_WORK", 0)
+        monkeypatch.setattr("jtgpu.backends.wrappers.questions.LOOK", 0)
+        monkeypatch.setattr("jtgpu.backends.wrappers.questions.GAIN", 1)
+        with net.compile("cpu") as tree:
+            assert tree.whole
+            for i in range(4):
+                compare(net, plain, tree, 1000 * seed + i)
+            tree.reload(net)
+            same(tree.posterior("x1"), plain.posterior("x1"))
+
+
 @pytest.mark.parametrize("number", some(12, 2))
 def test_known_answers(shared_nets: Path, number: int) -> None:
     one = json.loads((shared_nets / "zeros/answers.json").read_text())[number]

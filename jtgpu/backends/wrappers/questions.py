@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NONE = np.zeros(0)
+_CHEAP = 1 << 62  # in place of the multiplications of a pattern: its last question was planned by itself
 
 MOST_ENGINES = 256
 SEARCHING = 10_000_000  # operations of cases for each variable, from which a better order is searched for
@@ -44,7 +45,8 @@ REQUIRED_GAIN = 0.5  # share of the work that may be left with a better order
 MOST_QUESTIONS = 256
 MOST_PATTERNS = 256
 LEAST_WORK = 20_000_000  # operations of a case of a tree that fits, from which its questions are looked at
-LOOK = 500_000  # multiplications of cases, for each variable, after which they are
+LOOK = 2_000_000  # multiplications of cases, for each variable, after which they are
+AGAIN = 50  # times as many before the next look
 GAIN = 20  # how much less work a question has to need
 LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
 
@@ -256,8 +258,8 @@ class QuestionBackend(Backend):
         self, states: NDArray[np.int32], likelihood: Likelihood | None
     ) -> Iterable[tuple[int, Evidence]]:
         """Cases, those that observe the same variables one after the other, equal ones side by side."""
-        for i in np.lexsort([*states.T[::-1], *(states >= 0).T[::-1]]) if states.shape[1] else range(len(states)):
-            yield int(i), Evidence(
+        for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
+            yield i, Evidence(
                 np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}
             )
 
@@ -319,7 +321,7 @@ def _nothing(left: Reduction) -> Evidence:
 class CheaperQuestions(DelegatingBackend):
     """`Backend` of a model whose tree fits: a question that needs a small part of the work is planned by itself.
 
-    Whether it is, is looked at once the cases of a pattern of findings have cost fifty times as much as the look.
+    Whether it does, is looked at once the cases of a pattern of findings have cost many times as much as the look.
     """
 
     def __init__(self, backend: Backend, plan: Plan, factors: Factors, make: Make):
@@ -327,7 +329,7 @@ class CheaperQuestions(DelegatingBackend):
         self._plan, self._factors, self._make = plan, factors, make
         self._lock = new_lock()
         self._made: QuestionBackend | None = None
-        self._spent: LRU[Hashable, int] = LRU(MOST_PATTERNS)  # multiplications of cases; -1: planned by themselves
+        self._spent: LRU[Hashable, int] = LRU(MOST_PATTERNS)  # multiplications of cases; or `_CHEAP`
 
     @property
     def cell_ptr(self) -> NDArray[np.int64]:
@@ -345,17 +347,20 @@ class CheaperQuestions(DelegatingBackend):
             return self._made
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        if max((*(targets or ()), *evidence.likelihood), default=0) >= self._plan.n_variables:  # of sets
+            return self.backend.run(evidence, targets)
         seen = evidence.state >= 0
         key = seen.tobytes(), None if targets is None else tuple(targets)
         spent = self._spent.get(key) or 0
         work = self.backend.work(seen, targets)
-        if spent >= 0 and spent + work < LOOK * self._plan.n_variables:
+        enough = LOOK * self._plan.n_variables
+        if spent != _CHEAP and spent + work < enough:
             self._spent.put(key, spent + work)
             return self.backend.run(evidence, targets)
         questions = self._questions()
         left = questions.reduce(evidence, targets)
         is_cheap = questions.is_cheap(left, work / GAIN)
-        self._spent.put(key, -1 if is_cheap else 0)
+        self._spent.put(key, _CHEAP if is_cheap else -AGAIN * enough)
         return (questions if is_cheap else self.backend).run(evidence, targets)
 
     def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> HeldCase:
