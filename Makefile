@@ -68,6 +68,7 @@ bench: $(VENV)/.stamp-test ## the CPU backend compared with pyAgrum, all network
 bench-smoke: $(VENV)/.stamp-test ## every benchmark in its shortest form, results discarded
 	$(BIN)/python bench/bench_cpu.py --smoke
 	$(BIN)/python bench/bench_queries.py --smoke
+	$(BIN)/python bench/bench_zeros.py --smoke
 	$(BIN)/python bench/bench_formats.py --smoke
 	$(BIN)/python bench/bench_cases.py --smoke
 	$(BIN)/python bench/bench_frames.py --smoke

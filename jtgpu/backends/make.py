@@ -20,10 +20,10 @@ import numpy as np
 from ..device.context import open_device
 from ..errors import BackendUnavailable, JtgpuError, closest, format_bytes
 from ..plans.clique_tree import interaction_graph
-from ..plans.compiler import build_plan
+from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, build_plan
 from ..util import atomic_file
 from ..util.arguments import choice, flag, report, whole_number
-from ..util.system import cache_folder, cpu_name
+from ..util.system import cache_folder, cpu_name, free_memory
 from ..util.version import __version__
 from . import device_numbers, get
 from .base import Backend, Evidence
@@ -31,6 +31,7 @@ from .wrappers import pattern_cache
 from .wrappers.cutset import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 from .wrappers.devices import DevicePool
 from .wrappers.possible_states import without_impossible_states
+from .wrappers.questions import LEAST_WORK, CheaperQuestions, Limits, QuestionBackend
 from .wrappers.set_fallback import SetFallback, is_extensible
 
 if TYPE_CHECKING:
@@ -229,9 +230,10 @@ TREE_OPTIONS = ("replan", "devices", "executor", "progress")  # of every backend
 
 def make(
     name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
-    **options: Any,
+    limits: Any = None, **options: Any,
 ) -> Backend:  # fmt: skip
     """A backend of a plan and a model's numbers."""
+    # limits: `Limits` of each question, if the plan has no tree
     # name: See `jtgpu.backends.BACKENDS`
     # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
     # devices: "all" or sequence of int: GPUs that share the work
@@ -239,6 +241,10 @@ def make(
     # **options: Of the backend
     _check_options(name, options)
     flag("replan", replan)
+    if not plan.is_planned:
+        inner = partial(make, name, devices=devices, replan=False, **options)
+        limits = limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+        return QuestionBackend(plan, factors, inner, limits, replan=replan)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)
         on_gpu = name == "gpu" and is_extensible(plan)
@@ -254,7 +260,12 @@ def make(
             return backend
         return backend.with_patterns(factors, partial(prepare, **options))
 
-    return without_impossible_states(plan, factors, with_patterns) if name == "cpu" else with_patterns(plan, factors)
+    if name != "cpu":
+        return with_patterns(plan, factors)
+    backend = without_impossible_states(plan, factors, with_patterns)
+    if not replan or plan.cost().flops < LEAST_WORK:
+        return backend
+    return CheaperQuestions(backend, plan, factors, partial(make, name, replan=False, **options))
 
 
 def make_conditioned(

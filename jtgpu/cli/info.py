@@ -17,7 +17,7 @@ import numpy as np
 import typer
 
 from ..device.nvcc import find_nvcc
-from ..errors import ParseError, format_bytes
+from ..errors import ParseError, TableTooLarge, format_bytes
 from ..formats import open_text
 from ..formats.bundled import network_path
 from ..formats.network_files import Comments, find_comments
@@ -29,6 +29,7 @@ from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
+from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, check_bound, order_graph
 from ..util.arguments import Option
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
@@ -161,7 +162,7 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
         "empty_states": [v for v in net.variables if "" in net.states(v)],
         "equal_states": [v for v in net.variables if len(set(net.states(v))) < len(net.states(v))],
         "one_state": [v for v, card in zip(net.variables, cards.tolist(), strict=True) if card == 1],
-        "isolated": _isolated(net),
+        "isolated": _isolated(net), "whole_tree": _whole_tree(net),
     }
     if isinstance(net, MarkovNetwork):
         return properties
@@ -178,6 +179,15 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
     if parts.decisions or parts.utilities:
         properties |= {"decisions": [*parts.decisions], "utilities": [*parts.utilities]}
     return properties
+
+
+def _whole_tree(net: DiscreteModel) -> str:
+    """Why the junction tree of the whole network does not fit in memory; empty if a look does not show that."""
+    try:
+        check_bound(net.cardinality.tolist(), order_graph(net), int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+    except TableTooLarge as error:
+        return error.message.split(";")[0]
+    return ""
 
 
 def _isolated(net: DiscreteModel) -> list[str]:
@@ -297,6 +307,8 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
         ("largest table", f"{about['largest_table']:,} entries ({', '.join(about['largest_table_variables'])})"),
         ("memory", format_bytes(about["bytes"])),
     ]
+    if about["whole_tree"]:
+        yield "whole tree", f"does not fit: {about['whole_tree']}; questions are planned one by one"
     if about.get("rows"):
         yield "rows", about["rows"]
     for key, what in (

@@ -48,6 +48,9 @@ def plan(
 ) -> None:
     """Choose an elimination order and print the cost of propagation. No table is allocated.
 
+    If the tree of the whole network does not fit in memory, questions are planned one by one, and the output is the
+    reason.
+
     With --order best, the output also lists how the cost decreased during the search; Ctrl-C stops the search and
     uses the best order found so far.
     """
@@ -73,7 +76,9 @@ def plan(
 
 
 def _as_json(made: NetworkPlan) -> dict[str, Any]:
-    head: dict[str, Any] = {"cost": asdict(made.cost())}
+    if not made.plan.is_planned:
+        return {"whole": False, "reason": made.describe().splitlines()[0]}
+    head: dict[str, Any] = {"whole": True, "cost": asdict(made.cost())}
     if made.slices:  # the cost is that of one slice
         head["slices"] = {
             "variables": list(made.slices), "count": made.n_slices, "flops": made.n_slices * made.cost().flops,

@@ -14,6 +14,7 @@ import typer
 from ..errors import FormatError, PlanError
 from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
+from ..inference.planning import plan_or_questions
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..util.arguments import Option
@@ -107,11 +108,13 @@ class PlanOptions:
         return options
 
     def make(self, net: DiscreteModel, file: str, run: RunOptions | None = None, **more: Any) -> NetworkPlan:
-        """Plan a network that was read from a file, or load the plan that ``--plan`` names."""
+        """Plan a network that was read from a file, or load the plan that ``--plan`` names.
+
+        Where the whole tree does not fit, questions are planned one by one.
+        """
         if self.saved is not None:
             return self.load(net)
-        made: NetworkPlan = net.plan(self.how(net, file), **self.keywords(run), **more)
-        return made
+        return plan_or_questions(net, cast("Any", self.how(net, file)), **self.keywords(run), **more)
 
     def how(self, net: DiscreteModel, file: str) -> str | Path | Sequence[str]:
         """The argument `order` of ``net.plan``: names if ``--plan`` gives them."""

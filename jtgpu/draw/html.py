@@ -199,6 +199,8 @@ def _(thing: DiscreteModel) -> str:
 
 @html.register
 def _(thing: NetworkPlan) -> str:
+    if not thing.plan.is_planned:
+        return f"<p>{_lines(thing.describe())}</p>"
     cost = thing.cost()
     facts = {
         "cliques": f"{cost.cliques:,}, width {cost.width}",

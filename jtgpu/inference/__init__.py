@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from .queries.information import Observation
     from .results.case_states import CaseExplanations, CaseStates, Imputed, Samples
     from .results.explanations import Explanation
-    from .results.rankings import ExpectedCounts, JointCost, MapCost, Ranking, Scores
+    from .results.rankings import ExpectedCounts, JointCost, MapCost, QuestionCost, Ranking, Scores
     from .results.sensitivities import Bar, Parameter, Parameters, Sensitivity
     from .results.tables import DevicePosteriors
     from .sets import Joints
 
 __all__ = [
     "Bar", "CaseExplanations", "CaseStates", "DevicePosteriors", "EvidenceFunction", "ExpectedCounts", "Explanation",
-    "Importance", "Imputed", "JointCost", "Joints", "MapCost", "Observation", "Parameter", "Parameters", "Ranking",
-    "Samples", "Scores", "Sensitivity",
+    "Importance", "Imputed", "JointCost", "Joints", "MapCost", "Observation", "Parameter", "Parameters", "QuestionCost",
+    "Ranking", "Samples", "Scores", "Sensitivity",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
     "queries.findings": "Importance", "queries.gradients": "EvidenceFunction", "queries.information": "Observation",
     "results.case_states": "CaseExplanations CaseStates Imputed Samples", "results.explanations": "Explanation",
-    "results.rankings": "ExpectedCounts JointCost MapCost Ranking Scores",
+    "results.rankings": "ExpectedCounts JointCost MapCost QuestionCost Ranking Scores",
     "results.sensitivities": "Bar Parameter Parameters Sensitivity", "results.tables": "DevicePosteriors",
     "sets": "Joints",
 })  # fmt: skip

@@ -20,8 +20,11 @@ from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel, Factor
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
+from ..plans.compiler import check_bound, order_graph, plan_tables
+from ..plans.reduction import Reducer
 from ..util.options import BackendName
 from ..util.system import free_memory, parse_bytes
+from .planning import QuestionPlan, question_plan
 
 if TYPE_CHECKING:
     from .network_plan import NetworkPlan
@@ -44,11 +47,17 @@ class Limits:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fitting_plan(model: DiscreteModel, limits: Limits) -> NetworkPlan:
-    """Plan a model within limits; if the first elimination order does not fit, search longer."""
+def fitting_plan(model: DiscreteModel, limits: Limits, *, all_posteriors: bool = True) -> NetworkPlan:
+    """Plan a model within limits; if the first elimination order does not fit, plan the question; search longer."""
+    # all_posteriors: Whether the question is about all variables; otherwise it is about P(evidence) alone
     # raises TableTooLarge: If no plan within the limits is found; the message has the width.
     memory = int(0.8 * free_memory()) if limits.memory is None else parse_bytes(limits.memory)
     table = UNLIMITED if limits.max_table is None else int(min(limits.max_table, UNLIMITED))
+    try:
+        check_bound(model.cardinality.tolist(), order_graph(model), memory, table)
+    except TableTooLarge as error:
+        if (questions := _questions(model, error, memory, table, all_posteriors)) is not None:
+            return questions
     width, entries = width_at_least(model)
     if entries > table or 8 * entries > memory:
         raise TableTooLarge(
@@ -72,6 +81,10 @@ def fitting_plan(model: DiscreteModel, limits: Limits) -> NetworkPlan:
             best, best_key = plan, key
         if fits and (cost.flops < LARGE_WORK or limits.seconds is None):
             break
+        if not fits and best is plan:
+            large = TableTooLarge(f"its tables take {format_bytes(cost.bytes)}", cost.largest_table, cost.bytes, memory)
+            if (questions := _questions(model, large, memory, table, all_posteriors)) is not None:
+                return questions
     if best is None:
         raise TableTooLarge(
             f"too wide: no elimination order was found whose tables could fit into any memory; the width is {width} or "
@@ -87,6 +100,24 @@ def fitting_plan(model: DiscreteModel, limits: Limits) -> NetworkPlan:
             memory,
         )
     return best
+
+
+def _questions(
+    model: DiscreteModel, refusal: TableTooLarge, memory: int, table: int, all_posteriors: bool
+) -> QuestionPlan | None:  # fmt: skip
+    """The plan that plans each question by itself, if the question fits."""
+    made = question_plan(model, refusal, memory_limit=memory, max_table=table)
+    factors = plan_tables(made.plan, model)
+    reducer = Reducer(model.cardinality, made.plan.factor_scopes, factors)
+    try:
+        left = reducer.reduce(np.full(len(model), -1, np.int32), targets=None if all_posteriors else ())
+        if len(left.free):
+            left.plan(memory, table)
+    except TableTooLarge:
+        return None
+    except ImpossibleEvidence:
+        pass  # so is the answer
+    return made
 
 
 def _searches(limits: Limits) -> list[dict[str, Any]]:
@@ -231,7 +262,7 @@ def solve_text(
             lines.append(_pr(free + math.fsum(_log(float(f.table)) for f in model.factors)))
             continue
         step("planning")
-        plan = fitting_plan(model, limits)
+        plan = fitting_plan(model, limits, all_posteriors=task != "PR")
         step("compiling")
         with plan.compile(backend) as tree:
             step("propagating")

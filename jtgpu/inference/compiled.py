@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,7 +19,7 @@ from ..backends.base import Backend, Evidence, Result
 from ..backends.make import supported_options
 from ..errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
 from ..model.discrete import DiscreteModel
-from ..plans.compiler import plan_tables
+from ..plans.compiler import plan_tables, unplanned
 from ..util.arguments import reporting
 from ..util.lru import LRU
 from .evidence import CaseEvidence, Findings, read_known
@@ -100,6 +101,11 @@ class CompiledModel:
     def plan(self) -> NetworkPlan:
         """The plan that runs."""
         return self._plan
+
+    @property
+    def whole(self) -> bool:
+        """Whether the tree is that of the whole model; False: it does not fit, and questions are planned one by one."""
+        return self._plan.plan.is_planned
 
     @property
     def backend(self) -> str:
@@ -235,7 +241,11 @@ class CompiledModel:
         key = tuple(sorted({tuple(sorted(s)) for s in missing}))
 
         def make() -> CompiledModel:
-            plan = self._model.plan(together=[*self._plan.sets.scopes, *key])
+            together = [*self._plan.sets.scopes, *key]
+            if self.whole:
+                plan = self._model.plan(together=together)
+            else:
+                plan = replace(self._plan, plan=unplanned(self._model, together))
             name = cast("BackendName", self._name)
             return type(self)(plan, name, replan=self._replan, devices=self._devices, **self._options)
 

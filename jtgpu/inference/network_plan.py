@@ -16,6 +16,7 @@ from ..backends import make as auto
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make
 from ..backends.wrappers.cutset import Start
+from ..backends.wrappers.questions import Limits
 from ..errors import ArgumentError, PlanError, closest
 from ..model.discrete import DiscreteModel
 from ..plans.arrays import Cost
@@ -106,6 +107,7 @@ class NetworkPlan:
     search: OrderResult | None = None
     slices: tuple[str, ...] = ()
     n_slices: int = 1
+    limits: Limits | None = None  # of each question, where questions are planned one by one
 
     def cost(self) -> Cost:
         """Cost of one run of the plan; see `jtgpu.Cost`."""
@@ -238,7 +240,7 @@ class NetworkPlan:
         """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""
         if executor is not None:
             raise PlanError("executor= runs the slices of a plan, and this plan has none; use net.plan(slices=...)")
-        check_backend_options(backend, options)
+        check_backend_options(backend, {name: value for name, value in options.items() if name != "limits"})
         return make(backend, self.plan, factors, devices=devices, replan=replan, **options)
 
     def compile(self, backend: BackendName = "auto", **options: Unpack[TreeOptions]) -> JunctionTree:

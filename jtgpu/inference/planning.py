@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -15,9 +15,10 @@ from .. import backends
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make_conditioned
 from ..backends.wrappers.cutset import Start
-from ..errors import ArgumentError, JtgpuError, PlanError, format_bytes
+from ..backends.wrappers.questions import Limits
+from ..errors import ArgumentError, JtgpuError, PlanError, TableTooLarge, format_bytes
 from ..model.discrete import DiscreteModel
-from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
+from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model, unplanned
 from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
 from ..plans.plan import Plan
@@ -95,6 +96,62 @@ class SlicedPlan(NetworkPlan):
         return make_conditioned(
             backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
         )
+
+
+@dataclass(frozen=True)
+class QuestionPlan(NetworkPlan):
+    """A model whose whole tree does not fit: each question is planned by itself (`jtgpu.plans.reduction`).
+
+    ``plan`` has the model's shape and no cliques.
+    """
+
+    refusal: TableTooLarge = field(default_factory=lambda: TableTooLarge("this plan has no tree"))
+
+    @property
+    def _reason(self) -> str:
+        """The refusal without advice."""
+        return self.refusal.message.split(";")[0]
+
+    def describe(self) -> str:
+        """Say why there is no whole tree."""
+        head = f"{self.model.name or type(self.model).__name__}: {len(self.model):,} variables"
+        return (
+            f"{head}; the whole tree does not fit: {self._reason}\n"
+            "questions are planned one by one: of the variables that matter for one, and the states that its findings "
+            "leave"
+        )
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Empty: there is no elimination order."""
+        return ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Not supported: there is no plan of the whole model."""
+        raise PlanError(f"there is no plan to save: questions are planned one by one, since {self._reason}")
+
+    def check(self) -> None:
+        """Nothing to check."""
+
+    @property
+    def whole(self) -> Plan:
+        """Not available; raises `TableTooLarge`."""
+        error = self.refusal
+        text = f"this query needs the whole tree, and {error.message}"
+        raise TableTooLarge(text, error.entries, error.needed, error.limit)
+
+    def prepare(
+        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
+        executor: Start | None = None, **options: Any,
+    ) -> Backend:  # fmt: skip
+        """Create a backend that plans question by question."""
+        limits = None if self.limits is None else self.limits._replace(names=self.model.variables)
+        return super().prepare(
+            backend, factors, devices=devices, replan=replan, executor=executor, limits=limits, **options
+        )
+
+    def __repr__(self) -> str:
+        return f"QuestionPlan({self.model.name!r}, {len(self.model):,} variables)"
 
 
 def named_tree_of_slice(model: DiscreteModel, plan: Plan, split: SplitModel) -> NamedTree:
@@ -222,6 +279,25 @@ def make_plan(  # noqa: PLR0913
     if not cut.cutset:
         return NetworkPlan(model, cut.plan, cut.order)
     return SlicedPlan(model, cut.plan, cut.order, tuple(model.variables[v] for v in cut.cutset), cut.n_runs)
+
+
+def plan_or_questions(model: DiscreteModel, order: Order = "auto", **options: Any) -> NetworkPlan:
+    """`make_plan`, or, where only the whole tree is too large, the plan whose questions are planned one by one."""
+    try:
+        return model.plan(order, **options)
+    except TableTooLarge as error:
+        if several(options.get("slices", "")) or options.get("slices") == "auto":
+            raise
+        return question_plan(model, error, **options)
+
+
+def question_plan(model: DiscreteModel, refusal: TableTooLarge, **options: Any) -> QuestionPlan:
+    """A plan whose questions are planned one by one, with the limits among the options of `make_plan`."""
+    memory, most = options.get("memory_limit"), options.get("max_table", MAX_TABLE)
+    if memory is None:
+        memory = int(MEMORY_SHARE * _free_memory(options.get("backend", "auto"), options.get("devices")))
+    limits = Limits(parse_bytes(memory, "memory_limit"), 2**62 if most is None else int(min(most, 2**62)))
+    return QuestionPlan(model, unplanned(model, options.get("together", ())), refusal=refusal, limits=limits)
 
 
 def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

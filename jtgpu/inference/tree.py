@@ -92,6 +92,7 @@ class JunctionTree(CompiledModel):
     predict = frames.predict
     joint = joints.joint
     joint_cost = joints.joint_cost
+    question_cost = tables.question_cost
     conditional = joints.conditional
     conflict = findings.conflict
     entropy = information.entropy

@@ -312,7 +312,8 @@ class DiscreteModel:
         return made
 
     def compile(
-        self, backend: BackendName = "auto", *, order: Order = "auto", **options: Unpack[CompileOptions]
+        self, backend: BackendName = "auto", *, order: Order = "auto", whole: bool = False,
+        **options: Unpack[CompileOptions],
     ) -> JunctionTree:
         """Plan the model and prepare a backend: ``net.plan(order).compile(backend)`` in one call.
 
@@ -322,6 +323,9 @@ class DiscreteModel:
             Where to compute. ``"auto"`` chooses the GPU if there is one and it is expected to be faster, else the CPU.
         order : str, path or sequence, default "auto"
             See `plan`.
+        whole : bool, default False
+            Raise `TableTooLarge` if the tree of the whole model does not fit. Otherwise the tree is then one whose
+            questions are planned one by one, ``tree.whole`` is False, and a question that is too large raises.
         devices : "all" or sequence of int, optional
             Numbers of the GPUs to use.
         dtype : {"float64", "float32"}
@@ -341,9 +345,10 @@ class DiscreteModel:
         TypeError
             If there is no such option; the message suggests the closest one.
         """
-        for_plan, for_tree = late_imports.planning().split_options(backend, options)
-        made: JunctionTree = self.plan(order, **for_plan).compile(backend, **for_tree)
-        return made
+        planning = late_imports.planning()
+        for_plan, for_tree = planning.split_options(backend, options)
+        plan: NetworkPlan = (type(self).plan if whole else planning.plan_or_questions)(self, order, **for_plan)
+        return plan.compile(backend, **for_tree)
 
 
 def checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -103,6 +103,11 @@ class PlanArrays:
         """Number of cliques, C."""
         return len(self.clique_parent)
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether there is a tree; without one, each question is planned by itself."""
+        return self.n_cliques > 0 or self.n_variables == 0
+
     @cached_property
     def cliques(self) -> tuple[tuple[int, ...], ...]:
         """Variables of each clique, in axis order."""

@@ -7,12 +7,13 @@ from typing import Any
 
 from ..cases.query import model_fingerprint
 from ..draw.drawing import Graph, graph_of
-from ..errors import ArgumentError, EvidenceError, closest
+from ..errors import ArgumentError, EvidenceError, TableTooLarge, closest
 from ..formats.bundled import networks
 from ..formats.conversion import carry
 from ..formats.dynamic_writers import dumps_dynamic
 from ..formats.mixed_writers import dumps_mixed
 from ..formats.registry import FORMATS
+from ..inference.results.marginals import Posteriors
 from ..inference.tree import JunctionTree
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
@@ -49,13 +50,23 @@ def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
     }
 
 
+def _prior(tree: JunctionTree) -> Posteriors | None:
+    """The prior probabilities; None if questions are planned one by one, and that for all variables does not fit."""
+    try:
+        return tree.posteriors()
+    except TableTooLarge:
+        if tree.whole:
+            raise
+        return None
+
+
 def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, Any]:
     """Everything about a network except its numbers."""
     # returns Variables with their states and the numbers of their parents, arcs, prior probabilities in the order of
     #     the variables, and the cost of the plan.
     model = tree.model
     graph = graph_of(model)
-    prior = tree.posteriors()
+    prior = _prior(tree)
     cost = tree.plan.cost()
     return {
         "name": name,
@@ -72,8 +83,8 @@ def description(name: str, tree: JunctionTree, source: str = "") -> dict[str, An
         **_slices(model),
         **_numbers(tree),
         "arcs": [[*arc] for arc in graph.arcs],
-        "prior": [p.probabilities.tolist() for p in prior.values()] if _has_states(model) else [],
-        "log_evidence": prior.log_evidence,
+        "prior": [p.probabilities.tolist() for p in prior.values()] if prior is not None and _has_states(model) else [],
+        "log_evidence": 0.0 if prior is None else prior.log_evidence,
         "plan": {
             "description": tree.plan.describe(), "cliques": cost.cliques, "entries": cost.entries,
             "largest": cost.largest, "bytes": cost.bytes, "flops": cost.flops, "levels": cost.levels,

@@ -24,6 +24,7 @@ from ..errors import JtgpuError, TableTooLarge
 from ..formats import read as read_network
 from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
+from ..inference.planning import plan_or_questions
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
@@ -161,7 +162,7 @@ def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> Any:
                 model = network_of(msgspec.json.decode(body, type=EditedNetwork))
             except msgspec.DecodeError as error:
                 return kind_of(error), str(error), {}
-        return model.plan(memory_limit=limit)
+        return plan_or_questions(model, memory_limit=limit)
     except Refusal as error:
         return error.kind, str(error), error.fields
     except TableTooLarge as error:

@@ -212,7 +212,7 @@ def test_too_wide_reports_the_width_and_writes_nothing(folder: Path, monkeypatch
 
 def test_a_width_far_too_large_is_found_immediately(folder: Path) -> None:
     n = 150
-    factors = [((i, j), np.ones((2, 2))) for i in range(n) for j in range(i)]
+    factors = [((i, j), np.array([[1.0, 2.0], [3.0, 4.0]])) for i in range(n) for j in range(i)]
     net = MarkovNetwork({f"v{i}": ["0", "1"] for i in range(n)}, factors)
     assert width_at_least(net) == (n - 1, 2**n)
     with pytest.raises(TableTooLarge, match=r"too wide: .* width 149 or more \(at least 2\^150 entries") as caught:

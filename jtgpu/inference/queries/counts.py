@@ -29,6 +29,7 @@ from ..results.sensitivities import LARGEST, Parameters, Sensitivity
 from ..tables import as_array, is_tensor
 from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
+from .reduced import questions_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -138,6 +139,8 @@ def _counted(
     likelihood: Mapping[int, Floats],
 ) -> Counts:  # fmt: skip
     """Counts by the backend of the tree if it is on a GPU with enough memory, otherwise on the CPU."""
+    if not tree.whole:
+        return questions_of(tree, resolved.factors).run_counts(states, weights, likelihood)
     if resolved.backend.capabilities.holds_cases:
         try:
             return resolved.backend.run_counts(states, weights, likelihood)

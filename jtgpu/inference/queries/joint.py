@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..results.rankings import JointCost
 from ..results.tables import Conditional, Joint
 from . import variable_elimination
 from .posteriors import n_configurations, scope_of
+from .reduced import reduced
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -208,6 +210,8 @@ def joint_of(
     """The same as `joint`, of resolved evidence."""
     scope = scope_of(tree.model, variables)
     limit = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
+    if not tree.whole:
+        return _joint_of_question(tree, scope, resolved, how, limit)
     last = widest(tree.model, scope, resolved)
     cost = _choose(tree, scope, last, resolved, how, limit)
     if cost.how == "together":
@@ -221,6 +225,22 @@ def joint_of(
         raise ImpossibleEvidence("the evidence has probability 0")
     names, states = _labels(tree.model, scope)
     return Joint(names, states, table / total, log_evidence + resolved.log_shift)
+
+
+def _joint_of_question(
+    tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, how: str, limit: float
+) -> Joint:  # fmt: skip
+    """The same, of a tree whose questions are planned one by one: from the joint posterior of what is left."""
+    _check_entries(tree.model, scope, limit)
+    left, sub, names = reduced(tree, scope, resolved)
+    cells, log_evidence = np.ones(1), 0.0
+    if sub is not None and names:
+        joint = joint_of(sub, names, sub.resolve(), how, int(limit))
+        cells, log_evidence = joint.probabilities, joint.log_evidence
+    elif sub is not None:
+        log_evidence = sub.answer(sub.resolve().backend.run, sub.resolve().case, []).log_evidence
+    shift = left.log_constant + resolved.log_shift
+    return Joint(*_labels(tree.model, scope), left.table(scope, cells), log_evidence + shift)
 
 
 def joint_cost(
@@ -243,6 +263,12 @@ def joint_cost_of(
 ) -> JointCost:
     """The same as `joint_cost`, of resolved evidence."""
     scope = scope_of(tree.model, variables)
+    if not tree.whole:
+        _, sub, names = reduced(tree, scope, resolved)
+        entries = n_configurations(tree.model, scope)
+        if sub is None or not names:
+            return JointCost("cases", entries, 1, PER_CASE, entries, 16 * entries)
+        return replace(joint_cost_of(sub, names, sub.resolve(), how), entries=entries)
     return _choose(tree, scope, widest(tree.model, scope, resolved), resolved, how, None)
 
 
@@ -271,16 +297,18 @@ def conditional(
     targets = scope_of(model, variables)
     conditions = scope_of(model, given, "given")
     both = scope_of(model, [*conditions, *targets], "variables and given")
-    last = widest(model, targets, resolved)
-    cost = _choose(self, both, last, resolved, "auto", MAX_TABLE)
     axes = tuple(range(len(conditions), len(both)))
-    if cost.how == "together":
-        cells, exponents, _ = variable_elimination.joint_table(self, both, resolved)
-        table = variable_elimination.relative(cells, exponents, axes)
-    else:  # each row is normalised on its own: a row of probability 1e-320 is as accurate as any
-        log_table, _ = log_joint_table(self, both, resolved, last)
-        top = log_table.max(axis=axes, keepdims=True)
-        table = np.exp(log_table - np.where(np.isneginf(top), 0.0, top))
+    if self.whole:
+        table = _rows(self, both, targets, resolved, axes)
+    else:
+        _check_entries(model, both, MAX_TABLE)
+        left, sub, free = reduced(self, both, resolved)
+        cells, targeted = np.ones(1), [i for i, v in enumerate(free) if model.index(v) in targets]
+        if sub is not None and free:
+            inner = scope_of(sub.model, free)
+            last = [inner[i] for i in targeted] or inner
+            cells = _rows(sub, inner, last, sub.resolve(), tuple(targeted))
+        table = left.table(both, cells)
     sums = table.sum(axis=axes, keepdims=True)
     possible = sums > 0
     table = np.divide(table, sums, out=np.zeros_like(table), where=possible)
@@ -289,8 +317,36 @@ def conditional(
     return Conditional(names[:n], names[n:], states, table, possible.reshape(possible.shape[:n]))
 
 
+def _rows(
+    tree: CompiledModel, scope: list[int], targets: Sequence[int], resolved: ResolvedEvidence, axes: tuple[int, ...]
+) -> Floats:
+    """Numbers proportional to P(configuration, evidence) along the axes of the targets."""
+    last = widest(tree.model, targets, resolved)
+    if _choose(tree, scope, last, resolved, "auto", MAX_TABLE).how == "together":
+        cells, exponents, _ = variable_elimination.joint_table(tree, scope, resolved)
+        return variable_elimination.relative(cells, exponents, axes)
+    # each row is normalised on its own: a row of probability 1e-320 is as accurate as any
+    log_table, _ = log_joint_table(tree, scope, resolved, last)
+    top = log_table.max(axis=axes, keepdims=True)
+    return np.asarray(np.exp(log_table - np.where(np.isneginf(top), 0.0, top)))
+
+
 def _labels(model: DiscreteModel, scope: Sequence[int]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     return tuple(model.variables[v] for v in scope), tuple(model.states(v) for v in scope)
+
+
+def _check_entries(model: DiscreteModel, scope: Sequence[int], limit: float) -> None:
+    """Raise `TableTooLarge` for a joint table of too many entries or variables."""
+    entries = n_configurations(model, scope)
+    if entries > limit or len(scope) > MAX_AXES:
+        raise TableTooLarge(
+            f"the joint table of {len(scope)} variables has {entries:,} entries ({format_bytes(8 * entries)}), more "
+            f"than the limits of {limit:,} entries (max_table) and {MAX_AXES} variables; query fewer variables, or "
+            "use tree.sample",
+            entries,
+            8 * entries,
+            -1,
+        )
 
 
 def _choose(
@@ -300,16 +356,8 @@ def _choose(
     # last: The variable that method ``"cases"`` does not enumerate
     # limit: Entries that a table may have; None: any number, in any amount of memory
     choice("how", how, ("auto", "cases", "together"))
-    entries = n_configurations(tree.model, scope)
-    if limit is not None and (entries > limit or len(scope) > MAX_AXES):
-        raise TableTooLarge(
-            f"the joint table of {len(scope)} variables has {entries:,} entries ({format_bytes(8 * entries)}), more "
-            f"than the limits of {limit:,} entries (max_table) and {MAX_AXES} variables; query fewer variables, or "
-            "use tree.sample",
-            entries,
-            8 * entries,
-            -1,
-        )
+    if limit is not None:
+        _check_entries(tree.model, scope, limit)
     if how == "together":
         return _checked(variable_elimination.cost(tree, scope, resolved), limit)
     cases = cost(tree, scope, last, resolved)

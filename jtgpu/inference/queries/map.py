@@ -26,6 +26,7 @@ from .joint import joint_cost_of, joint_of
 from .map_program import map_program
 from .mpe import check_k, evidence_of, explanations
 from .posteriors import messages_of, n_configurations, named, scope_of
+from .reduced import reduced
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -72,6 +73,8 @@ def map(
     """
     self = self.for_sets(more.get("likelihood"))
     resolved = self.resolve(evidence, **more)
+    if not self.whole:
+        return _map_of_question(self, scope_of(self.model, variables), resolved, k, memory_limit, max_table)
     program, cost, scope = _program_of(self, variables, resolved)
     k = check_k(self.model, k, scope, resolved.case)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
@@ -97,6 +100,26 @@ def map(
     )
 
 
+def _map_of_question(
+    tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, k: int, memory_limit: int | float | str | None,
+    max_table: int | None,
+) -> Explanation:  # fmt: skip
+    """The same, of a tree whose questions are planned one by one."""
+    left, sub, names = reduced(tree, scope, resolved)
+    log_evidence = evidence_of(tree, resolved)
+    if sub is None or not names:
+        check_k(tree.model, k, (), resolved.case)
+        states, log_joint = left.state[None].copy(), np.array([log_evidence()])
+    else:
+        best = map(sub, names, k=k, memory_limit=memory_limit, max_table=max_table).ranked
+        states = left.expanded(np.stack([one.states for one in best]))
+        log_joint = np.array([one.log_joint for one in best]) + left.log_constant + resolved.log_shift
+    other = np.ones(len(tree.model), np.bool_)
+    other[scope] = False
+    states[:, other] = -1
+    return explanations(tree.model, states, log_joint, log_evidence, scope)
+
+
 def map_cost(
     self: CompiledModel, variables: Iterable[str | int], evidence: Findings | None = None,
     **more: Unpack[EvidenceOptions],
@@ -110,6 +133,9 @@ def map_cost(
     """
     self = self.for_sets(more.get("likelihood"))
     resolved = self.resolve(evidence, **more)
+    if not self.whole:
+        _, sub, names = reduced(self, scope_of(self.model, variables), resolved)
+        return map_cost(sub, names) if sub is not None and names else MapCost("joint", 0, 0, 0, 1, 1, 1, 8)
     _, cost, scope = _program_of(self, variables, resolved)
     return _cheaper(self, scope, resolved, cost, MAX_TABLE)
 

@@ -13,7 +13,8 @@ from ...backends.base import DeviceResult, Evidence
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
-from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, UnknownVariable, shown
+from ...backends.wrappers.questions import QuestionBackend, QuestionSweep
+from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownVariable, shown
 from ...model.discrete import DiscreteModel
 from ...plans.program import Program, collect_program, derivative_program
 from ...util.arguments import choice, described, several
@@ -24,14 +25,19 @@ from ..evidence import CaseEvidence, Cases
 from ..evidence_table import read_known_cases, read_weights
 from ..interventions import ResolvedEvidence, answer_cases
 from ..results.marginals import CasePosteriors, Posteriors
+from ..results.rankings import QuestionCost
 from ..results.tables import DevicePosteriors, Joint
 from ..sets import Joints, Scope, scopes_of
 from ..tables import at_row, is_on_device
+from .reduced import questions_of, reduction
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ...model.state_values import CodesByVariable
     from ...plans.plan import Plan
     from ...util.options import OnProblem
+    from ..evidence import EvidenceOptions, Findings
 
 # The variables of a query, by number.
 
@@ -109,6 +115,44 @@ def with_sets(model: DiscreteModel, targets: Sequence[int] | None, numbers: Sequ
     if not numbers:
         return None if targets is None else [*targets]
     return [*(range(len(model)) if targets is None else targets), *dict.fromkeys(numbers)]
+
+
+def question_cost(
+    self: CompiledModel, evidence: Findings | None = None, *, targets: str | int | Iterable[str | int] | None = None,
+    **more: Unpack[EvidenceOptions],
+) -> QuestionCost:  # fmt: skip
+    """Compute the cost of `posteriors` if the question is planned by itself, without running it.
+
+    Variables that matter neither for the targets nor for P(evidence) are left out, and those that the findings fix,
+    directly or by zeros in tables.
+
+    Parameters
+    ----------
+    evidence, likelihood, soft, do : mapping, optional
+        See `posteriors`.
+    targets : str, int, or iterable of these, optional
+        See `posteriors`.
+
+    Returns
+    -------
+    QuestionCost
+
+    Raises
+    ------
+    TableTooLarge
+        If the question does not fit; the message names what is left.
+    ImpossibleEvidence
+        If the evidence has probability zero by the zeros of single tables.
+    """
+    tree = self.for_sets(more.get("likelihood"))
+    resolved, wanted = tree.resolve(evidence, **more), targets_of(tree.model, targets)
+    questions = questions_of(tree, resolved.factors)
+    left = reduction(tree, questions, resolved.case, wanted)
+    n = len(tree.model)
+    if not len(left.free):
+        return QuestionCost(n, 0, 0, 0, 0, 0)
+    cost = questions.plan_of(left).cost()
+    return QuestionCost(n, len(left.free), cost.entries, cost.largest_table, cost.flops, cost.bytes)
 
 
 def posteriors_batch(  # noqa: PLR0913
@@ -272,38 +316,54 @@ class Messages:
     # backend: Name of the tree's backend
     # threads: Cores that a sweep may use
 
-    def __init__(self, plan: Plan, factors: Sequence[Floats], backend: str, threads: int | None = None):
+    def __init__(
+        self, plan: Plan | None, factors: Sequence[Floats], backend: str, threads: int | None = None,
+        questions: QuestionBackend | None = None,
+    ):  # fmt: skip
         self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
+        self._questions = questions
         self._sweeps: LRU[Hashable, Sweep] = LRU(MOST_SWEEPS)
 
     def get(self, key: Hashable, program: Callable[[], Program]) -> Sweep:
         """The sweep of a program that is identified by `key`."""
-        return self._sweeps.get_or_make(key, lambda: self._prepare(program()))
+        return self._sweeps.get_or_make(key, lambda: self._prepare(program(), self.factors))
 
-    def _prepare(self, program: Program) -> Sweep:
+    def _prepare(self, program: Program, factors: Sequence[Floats]) -> Sweep:
         if self._backend == "reference":
-            return ReferenceSweep(program, self.factors)
-        return CpuSweep(program, self.factors, self._threads)
+            return ReferenceSweep(program, factors)
+        return CpuSweep(program, factors, self._threads)
 
     def maximal(self) -> Sweep:
         """From the factors to the roots by maximum."""
-        return self.get("maximal", lambda: collect_program(self._plan, maximal=True))
+        return self._collect(maximal=True)
 
     def summing(self) -> Sweep:
         """From the factors to the roots by sum."""
-        return self.get("summing", lambda: collect_program(self._plan, maximal=False))
+        return self._collect(maximal=False)
+
+    def _collect(self, *, maximal: bool) -> Sweep:
+        questions = self._questions
+        if questions is not None:
+            return self._sweeps.get_or_make(maximal, lambda: QuestionSweep(questions, maximal, self._prepare))
+        return self.get(maximal, lambda: collect_program(cast("Plan", self._plan), maximal=maximal))
 
     def derivative(self) -> Sweep:
         """Derivatives by every entry of every factor."""
-        return self.get("derivative", lambda: derivative_program(self._plan))
+        if self._plan is None:
+            raise TableTooLarge("this query needs the whole tree, which does not fit; joint posteriors and MAP do not")
+        plan = self._plan
+        return self.get("derivative", lambda: derivative_program(plan))
 
 
 def messages_of(tree: CompiledModel, factors: Sequence[Floats]) -> Messages:
     """The sweeps for the numbers of a query: the model's, or those under interventions."""
+    def make() -> Messages:
+        if tree.whole:
+            return Messages(tree.plan.whole, factors, tree.backend, tree.threads)
+        return Messages(None, factors, tree.backend, tree.threads, questions_of(tree, factors))
+
     # the value holds the factors, so no other list has this id while the value is cached
-    return tree.cached(
-        "messages", id(factors), lambda: Messages(tree.plan.whole, factors, tree.backend, tree.threads), MOST_MESSAGES
-    )
+    return tree.cached("messages", id(factors), make, MOST_MESSAGES)
 
 
 def named(tree: CompiledModel, case: Evidence, run: Callable[[], T]) -> T:

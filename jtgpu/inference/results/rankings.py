@@ -20,6 +20,7 @@ __all__ = [
     "ExpectedCounts",
     "JointCost",
     "MapCost",
+    "QuestionCost",
     "Ranking",
     "Scores",
 ]
@@ -253,7 +254,7 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
         return [""] * len(columns), columns, 2
 
 
-# `JointCost` and `MapCost`: the work and the memory of a query.
+# `JointCost`, `QuestionCost` and `MapCost`: the work and the memory of a query.
 
 @dataclass(frozen=True)
 class JointCost:
@@ -288,6 +289,41 @@ class JointCost:
     operations: int
     largest: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class QuestionCost:
+    """Cost of a question that is planned by itself.
+
+    Attributes
+    ----------
+    variables, left : int
+        Variables of the model, and those that neither relevance nor the findings fix.
+    entries, largest : int
+        Sum of the sizes of the clique tables, and the largest table.
+    flops, bytes : int
+        Multiplications and additions of one propagation, and its memory.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> print(tree.question_cost({"smoke": "yes"}, targets=["lung"]))
+    8 variables: 7 fixed or irrelevant, 1 left; largest table 2; 192 B
+    """
+
+    variables: int
+    left: int
+    entries: int
+    largest: int
+    flops: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.variables:,} variables: {self.variables - self.left:,} fixed or irrelevant, {self.left:,} left; "
+            f"largest table {self.largest:,}; {format_bytes(self.bytes)}"
+        )
 
 
 @dataclass(frozen=True)

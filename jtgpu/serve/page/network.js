@@ -51,7 +51,7 @@ export class Network {
     this.arcs = arcs.length;
     this.decisions = new Set(decisions || []); // variables that somebody decides; their bars are the best policy
     this.utilities = (utilities || []).map(({ name, parents }) => ({ name, parents, text: clean(name) }));
-    this.prior = prior; // over time: of the slice that is shown
+    this.prior = prior.length ? prior : this.states.map((all) => all.map(() => 0)); // over time: of the slice that is shown; 0: too large a question
     this.numbers = numbers || []; // they have no states: name, parents, prior
     this.values = {}; // observed ones, by name
     this.slices = slices ? { fixed: new Set(slices.static), earlier: slices.earlier } : null; // of networks over time

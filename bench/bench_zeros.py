@@ -1,0 +1,108 @@
+"""Networks full of zeros, most of whose trees do not fit: the first answer to a question, and the same one again.
+
+    python bench/bench_zeros.py                     every case of ../shared/nets/zeros/answers.json, to bench/results
+    python bench/bench_zeros.py fs-04 qmr-60-10-1   some networks
+    python bench/bench_zeros.py --smoke             the smallest two, one run, nothing kept
+
+Answers are compared with the known ones first. ``compile_s`` and ``first_s`` are seconds of ``net.compile`` and of the
+first question after it (plans and reductions included; compiled loops are loaded before), ``median`` that of later
+ones; ``left`` is the number of variables that the findings leave. Where at most five variables are observed and one is
+queried, pyAgrum answers the same question with a new engine, and again with that.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from typing import Any
+
+import numpy as np
+from peers import pyagrum_engine
+from rows import ROOT, parser_of, row, store, timed
+
+import jtgpu
+
+FOLDER = ROOT.parent / "shared" / "nets" / "zeros"
+SMALL = ("fs-04", "qmr-60-10-1")
+MOST_OF_PEER = 5  # findings: with many, it takes a minute or all the memory
+TOLERANCE = 1e-9
+
+
+def answered(tree: Any, case: dict[str, Any], findings: dict[str, Any], targets: list[int]) -> float:
+    """Seconds of the first answer, which has to be the known one."""
+    begin = time.perf_counter()
+    post = tree.posteriors(findings, targets=targets)
+    seconds = time.perf_counter() - begin
+    if case.get("targets"):
+        worst = max(float(np.abs(np.asarray(post[v]) - case["targets"][str(v)]).max()) for v in targets)
+        worst = max(worst, abs(post.log_evidence - case["log_evidence"]) * 1e-3)
+        if worst > TOLERANCE:
+            raise SystemExit(f"{case['name']}: the answer differs from the known one by {worst}")
+    return seconds
+
+
+def peer_row(net: Any, case: dict[str, Any], target: int, budget: float) -> dict[str, Any] | None:
+    """pyAgrum's seconds for one target."""
+    if not pyagrum_engine.available() or len(case["evidence"]) > MOST_OF_PEER:
+        return None
+    peer = pyagrum_engine.Peer(net)
+    findings = {net.variables[int(v)]: s for v, s in case["evidence"].items()}
+    name = net.variables[target]
+    begin = time.perf_counter()
+    solve = peer.kept(1, [name])
+    answer = solve(findings)[name]
+    first = time.perf_counter() - begin
+    if np.abs(answer - case["targets"][str(target)]).max() > TOLERANCE:
+        raise SystemExit(f"{case['name']}: pyAgrum's answer differs")
+    spread = timed(solve, [findings, dict(reversed(findings.items()))], budget, 1, 20)
+    return row(
+        "zeros", case["name"], f"pyagrum {pyagrum_engine.version()}", spread, first_s=first,
+        observed=len(findings), targets=1,
+    )  # fmt: skip
+
+
+def rows_of(case: dict[str, Any], budget: float) -> list[dict[str, Any]]:
+    """The rows of a case: its targets, and the first of them alone."""
+    net: Any = jtgpu.read(FOLDER / f"{case['name']}.uai.xz")
+    findings = {net.variables[int(v)]: net.states(int(v))[s] for v, s in case["evidence"].items()}
+    targets = [int(v) for v in case["targets"]]
+    rows = []
+    for asked in (targets, targets[:1]):
+        begin = time.perf_counter()
+        with net.compile("cpu", threads=1) as tree:
+            compiled = time.perf_counter() - begin
+            first = answered(tree, case, findings, asked)
+            spread = timed(functools.partial(tree.posteriors, targets=asked), [findings], budget, 1)
+            cost = tree.question_cost(findings, targets=asked)
+            rows.append(row(
+                "zeros", case["name"], "jtgpu cpu", spread, compile_s=compiled, first_s=first, whole=tree.whole,
+                observed=len(findings), targets=len(asked), left=cost.left, largest=cost.largest,
+            ))  # fmt: skip
+    if (peer := peer_row(net, case, targets[0], budget)) is not None:
+        rows.append(peer)
+    return rows
+
+
+def main() -> None:
+    """Run the cases."""
+    parser = parser_of(__doc__, "zeros.jsonl", budget=2)
+    parser.add_argument("names", nargs="*", help="networks; default: all that have known answers")
+    given = parser.parse_args()
+    path = FOLDER / "answers.json"
+    if not path.exists():
+        print("../shared/nets/zeros, whose networks may not be copied into the project, is absent")
+        return
+    with jtgpu.load("asia").compile("cpu") as tree:  # loads the compiled loops
+        tree.posteriors()
+    names = given.names or (SMALL if given.smoke else None)
+    for case in json.loads(path.read_text()):
+        if names is None or case["name"] in names:
+            rows = rows_of(case, 0 if given.smoke else given.budget)
+            for one in rows:
+                print(json.dumps(one), flush=True)
+            store(given, rows)
+
+
+if __name__ == "__main__":
+    main()

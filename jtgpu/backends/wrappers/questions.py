@@ -1,0 +1,436 @@
+"""Backends that plan each question by itself: of models whose whole tree is too large, or needs far more work.
+
+A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that answers it.
+Plans are kept by the variables, states and scopes that are left, reductions by the question. A table is answered row
+by row, rows that observe the same variables one after the other, so that they share the plans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ...plans.compiler import MAX_TABLE
+from ...plans.program import Program, collect_program
+from ...plans.reduction import Reducer, Reduction
+from ...util.lru import LRU
+from ...util.system import new_lock
+from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
+from ..sweep import Best, Derivatives, Sweep, Uniforms
+from .delegating import DelegatingBackend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...plans.plan import Plan
+
+    Factors = Sequence[NDArray[np.float64]]
+    Make = Callable[[Plan, Factors], Backend]
+    MakeSweep = Callable[[Program, Factors], Sweep]
+
+T = TypeVar("T")
+_NONE = np.zeros(0)
+_CHEAP = 1 << 62  # in place of the multiplications of a pattern: its last question was planned by itself
+
+MOST_ENGINES = 256
+SEARCHING = 10_000_000  # operations of cases for each variable, from which a better order is searched for
+SEARCHED_WORK = 10_000_000  # operations of such a case
+REQUIRED_GAIN = 0.5  # share of the work that may be left with a better order
+MOST_QUESTIONS = 256
+MOST_PATTERNS = 256
+LEAST_WORK = 20_000_000  # operations of a case of a tree that fits, from which its questions are looked at
+LOOK = 2_000_000  # multiplications of cases, for each variable, after which they are
+AGAIN = 50  # times as many before the next look
+GAIN = 20  # how much less work a question has to need
+LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
+
+
+class Limits(NamedTuple):
+    """Bounds of the plan of a question."""
+
+    memory_limit: int
+    max_table: int
+    names: Sequence[str] | None = None  # of the variables, for messages
+
+
+class _Engine:
+    """A plan, and a backend that has the numbers of one reduction at a time."""
+
+    def __init__(self, plan: Plan, left: Reduction, make: Make):
+        self.plan = plan
+        self._tables: Factors = left.tables
+        cards = left.n_possible[left.free]
+        self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
+        self._backend = make(plan, [*left.tables, *self._ones])
+        self._lock = new_lock()
+        self.bytes, self.flops = plan.cost().bytes, plan.cost().flops
+        self.spent, self.is_searched = 0, self.flops < SEARCHED_WORK
+
+    def ask(self, tables: Factors, question: Callable[[Backend], T]) -> T:
+        """Answer a question with these numbers."""
+        with self._lock:
+            self.spent += self.flops
+            if tables is not self._tables:
+                self._tables = []  # until they are replaced
+                self._backend.reload([*tables, *self._ones])
+                self._tables = tables
+            return question(self._backend)
+
+
+class QuestionBackend(Backend):
+    """`Backend` of a model without a plan. Thread-safe."""
+    # plan: Without contractions: the model's shape, and its sets
+    # make: Makes the backend of a question
+
+    # replan: Whether a better order may be searched for once the cases have taken so long
+
+    def __init__(self, plan: Plan, factors: Factors, make: Make, limits: Limits, *, replan: bool = False):
+        self._plan, self._make, self.limits, self._replan = plan, make, limits, replan
+        self._n_own = plan.n_factors - len(plan.sets)
+        self._reducer = self._reducer_of(factors)
+        most = max(limits.memory_limit // 2, LEAST_BYTES)
+        self._engines: LRU[Hashable, _Engine] = LRU(MOST_ENGINES, most, lambda engine: engine.bytes)
+        self._questions: LRU[Hashable, Reduction] = LRU(
+            MOST_QUESTIONS, LEAST_BYTES, lambda left: len(left.possible) + 8 * sum(t.size for t in left.tables)
+        )
+
+    def _reducer_of(self, factors: Factors) -> Reducer:
+        n = self._n_own
+        return Reducer(self._plan.cardinality, self._plan.factor_scopes[:n], list(factors[:n]))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(is_adaptive=self._replan)
+
+    # Reductions and engines -----------------------------------------------------------------------------------
+
+    def reduce(
+        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
+    ) -> Reduction:
+        """The reduction of the model for a case; targets as of `run`."""
+        key = evidence.state.tobytes(), *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
+        wanted = None if targets is None else tuple(sorted(set(targets)))
+        return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))
+
+    def _reduced(self, evidence: Evidence, targets: Sequence[int] | None, families: bool) -> Reduction:
+        n, sets = self._plan.n_variables, self._plan.sets
+        more = [((v,) if v < n else sets[v - n], np.asarray(w)) for v, w in sorted(evidence.likelihood.items())]
+        own = None if targets is None else [v for v in targets if v < n]
+        joint = [sets[v - n] for v in targets or () if v >= n]
+        return self._reducer.reduce(evidence.state, more, own, joint, families=families)
+
+    def plan_of(self, left: Reduction) -> Plan:
+        """The plan of what is left of a question."""
+        # raises TableTooLarge: naming what is left
+        try:
+            return left.plan(self.limits.memory_limit, self.limits.max_table)
+        except TableTooLarge as error:
+            raise TableTooLarge(self._refusal(left, error), error.entries, error.needed, error.limit) from None
+
+    def _refusal(self, left: Reduction, error: TableTooLarge) -> str:
+        names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
+        clique = [names[v] for v in left.largest_clique()]
+        listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
+        memory, most = format_bytes(self.limits.memory_limit), f"{self.limits.max_table:,}"
+        return (
+            f"this question is too large: of {len(left.cards):,} variables its findings leave {len(left.free):,}, and "
+            f"tables of them exceed {memory} (memory_limit) or {most} entries (max_table): "
+            f"{error.message.split(';')[0]}; the largest clique has "
+            f"{len(clique)} variables: {listed}; try fewer targets, or observe some of these variables, such as "
+            f"{', '.join(clique[:3])}"
+        )
+
+    def _engine(self, left: Reduction) -> _Engine:
+        engine = self._engines.get_or_make(left.key, lambda: _Engine(self.plan_of(left), left, self._make))
+        if self._replan and not engine.is_searched and engine.spent >= SEARCHING * len(left.free):
+            engine.is_searched = True
+            with contextlib.suppress(TableTooLarge):
+                plan = left.plan(self.limits.memory_limit, self.limits.max_table, search=True)
+                if plan.cost().flops <= REQUIRED_GAIN * engine.flops:
+                    engine = _Engine(plan, left, self._make)
+                    engine.is_searched = True
+                    self._engines.put(left.key, engine)
+        return engine
+
+    def is_cheap(self, left: Reduction, most: float) -> bool:
+        """Whether a case of what is left takes at most so many multiplications."""
+        if not len(left.free) or left.key in self._engines:
+            return True
+        if left.least_work() > most:
+            return False
+        try:
+            return self._engine(left).flops // 2 <= most
+        except TableTooLarge:
+            return False
+
+    # Answers --------------------------------------------------------------------------------------------------
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        try:
+            return self._run(evidence, targets)
+        except TableTooLarge as error:
+            some = list(range(self._plan.n_variables)) if targets is None else sorted(set(targets))
+            if len(some) < 2 or some[-1] >= self._plan.n_variables:
+                raise
+            first = error
+        half = len(some) // 2  # questions about fewer variables need less
+        posterior, log_evidence = np.zeros(int(self.posterior_ptr[-1])), 0.0
+        for part in (some[:half], some[half:]):
+            try:
+                result = self.run(evidence, part)
+            except TableTooLarge:
+                raise first from None
+            cells = columns_of(self.posterior_ptr, part)
+            posterior[cells], log_evidence = result.posterior[cells], result.log_evidence
+        return Result(posterior, log_evidence)
+
+    def _run(self, evidence: Evidence, targets: Sequence[int] | None) -> Result:
+        left, n = self.reduce(evidence, targets), self._plan.n_variables
+        free = None if targets is None else [*left.inside(v for v in targets if v < n)]
+        if not len(left.free):
+            return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant)
+        engine = self._engine(left)
+        joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(engine.plan.sets)}
+
+        def place(scope: Sequence[int]) -> int:
+            """The inner variable or set variable of a set; -1 if no variable of it is left."""
+            inner = left.inside(sorted(scope))
+            return joint.get(inner, inner[0] if inner else -1)
+
+        if targets is not None and free is not None:
+            more = [place(self._plan.sets[v - n]) for v in targets if v >= n]
+            free = [*dict.fromkeys([*free, *(w for w in more if w >= 0)])]
+        result = engine.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
+        ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
+
+        def cells(scope: Sequence[int]) -> NDArray[np.float64]:
+            """The joint posterior of what is left of a set, by ascending variable."""
+            w = place(scope)
+            if w < 0:
+                return np.ones(1)
+            part = result.posterior[ptr[w] : ptr[w + 1]]
+            own = engine.plan.sets[w - len(left.free)] if w >= len(left.free) else (w,)
+            shape = left.n_possible[left.free[list(own)]].tolist()
+            return part.reshape(shape).transpose(np.argsort(own))
+
+        inner = result.posterior[: int(left.n_possible[left.free].sum())]
+        return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant)
+
+    def _posterior(
+        self, left: Reduction, targets: Sequence[int] | None, cells: Callable[[Sequence[int]], NDArray[np.float64]],
+        inner: NDArray[np.float64] = _NONE,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """The posteriors of the model's variables, and of its sets if some are targets."""
+        posterior, n = left.posterior(inner), self._plan.n_variables
+        sets = [v for v in targets or () if v >= n]
+        if sets:
+            ptr = self.cell_ptr
+            posterior = np.concatenate([posterior, np.zeros(int(ptr[-1]) - len(posterior))])
+            for v in sets:
+                scope = self._plan.sets[v - n]
+                ascending = sorted(scope)
+                table = left.table(ascending, cells(scope)).transpose([ascending.index(u) for u in scope])
+                posterior[ptr[v] : ptr[v + 1]] = table.ravel()
+        return posterior
+
+    def run_batch(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
+    ) -> BatchResult:
+        columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
+        n = len(states)
+        answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
+        for i, case in self._by_pattern(states, likelihood):
+            try:
+                result = self.run(case, targets)
+            except ImpossibleEvidence:
+                continue
+            answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
+            answer.impossible[i] = False
+        return answer
+
+    def _by_pattern(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None
+    ) -> Iterable[tuple[int, Evidence]]:
+        """Cases, those that observe the same variables one after the other, equal ones side by side."""
+        for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
+            yield i, Evidence(
+                np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}
+            )
+
+    def run_counts(
+        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
+        likelihood: Likelihood | None = None,
+    ) -> Counts:  # fmt: skip
+        n, scopes = len(states), self._plan.factor_scopes[: self._n_own]
+        families = [np.zeros(self._plan.cardinality[list(s)].tolist()) for s in scopes]
+        log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
+        for i, case in self._by_pattern(states, likelihood):
+            weight = 1.0 if weights is None else float(weights[i])
+            try:
+                left = self.reduce(case, families=True)
+                inner: Sequence[NDArray[np.float64]] = ()
+                log_evidence[i] = left.log_constant
+                if len(left.free):
+                    engine, row = self._engine(left), _nothing(left).state[None]
+                    counts = engine.ask(left.tables, lambda backend: backend.run_counts(row))  # noqa: B023
+                    if counts.impossible[0]:
+                        log_evidence[i] = -np.inf
+                        continue
+                    inner, log_evidence[i] = counts.families, left.log_constant + float(counts.log_evidence[0])
+            except ImpossibleEvidence:
+                continue
+            impossible[i] = False
+            for f, scope in enumerate(scopes):
+                home = left.homes.get(f)
+                families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
+        return Counts(families, log_evidence, impossible)
+
+    def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
+        """(n,) ln of the product of all factors, and of the weights of the evidence, at whole configurations."""
+        n, sets, reducer = self._plan.n_variables, self._plan.sets, self._reducer
+        logs = np.zeros(len(states))
+        given = [((v,) if v < n else sets[v - n], w) for v, w in evidence.likelihood.items()]
+        with np.errstate(divide="ignore"):
+            for scope, table in [*zip(reducer.scopes, reducer.factors, strict=True), *given]:
+                cells = np.reshape(table, self._plan.cardinality[list(scope)].tolist())
+                logs += np.log(cells[tuple(states[:, v] for v in scope)])
+        return logs
+
+    def reload(self, factors: Factors) -> None:
+        self._reducer = self._reducer_of(factors)
+        self._questions.clear()
+
+    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        return int(self._plan.cardinality.sum())
+
+    def close(self) -> None:
+        self._engines.clear()
+        self._questions.clear()
+
+
+def _nothing(left: Reduction) -> Evidence:
+    return Evidence.none(len(left.free))
+
+
+class CheaperQuestions(DelegatingBackend):
+    """`Backend` of a model whose tree fits: a question that needs a small part of the work is planned by itself.
+
+    Whether it does, is looked at once the cases of a pattern of findings have cost many times as much as the look.
+    """
+
+    def __init__(self, backend: Backend, plan: Plan, factors: Factors, make: Make):
+        super().__init__(backend)
+        self._plan, self._factors, self._make = plan, factors, make
+        self._lock = new_lock()
+        self._made: QuestionBackend | None = None
+        self._spent: LRU[Hashable, int] = LRU(MOST_PATTERNS)  # multiplications of cases; or `_CHEAP`
+
+    @property
+    def cell_ptr(self) -> NDArray[np.int64]:
+        return self.backend.cell_ptr
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.backend.capabilities, is_adaptive=True)
+
+    def _questions(self) -> QuestionBackend:
+        with self._lock:
+            if self._made is None:
+                limits = Limits(self._plan.cost().bytes, MAX_TABLE)
+                self._made = QuestionBackend(self._plan, self._factors, self._make, limits)
+            return self._made
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        if max((*(targets or ()), *evidence.likelihood), default=0) >= self._plan.n_variables:  # of sets
+            return self.backend.run(evidence, targets)
+        seen = evidence.state >= 0
+        key = seen.tobytes(), None if targets is None else tuple(targets)
+        spent = self._spent.get(key) or 0
+        work = self.backend.work(seen, targets)
+        enough = LOOK * self._plan.n_variables
+        if spent != _CHEAP and spent + work < enough:
+            self._spent.put(key, spent + work)
+            return self.backend.run(evidence, targets)
+        questions = self._questions()
+        left = questions.reduce(evidence, targets)
+        is_cheap = questions.is_cheap(left, work / GAIN)
+        self._spent.put(key, _CHEAP if is_cheap else -AGAIN * enough)
+        return (questions if is_cheap else self.backend).run(evidence, targets)
+
+    def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> HeldCase:
+        return self.backend.hold_case(evidence, targets)
+
+    def reload(self, factors: Factors) -> None:
+        self.backend.reload(factors)
+        with self._lock:
+            self._factors, self._made = factors, None
+            self._spent.clear()
+
+
+class QuestionSweep:
+    """`Sweep` of a model without a plan: each case is reduced first."""
+
+    program: Program
+
+    def __init__(self, questions: QuestionBackend, maximal: bool, make: MakeSweep):
+        self._questions, self._maximal, self._make = questions, maximal, make
+        self._sweeps: LRU[int, tuple[Reduction, Sweep]] = LRU(16)
+
+    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | None]:
+        left = self._questions.reduce(evidence)
+        if not len(left.free):
+            return left, None
+
+        def make() -> tuple[Reduction, Sweep]:  # the value holds the reduction, so no other one has this id
+            plan = self._questions.plan_of(left)
+            return left, self._make(collect_program(plan, maximal=self._maximal), left.tables)
+
+        return self._sweeps.get_or_make(id(left), make)
+
+    def best(self, evidence: Evidence, k: int = 1) -> Best:
+        left, sweep = self._sweep(evidence)
+        if sweep is None:
+            return Best(left.state[None], np.array([left.log_constant]))
+        best = sweep.best(_nothing(left), k)
+        return Best(left.expanded(best.states), best.log_value + left.log_constant)
+
+    def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
+        rows, logs = np.full(states.shape, -1, np.int32), np.full(len(states), -math.inf)
+        for i in range(len(states)):
+            try:
+                best = self.best(Evidence(states[i], {v: w[i] for v, w in likelihood.items()}))
+            except ImpossibleEvidence:
+                continue
+            rows[i], logs[i] = best.states[0], best.log_value[0]
+        return Best(rows, logs)
+
+    def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
+        left, sweep = self._sweep(evidence)
+        if sweep is None:
+            return np.tile(left.state, (n, 1))
+        return left.expanded(sweep.draw(_nothing(left), n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
+
+    def draw_rows(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
+    ) -> NDArray[np.int32]:
+        drawn = np.full(states.shape, -1, np.int32)
+        for i in range(len(states)):
+            row = uniforms(1)
+            try:
+                case = Evidence(states[i], {v: w[i] for v, w in likelihood.items()})
+                drawn[i] = self.draw(case, 1, lambda _, row=row: row)[0]  # type: ignore[misc]
+            except ImpossibleEvidence:
+                continue
+        return drawn
+
+    def derivatives(self, evidence: Evidence) -> Derivatives:
+        raise TableTooLarge("derivatives by every parameter need the whole tree, which does not fit")
+
+    def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
+        return self._questions.score(states, evidence)

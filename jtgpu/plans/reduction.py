@@ -1,0 +1,378 @@
+"""The part of a model that a question needs: relevant variables, states that its findings leave, tables of these.
+
+A factor that is the conditional density of a variable which is neither a target nor observed, nor an ancestor of such,
+sums to one and is left out (Shachter 1988; Baker and Boult 1990). A state is impossible where every entry of some
+factor that agrees with it is zero, given the states that are possible for the factor's other variables (arc
+consistency; Mackworth 1977), findings included. A variable with one state left leaves every table, tables of one number
+go into ln P, and tables of equal scope are multiplied. What remains is often small where the model's tree is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ImpossibleEvidence, TableTooLarge
+from ..util.elementary import log
+from ..util.loops import loops
+from .arrays import ragged, ranges
+from .clique_tree import elimination_cliques, interaction_graph
+from .compiler import build_plan, check_bound, fast_order
+from .ordering import find_order, order_cost
+from .specialise import conditional_heads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .plan import Plan
+
+_loops = loops("jtgpu.plans.loops.possible")
+
+SMALLEST = 2.0**-500  # numbers of a product that loses no digits
+LARGE = 10_000_000  # entries of the cliques of an order from which a second one is tried
+EQUAL = 1e-14  # of its largest entry: how far the entries of a sum may differ to be equal but for rounding
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The part of a model that a question needs.
+
+    Variable w of the W that are left is variable ``free[w]`` of the model.
+    """
+
+    cards: NDArray[np.int64]  # (V,) of the model
+    relevant: NDArray[np.bool_]  # (V,) variables whose posteriors can be read
+    possible: NDArray[np.bool_]  # of each state of each variable of the model
+    n_possible: NDArray[np.int64]  # (V,)
+    free: NDArray[np.int64]  # (W,) ascending: relevant, with more than one state left
+    scopes: tuple[tuple[int, ...], ...]  # of the tables, in variables that are left
+    tables: list[NDArray[np.float64]]
+    homes: Mapping[int, int]  # the table of each factor that has one
+    log_constant: float  # ln of what the other tables contribute
+    sets: tuple[tuple[int, ...], ...] = ()  # that stay together, in variables that are left, ascending
+
+    @cached_property
+    def key(self) -> tuple[bytes, bytes, tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+        """All that a plan depends on."""
+        return self.free.tobytes(), self.n_possible[self.free].tobytes(), self.scopes, self.sets
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """(V+1,) first state of each variable of the model."""
+        return np.concatenate([[0], np.cumsum(self.cards)])
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """States of the model that are states of the variables that are left, in their order."""
+        inside = np.zeros(len(self.cards), np.bool_)
+        inside[self.free] = True
+        return np.flatnonzero(self.possible & np.repeat(inside, self.cards))
+
+    @cached_property
+    def certain(self) -> NDArray[np.int64]:
+        """States of the model that hold with certainty."""
+        return np.flatnonzero(self.possible & np.repeat(self.n_possible == 1, self.cards))
+
+    @cached_property
+    def state(self) -> NDArray[np.int32]:
+        """(V,) state of each variable that has one left, -1 for the others."""
+        first = np.flatnonzero(self.possible)[np.cumsum(self.n_possible) - self.n_possible] - self.first[:-1]
+        return np.where(self.n_possible == 1, first, -1).astype(np.int32)
+
+    def states(self, v: int) -> NDArray[np.int64]:
+        """States of a variable of the model that are possible."""
+        return np.flatnonzero(self.possible[self.first[v] : self.first[v + 1]])
+
+    def posterior(self, inner: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Posteriors of all variables of the model from those of the variables that are left."""
+        posterior = np.zeros(len(self.possible))
+        posterior[self.certain] = 1.0
+        posterior[self.cells] = inner
+        return posterior
+
+    def expanded(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
+        """(n, V) configurations of the model from (n, W) of the variables that are left; -1 stays -1."""
+        full = np.tile(self.state, (len(states), 1))
+        numbers = np.concatenate([self.cells - np.repeat(self.first[self.free], self.n_possible[self.free]), [-1]])
+        begin = np.cumsum(self.n_possible[self.free]) - self.n_possible[self.free]
+        full[:, self.free] = numbers[np.where(states < 0, -1, states + begin)]
+        return full
+
+    def table(self, scope: Sequence[int], inner: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A table over variables of the model from one over those of them that are left: zeros for the other states."""
+        table = np.zeros(self.cards[list(scope)].tolist())
+        table[np.ix_(*(self.states(v) for v in scope))] = inner.reshape(self.n_possible[list(scope)].tolist())
+        return table
+
+    def inside(self, scope: Iterable[int]) -> tuple[int, ...]:
+        """The variables of a scope of the model that are left, by their numbers among these."""
+        return tuple(int(np.searchsorted(self.free, v)) for v in scope if self.n_possible[v] > 1)
+
+    def plan(self, memory_limit: int, max_table: int, *, search: bool = False) -> Plan:
+        """A plan of what is left: of a fast order, or of one that is searched for if that does not fit."""
+        # search: Whether the order is searched for in any case
+        # raises TableTooLarge: With the fewest bits that a table can have, or the sizes of the plan of the last order
+        cards = self.n_possible[self.free]
+        neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
+        fast = check_bound(cards.tolist(), neighbours, memory_limit, max_table)
+
+        def of(order: Sequence[int]) -> Plan:
+            return build_plan(
+                cards, self.scopes, neighbours, order, self.sets, memory_limit=memory_limit, max_table=max_table
+            )
+
+        if not search:
+            order = fast
+            if order_cost(cards, neighbours, fast).entries > LARGE:
+                other = find_order(cards, neighbours, "min-fill", seed=0).order.tolist()
+                order = min(fast, other, key=lambda o: order_cost(cards, neighbours, o).entries)
+            with contextlib.suppress(TableTooLarge):
+                return of(order)
+        return of(find_order(cards, neighbours, "auto", seed=0).order.tolist())
+
+    def least_work(self) -> int:
+        """Entries of the cliques of a fast elimination order: a case takes about as many multiplications or more."""
+        cards = self.n_possible[self.free].tolist()
+        neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
+        return order_cost(cards, neighbours, fast_order(cards, neighbours, sys.maxsize)[0]).entries
+
+    def largest_clique(self) -> tuple[int, ...]:
+        """The variables of the model in the largest clique of a fast elimination order."""
+        cards = self.n_possible[self.free]
+        neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
+        order, _ = fast_order(cards.tolist(), neighbours, sys.maxsize)
+        cliques, _ = elimination_cliques(neighbours, order)
+        best = max(cliques, key=lambda c: (math.prod(cards[list(c)].tolist()), c))
+        degree = [len(neighbours[v]) for v in range(len(cards))]
+        return tuple(self.free[sorted(best, key=lambda v: (-degree[v], v))].tolist())
+
+
+class Reducer:
+    """A model whose questions are reduced: what they have in common. Thread-safe."""
+
+    def __init__(
+        self, cards: NDArray[np.int64], scopes: Sequence[Sequence[int]], factors: Sequence[NDArray[np.float64]]
+    ):
+        self.cards, self.scopes, self.factors = cards, [tuple(s) for s in scopes], list(factors)
+        self.first = np.concatenate([[0], np.cumsum(cards)])
+        self._scope_ptr, self._scope = ragged(self.scopes)
+        self._cells = np.concatenate([np.zeros(0), *(table.reshape(-1) for table in factors)])
+        self._cell_ptr = np.concatenate([[0], np.cumsum([table.size for table in factors])]).astype(np.int64)
+        self._support = (self._cells > 0).view(np.uint8)
+        strides = [math.prod(table.shape[axis + 1 :]) for table in factors for axis in range(table.ndim)]
+        self._strides = np.array(strides, np.int64)
+        heads = conditional_heads(factors, self.scopes, len(cards))
+        self._head = np.array(heads, np.int64)
+        by_head = sorted((f for f, v in enumerate(heads) if v >= 0), key=heads.__getitem__)
+        parents: list[list[int]] = [[] for _ in range(len(cards))]
+        for f in by_head:
+            parents[heads[f]] = [u for u in self.scopes[f] if u != heads[f]]
+        self._parent_ptr, self._parents = ragged(parents)
+        self._always = np.zeros(len(cards), np.bool_)  # variables of factors that are never left out
+        for f in np.flatnonzero(self._head < 0).tolist():
+            self._always[list(self.scopes[f])] = True
+        self._possible = np.ones(int(self.first[-1]), np.bool_)
+        self._narrow(self._possible)
+
+    def _narrow(self, possible: NDArray[np.bool_]) -> None:
+        """Clear the states that are impossible given those that are not set."""
+        if not self._support.all():
+            _loops.narrow(
+                self._support, self._cell_ptr, np.array(self.cards), self._scope, self._scope_ptr,
+                possible.view(np.uint8),
+            )  # fmt: skip
+
+    def _relevant(self, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Some variables, those that are always relevant, and their ancestors."""
+        relevant = wanted | self._always
+        front = np.flatnonzero(relevant)
+        while len(front):
+            parents = self._parents[ranges(self._parent_ptr[front], self._parent_ptr[front + 1])]
+            front = np.unique(parents[~relevant[parents]])
+            relevant[front] = True
+        return relevant
+
+    def reduce(
+        self, state: NDArray[np.int32], more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]] = (),
+        targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *, families: bool = False,
+    ) -> Reduction:  # fmt: skip
+        """The part of the model that is left for one case."""
+        # state: (V,) -1 = not observed
+        # more: Scopes and tables of likelihoods
+        # targets: Variables whose posteriors are computed; default: all
+        # sets: Sets of variables whose joint posteriors are computed
+        # families: Whether every factor of more than one entry keeps a table of its own
+        # raises ImpossibleEvidence: If a variable has no state left
+        seen = np.flatnonzero(state >= 0)
+        wanted = np.zeros(len(state), np.bool_)
+        wanted[seen] = True
+        wanted[slice(None) if targets is None else list(targets)] = True
+        for scope in [*(scope for scope, _ in more), *sets]:
+            wanted[list(scope)] = True
+        relevant = self._relevant(wanted)
+        possible = self._possible.copy()
+        holds = self.first[seen] + state[seen]
+        before = possible[holds]
+        possible[ranges(self.first[seen], self.first[seen + 1])] = False
+        possible[holds] = before
+        for (v,), weights in ((s, w) for s, w in more if len(s) == 1):
+            possible[self.first[v] : self.first[v + 1]] &= np.ravel(weights) > 0
+        if len(seen) or more:
+            self._narrow(possible)
+        sums = np.concatenate([[0], np.cumsum(possible)])
+        n_possible = np.diff(sums[self.first])
+        if len(n_possible) and not n_possible.min():
+            raise ImpossibleEvidence("the evidence has probability 0")
+        relevant_factors = np.flatnonzero((self._head < 0) | relevant[self._head])
+        free = np.flatnonzero(relevant & (n_possible > 1))
+        left = Reduction(self.cards, relevant, possible, n_possible, free, (), [], {}, 0.0)
+        keep = None if targets is None or families else frozenset([*targets, *(v for scope in sets for v in scope)])
+        return self._with_tables(left, relevant_factors, more, sets, keep, families=families)
+
+    def _with_tables(
+        self, left: Reduction, factors: NDArray[np.int64],
+        more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]], sets: Sequence[Sequence[int]],
+        keep: frozenset[int] | None, *, families: bool,
+    ) -> Reduction:  # fmt: skip
+        """The reduction with the possible part of each factor."""
+        at = np.concatenate([[0], np.cumsum(np.maximum(left.state[self._scope], 0) * self._strides)])
+        index = self._cell_ptr[:-1] + np.diff(at[self._scope_ptr])
+        n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self._scope] > 1)])[self._scope_ptr])
+        known = factors[n_free[factors] == 0]
+        tables = _Tables(left, merge=not families)
+        tables.constants.extend(self._cells[index[known]].tolist())
+        for f in factors[n_free[factors] > 0].tolist():
+            tables.add(self.scopes[f], self.factors[f], f)
+        for scope, table in more:
+            tables.add(scope, table.reshape(self.cards[list(scope)].tolist()))
+        if keep is not None:
+            tables.sum_out(keep)
+        return tables.reduction(sets, keep)
+
+
+class _Tables:
+    """The tables of a reduction while they are collected."""
+    # left: What is known of the variables and states
+    # merge: Whether tables of equal scope are multiplied, and those of one number left out
+
+    def __init__(self, left: Reduction, merge: bool):
+        self._left, self._merge = left, merge
+        self.constants: list[float] = []
+        self._tables: dict[int, tuple[tuple[int, ...], NDArray[np.float64]]] = {}  # in variables of the model
+        self._homes: dict[int, int] = {}
+        self._place: dict[tuple[int, ...], int] = {}
+        self._summed: set[int] = set()
+        self._n = 0
+        self._exponent = 0
+
+    def add(self, scope: Sequence[int], table: NDArray[np.float64], factor: int = -1) -> None:
+        """Add the possible part of a table."""
+        left = self._left
+        state = left.state
+        part = table[tuple(slice(None) if state[v] < 0 else int(state[v]) for v in scope)]
+        free = [v for v in scope if state[v] < 0]
+        for axis, v in enumerate(free):
+            if left.n_possible[v] < left.cards[v]:
+                part = part.compress(left.possible[left.first[v] : left.first[v + 1]], axis=axis)
+        if self._merge:
+            axes = sorted(range(len(free)), key=free.__getitem__)
+            self._put(tuple(free[a] for a in axes), part.transpose(axes))
+        else:
+            self._homes[factor] = self._keep(tuple(free), part)
+
+    def _put(self, scope: tuple[int, ...], table: NDArray[np.float64]) -> None:
+        """Multiply a table into one of the same scope, or into the constants if its entries are equal, or keep it."""
+        high = float(table.max())
+        if not high:
+            raise ImpossibleEvidence("the evidence has probability 0")
+        if high == float(table.min()):
+            self.constants.append(high)
+            return
+        place = self._place.get(scope)
+        if place is None:
+            self._place[scope] = self._keep(scope, table)
+            return
+        _, other = self._tables[place]
+        shifts = math.frexp(high)[1], math.frexp(float(other.max()))[1]
+        product = np.ldexp(table, -shifts[0]) * np.ldexp(other, -shifts[1])
+        support = (table > 0) & (other > 0)
+        if not support.any():
+            raise ImpossibleEvidence("the evidence has probability 0")
+        if product.min(where=support, initial=1.0) > SMALLEST:
+            self._tables[place] = scope, product
+            self._exponent += sum(shifts)
+        else:
+            self._keep(scope, table)
+
+    def _keep(self, scope: tuple[int, ...], table: NDArray[np.float64]) -> int:
+        self._tables[self._n] = scope, table
+        self._n += 1
+        return self._n - 1
+
+    def sum_out(self, keep: frozenset[int]) -> None:
+        """Sum variables out that one table alone has, until there is none.
+
+        Where the sum is the same for all states of the others, as that of a conditional density is, the table connects
+        them no more, and what it separates from the findings is left out.
+        """
+        around: dict[int, set[int]] = {}
+        for place, (scope, _) in self._tables.items():
+            for v in scope:
+                around.setdefault(v, set()).add(place)
+        ready = [v for v, places in around.items() if len(places) == 1 and v not in keep]
+        while ready:
+            v = ready.pop()
+            if len(around[v]) != 1:
+                continue
+            place = min(around[v])
+            scope, table = self._tables[place]
+            high = float(table.max())
+            if not table.min(where=table > 0, initial=high) > SMALLEST * high:
+                continue
+            shift = math.frexp(high)[1]
+            table = np.ldexp(table, -shift).sum(axis=scope.index(v))
+            self._exponent += shift
+            self._summed.add(v)
+            around[v].clear()
+            scope = tuple(u for u in scope if u != v)
+            low, high = float(table.min()), float(table.max())
+            self._tables[place] = scope, table
+            if high - low <= EQUAL * high:
+                self.constants.append(high)
+                del self._tables[place]
+                for u in scope:
+                    around[u].discard(place)
+            ready.extend(u for u in scope if len(around[u]) == 1 and u not in keep)
+
+    def reduction(self, sets: Sequence[Sequence[int]], keep: frozenset[int] | None) -> Reduction:
+        """The reduction to the variables of the tables, and those of `keep` that only constants mention."""
+        left = self._left
+        mentioned = {v for scope, _ in self._tables.values() for v in scope}
+        for v in left.free.tolist():
+            if v in mentioned:
+                continue
+            if keep is None or v in keep:
+                self._keep((v,), np.ones(int(left.n_possible[v])))
+                mentioned.add(v)
+            elif v not in self._summed:
+                self.constants.append(float(left.n_possible[v]))
+        if not all(self.constants):
+            raise ImpossibleEvidence("the evidence has probability 0")
+        log_constant = math.fsum([*(log(c) for c in self.constants if c != 1.0), self._exponent * log(2.0)])
+        free = np.array(sorted(mentioned), np.int64)
+        number = {v: w for w, v in enumerate(free.tolist())}
+        places = {place: i for i, place in enumerate(self._tables)}
+        inner = [tuple(sorted(number[v] for v in scope if v in number)) for scope in sets]
+        return replace(
+            left, free=free, scopes=tuple(tuple(number[v] for v in scope) for scope, _ in self._tables.values()),
+            tables=[np.ascontiguousarray(table) for _, table in self._tables.values()],
+            homes={f: places[place] for f, place in self._homes.items()}, log_constant=log_constant,
+            sets=tuple(dict.fromkeys(s for s in inner if len(s) > 1)),
+        )  # fmt: skip
