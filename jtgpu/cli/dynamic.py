@@ -149,7 +149,7 @@ def dynamic(  # noqa: PLR0913 (a Typer command)
         return
     begun = clock.perf_counter()
     with status("compiling (takes longer the first time on a machine)", run.progress):
-        tree = net.compile(run.backend, **run.threads_option())  # type: ignore[arg-type]
+        tree = net.compile(run.backend, **run.threads_option())
     if output is None:
         read = SequenceFile(net, Path(sequences), asked, files)
         tables = [table for table, *_ in answer_tables(tree, read)]

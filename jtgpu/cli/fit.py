@@ -18,6 +18,7 @@ from ..formats import writer_of
 from ..mixed.fit_result import MixedFit
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
+from ..model.quick import parse_codes
 from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
@@ -190,7 +191,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
             fitted: Fit | MixedFit = fit_numbers(net, cases, data.numbers, from_data, options)
         else:
             structure: Any = {v: net.parents(v) for v in net} if from_data else net
-            options["codes"] = net.state_codes if from_data and codes else None
+            options["codes"] = parse_codes(net.variables, codes) if from_data and codes else None
             fitted = fit_parameters(structure, [*cases], checkpoint=checkpoint, **options)
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):

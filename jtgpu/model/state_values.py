@@ -92,9 +92,9 @@ class StateValues:
             if not isinstance(code, (str, int, float, Decimal, np.integer, np.floating, np.bool_)) or code != code:
                 raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
             self.codes[code] = self.names[name]
-            number = _numeral(code) if isinstance(code, str) and _is_plain(code) else None
-            if number is not None:
-                self.codes.setdefault(number, self.names[name])
+            value = _numeral(code) if isinstance(code, str) and _is_plain(code) else None
+            if value is not None:
+                self.codes.setdefault(value, self.names[name])
 
     def find(self, value: Any) -> int | None:
         """Number of the state that a number or a truth value means; None if it means no state, or several."""
