@@ -50,13 +50,13 @@ class Line(NamedTuple):
 def regression(name: str, parents: Sequence[str], sums: Floats, root: Callable[[], Root] | None) -> Line:
     """Intercept and slopes, and the sd of the residual, from sums of z z'; from rows where these have few digits."""
     try:
-        found = _of_sums(name, parents, sums)
+        line = _of_sums(name, parents, sums)
     except DataError:
         if root is None:
             raise
     else:
-        if root is None or found.error <= FROM_ROWS:
-            return found
+        if root is None or line.error <= FROM_ROWS:
+            return line
     return _of_rows(name, parents, root())
 
 
@@ -172,7 +172,7 @@ class FamilyRows:
     def _centred(self, g: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Means of a family in some rows, and these rows less the means, times roots of their weights."""
         family = [*self._numbers.parents[g], g]
-        values, w = self._cases.values[np.ix_(rows, family)], self._weights[rows]
+        values, w = self._cases.values[rows[:, None], family], self._weights[rows]
         mean = np.add.reduce(values * w[:, None]) / w.sum()
         z = np.column_stack([np.ones(len(rows)), (values - mean) / self._numbers.scale[family]])
         return mean / self._numbers.scale[family], z * np.sqrt(w)[:, None]
@@ -180,10 +180,8 @@ class FamilyRows:
 
 def _triangle(rows: Floats) -> Floats:
     """R of a QR factorisation, square."""
-    factor = np.zeros((rows.shape[1], rows.shape[1]))
-    found = np.linalg.qr(rows, mode="r")
-    factor[: len(found)] = found
-    return factor
+    factor = np.linalg.qr(rows, mode="r")  # (min(n, m + 2), m + 2)
+    return np.pad(factor, ((0, rows.shape[1] - len(factor)), (0, 0)))
 
 
 def warn_of_errors(errors: Mapping[str, float]) -> None:

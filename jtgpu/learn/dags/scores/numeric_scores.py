@@ -149,8 +149,8 @@ class _Grouped:
             if c not in self._exact:
                 own = self._rows[c]
                 self._exact[c] = products(self.centred[:, own], None if self.weights is None else self.weights[own])
-        found = [self._exact[c] for c in cells.tolist()]
-        return np.array([high for high, _ in found]), np.array([low for _, low in found])
+        pairs = [self._exact[c] for c in cells.tolist()]
+        return np.array([high for high, _ in pairs]), np.array([low for _, low in pairs])
 
 
 def _grouped(table: NumericTable, members: tuple[int, ...]) -> _Grouped:
@@ -189,11 +189,11 @@ def _regressions(grouped: _Grouped, sets: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):  # of numbers without a residual
             d, diagonal = pivots(grouped.sums, sets[first : first + step])
         n = grouped.counts[:, None]
-        is_regular = (diagonal > NO_SPREAD * n).all(axis=0)
-        few = is_regular & ~(d > FEW_DIGITS * diagonal).all(axis=0)
+        is_regular = np.asarray((diagonal > NO_SPREAD * n).all(axis=0))
+        few = is_regular & ~np.asarray((d > FEW_DIGITS * diagonal).all(axis=0))
         if few.any():
             d[-1][few], is_regular[few] = _precise(grouped, sets[first : first + step], few)
-        is_regular = is_regular.all(axis=0)
+        is_regular = np.asarray(is_regular.all(axis=0))
         residual = np.where(is_regular, d[-1], 1.0) / n
         terms = -0.5 * n * (logs(residual) + (LN_2PI + 1.0))
         total[first : first + step] = np.where(is_regular, np.add.reduce(terms, axis=0), -np.inf)
@@ -207,7 +207,7 @@ def _precise(grouped: _Grouped, sets: Ints, few: Bools) -> tuple[Floats, Bools]:
     with np.errstate(divide="ignore", invalid="ignore"):
         d, diagonal, blur = residuals(grouped.exact(cells), place.reshape(-1), sets[chosen], grouped.noise)
     least = np.maximum(NO_RESIDUAL * diagonal, blur**2 * grouped.counts[used])
-    return d[-1], (d > least).all(axis=0)
+    return d[-1], np.asarray((d > least).all(axis=0))
 
 
 def bic_cg_scores(
