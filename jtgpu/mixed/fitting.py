@@ -214,8 +214,8 @@ def run(  # noqa: PLR0913
             if calm or (is_complete and before is not None) or len(history) > iterations:
                 warn_of_errors(errors)
                 return Fitted(_moved(tree.network, far), history, calm or is_complete, method, sums)
-            found, errors = best_parameters(tree, sums, prior, complete)
-            tree.reload(found)
+            best, errors = best_parameters(tree, sums, prior, complete)
+            tree.reload(best)
             sums = one_pass(tree, cases, weights)
     except KeyboardInterrupt:
         if len(history) < 2:  # of the start, at most

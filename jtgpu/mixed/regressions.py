@@ -50,13 +50,13 @@ class Line(NamedTuple):
 def regression(name: str, parents: Sequence[str], sums: Floats, root: Callable[[], Root] | None) -> Line:
     """Intercept and slopes, and the sd of the residual, from sums of z z'; from rows where these have few digits."""
     try:
-        found = _of_sums(name, parents, sums)
+        line = _of_sums(name, parents, sums)
     except DataError:
         if root is None:
             raise
     else:
-        if root is None or found.error <= FROM_ROWS:
-            return found
+        if root is None or line.error <= FROM_ROWS:
+            return line
     return _of_rows(name, parents, root())
 
 
@@ -79,7 +79,8 @@ def _of_sums(name: str, parents: Sequence[str], s: Floats) -> Line:
     squares = np.diagonal(s)[1:] / n
     cancelled = float(np.max(squares / np.maximum(np.diagonal(cov), 1e-300 + EPSILON * squares)))
     least = max(LEAST_RESIDUAL, ROUNDING * EPSILON * cancelled * condition)
-    _reject_function(name, variance > max(least * float(cov[m, m]), EPSILON * ROUNDING * float(squares[m])))
+    has_width = variance > max(least * float(cov[m, m]), EPSILON * ROUNDING * float(squares[m]))
+    _reject_function(name, has_width, " as far as sums of products can tell")
     terms = size[m] + np.abs(slope) @ size[:m]  # what the residual is a difference of
     error = 4.0 * EPSILON * cancelled * max(condition if m else 0.0, float(terms**2 / variance))
     return Line(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance)), error)
@@ -120,10 +121,10 @@ def _reject_collinear(name: str, parents: Sequence[str], condition: float, is_kn
         )
 
 
-def _reject_function(name: str, has_width: bool) -> None:
+def _reject_function(name: str, has_width: bool, how: str = "") -> None:
     if not has_width:
         raise DataError(
-            f"the number {name!r} is constant, or a function of its parents, in some configuration of states: its "
+            f"the number {name!r} is constant, or a function of its parents{how}, in some configuration of states: its "
             "density has no width; remove the column or the arc, or give a prior > 0 if there are fewer rows than "
             "coefficients"
         )
@@ -134,10 +135,10 @@ class FamilyRows:
 
     def __init__(self, numbers: Numbers, cases: MixedCases, weights: Floats, rows: float, shift: Floats):
         # rows: of the prior; shift: what has been subtracted from the cells, (G,)
-        self._numbers, self._cases, self._weights, self._rows = numbers, cases, weights, rows
-        self._noise = 4.0 * EPSILON * (np.abs(cases.values).max(axis=0) + np.abs(shift)) / numbers.scale
+        self._numbers, self._cases, self._weights, self._rows, self._shift = numbers, cases, weights, rows, shift
         self._pooled: dict[int, tuple[Floats, Floats]] = {}
-        self._own: dict[int, list[NDArray[np.intp]]] = {}  # rows of each configuration of a number's discrete parents
+        # of a number: rows of each configuration of its discrete parents, and the noise of its family
+        self._own: dict[int, tuple[list[NDArray[np.intp]], Floats]] = {}
 
     def root(self, g: int, k: int) -> Root:
         """Of a number in a configuration of its discrete parents."""
@@ -148,12 +149,16 @@ class FamilyRows:
             for d, card in zip(scope, cards, strict=True):
                 cell = cell * card + self._cases.states[:, d]
             ends = np.cumsum(np.bincount(cell, minlength=prod(cards)))
-            self._own[g] = np.split(np.argsort(cell, kind="stable"), ends[:-1])
-        own = self._own[g][k]
+            family = [*self._numbers.parents[g], g]
+            largest = np.abs(self._cases.values[:, family]).max(axis=0) + np.abs(self._shift[family])
+            noise = 4.0 * EPSILON * largest / self._numbers.scale[family]
+            self._own[g] = np.split(np.argsort(cell, kind="stable"), ends[:-1]), noise
+        groups, noise = self._own[g]
+        own = groups[k]
         centre, added = self._centred(g, own) if self._weights[own].any() else (shared, factor[:0])
         moved = factor.copy()
         moved[:, 1:] += np.outer(factor[:, 0], shared - centre)
-        return Root(_triangle(np.concatenate([moved, added])), centre, self._noise[[*self._numbers.parents[g], g]])
+        return Root(_triangle(np.concatenate([moved, added])), centre, noise)
 
     def pooled(self, g: int) -> tuple[Floats, Floats]:
         """The factor of the prior's rows, and their centre."""
@@ -172,7 +177,7 @@ class FamilyRows:
     def _centred(self, g: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Means of a family in some rows, and these rows less the means, times roots of their weights."""
         family = [*self._numbers.parents[g], g]
-        values, w = self._cases.values[np.ix_(rows, family)], self._weights[rows]
+        values, w = self._cases.values[rows[:, None], family], self._weights[rows]
         mean = np.add.reduce(values * w[:, None]) / w.sum()
         z = np.column_stack([np.ones(len(rows)), (values - mean) / self._numbers.scale[family]])
         return mean / self._numbers.scale[family], z * np.sqrt(w)[:, None]
@@ -180,10 +185,8 @@ class FamilyRows:
 
 def _triangle(rows: Floats) -> Floats:
     """R of a QR factorisation, square."""
-    factor = np.zeros((rows.shape[1], rows.shape[1]))
-    found = np.linalg.qr(rows, mode="r")
-    factor[: len(found)] = found
-    return factor
+    factor = np.linalg.qr(rows, mode="r")  # (min(n, m + 2), m + 2)
+    return np.pad(factor, ((0, rows.shape[1] - len(factor)), (0, 0)))
 
 
 def warn_of_errors(errors: Mapping[str, float]) -> None:

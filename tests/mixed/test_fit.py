@@ -272,7 +272,7 @@ def exact_line(columns: list[Any], weights: Any) -> tuple[list[float], float]:
     """Slopes and sd of a weighted regression of the last column on the others, in rational numbers."""
     rows = [[Fraction(1), *(Fraction(float(c[i])) for c in columns)] for i in range(len(weights))]
     each, k = [Fraction(float(w)) for w in weights], len(rows[0])
-    s = [[sum(w * x[i] * x[j] for w, x in zip(each, rows, strict=True)) for j in range(k)] for i in range(k)]
+    s: Any = [[sum(w * x[i] * x[j] for w, x in zip(each, rows, strict=True)) for j in range(k)] for i in range(k)]
     for j in range(k - 1):
         s[j] = [x / s[j][j] for x in s[j]]
         for i in (i for i in range(k) if i != j):

@@ -356,7 +356,8 @@ def exact_regression(columns: list[Any], weights: Any) -> float:
     """ln of the likelihood of the last column given the others, in rational numbers."""
     rows = [[Fraction(1), *(Fraction(float(c[i])) for c in columns)] for i in range(len(weights))]
     k = len(rows[0])
-    sums = [[sum(int(w) * x[i] * x[j] for w, x in zip(weights, rows, strict=True)) for j in range(k)] for i in range(k)]
+    each = [*zip(map(int, weights), rows, strict=True)]
+    sums: Any = [[sum(w * x[i] * x[j] for w, x in each) for j in range(k)] for i in range(k)]
     for j in range(k - 1):
         for i in range(j + 1, k):
             c = sums[i][j] / sums[j][j]

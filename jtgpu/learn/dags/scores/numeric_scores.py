@@ -34,7 +34,6 @@ LN_PI = 1.1447298858494002
 LN_2PI = 1.8378770664093453
 FEW_DIGITS = 1e-5  # pivot, relative to the diagonal, below which `double_sums` computes it
 NO_RESIDUAL = 1e-16  # below which a number is a function of others
-CELL_ROUNDING = 2.0**-50  # of a cell, with that of its scaled value
 NO_SPREAD = 1e-20  # mean square within a configuration, relative to the variance of the column
 MAX_GROUPED = 1_000_000  # sets of discrete parents of numbers
 
@@ -136,7 +135,6 @@ class _Grouped:
     cell: Ints  # (N,) of each row
     centred: Floats  # (numbers, N)
     weights: Floats | None
-    noise: Floats  # (numbers,) see `residuals`
     _exact: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
 
     @cached_property
@@ -149,8 +147,8 @@ class _Grouped:
             if c not in self._exact:
                 own = self._rows[c]
                 self._exact[c] = products(self.centred[:, own], None if self.weights is None else self.weights[own])
-        found = [self._exact[c] for c in cells.tolist()]
-        return np.array([high for high, _ in found]), np.array([low for _, low in found])
+        pairs = [self._exact[c] for c in cells.tolist()]
+        return np.array([high for high, _ in pairs]), np.array([low for _, low in pairs])
 
 
 def _grouped(table: NumericTable, members: tuple[int, ...]) -> _Grouped:
@@ -173,11 +171,10 @@ def _grouped(table: NumericTable, members: tuple[int, ...]) -> _Grouped:
         weighted = x if w is None else x * w
         for j in range(i + 1):
             sums[:, i, j] = sums[:, j, i] = np.bincount(cell, weighted * centred[j], q)
-    noise = CELL_ROUNDING * np.abs(table.values).max(axis=1) / table.scaled[1]
-    return _Grouped(counts, sums, n_cells, cell, centred, w, noise)
+    return _Grouped(counts, sums, n_cells, cell, centred, w)
 
 
-def _regressions(grouped: _Grouped, sets: Ints) -> Floats:
+def _regressions(table: NumericTable, grouped: _Grouped, sets: Ints) -> Floats:
     """Log-likelihood of the last number of each set given the others, in units of the scaled numbers, (B,)."""
     # -inf where a configuration has fewer than k + 2 rows of k parents, or no residual
     q, size = len(grouped.counts), sets.shape[1]
@@ -189,25 +186,25 @@ def _regressions(grouped: _Grouped, sets: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):  # of numbers without a residual
             d, diagonal = pivots(grouped.sums, sets[first : first + step])
         n = grouped.counts[:, None]
-        is_regular = (diagonal > NO_SPREAD * n).all(axis=0)
-        few = is_regular & ~(d > FEW_DIGITS * diagonal).all(axis=0)
+        is_regular = np.asarray((diagonal > NO_SPREAD * n).all(axis=0))
+        few = is_regular & ~np.asarray((d > FEW_DIGITS * diagonal).all(axis=0))
         if few.any():
-            d[-1][few], is_regular[few] = _precise(grouped, sets[first : first + step], few)
-        is_regular = is_regular.all(axis=0)
+            d[-1][few], is_regular[few] = _precise(table, grouped, sets[first : first + step], few)
+        is_regular = np.asarray(is_regular.all(axis=0))
         residual = np.where(is_regular, d[-1], 1.0) / n
         terms = -0.5 * n * (logs(residual) + (LN_2PI + 1.0))
         total[first : first + step] = np.where(is_regular, np.add.reduce(terms, axis=0), -np.inf)
     return total
 
 
-def _precise(grouped: _Grouped, sets: Ints, few: Bools) -> tuple[Floats, Bools]:
+def _precise(table: NumericTable, grouped: _Grouped, sets: Ints, few: Bools) -> tuple[Floats, Bools]:
     """Last pivots of sets in configurations (q, B) where those of doubles have few digits; where they are any."""
     used, chosen = np.nonzero(few)
     cells, place = np.unique(used, return_inverse=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        d, diagonal, blur = residuals(grouped.exact(cells), place.reshape(-1), sets[chosen], grouped.noise)
+        d, diagonal, blur = residuals(grouped.exact(cells), place.reshape(-1), sets[chosen], table.rounding)
     least = np.maximum(NO_RESIDUAL * diagonal, blur**2 * grouped.counts[used])
-    return d[-1], (d > least).all(axis=0)
+    return d[-1], np.asarray((d > least).all(axis=0))
 
 
 def bic_cg_scores(
@@ -256,7 +253,7 @@ def bic_cg_scores(
                 for size in range(min(most[v] - len(members), len(numbers)) + 1):
                     chosen = set_array(len(numbers), size)
                     sets = np.concatenate([rows[chosen], np.full((len(chosen), 1), table.row_of[v])], axis=1)
-                    value = _regressions(grouped, sets) - penalty * grouped.n_cells * (size + 2)
+                    value = _regressions(table, grouped, sets) - penalty * grouped.n_cells * (size + 2)
                     value -= table.n_cases * log(float(table.scaled[1][table.row_of[v]]))
                     places = np.broadcast_to(given, (len(chosen), len(members)))
                     places = np.sort(np.concatenate([numbers[chosen], places], axis=1), axis=1)

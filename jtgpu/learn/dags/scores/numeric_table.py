@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .rules import ScoreRule
 
 EQUAL = 1e-12  # 1 - |correlation| below which two columns are one up to their units
+CELL_ROUNDING = 2.0**-50  # of a cell, with that of its scaled value
 NO_SPREAD = 1e-12  # standard deviation, relative to the largest value, below which a column is constant
 
 
@@ -82,6 +83,11 @@ class NumericTable(CodedTable):
             sd = float(np.sqrt(self._sum(y * y) / max(self.n_cases - 1, 1)))
             z[i], scale[i] = y / sd, sd * size
         return z, scale
+
+    @cached_property
+    def rounding(self) -> Floats:
+        """What the rounding of cells adds to the scaled values at most, (numbers,)."""
+        return np.asarray(CELL_ROUNDING * np.abs(self.values).max(axis=1) / self.scaled[1])
 
     @cached_property
     def scatter(self) -> Floats:
