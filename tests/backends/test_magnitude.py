@@ -182,7 +182,8 @@ def test_an_observed_state_of_likelihood_0_beside_factors_that_lose_digits(backe
     assert tree.log_likelihood(rows, likelihood={"a": [zero] * 2})[1] == -math.inf
     with pytest.raises(errors.ImpossibleEvidence):
         tree.posteriors({"a": "y"}, likelihood={"a": zero})
-    np.testing.assert_allclose(tree.joint(["a", "b"], likelihood={"a": zero}, how="cases"), [[1, 0], [0, 0]], atol=1e-300)
+    joint = tree.joint(["a", "b"], likelihood={"a": zero}, how="cases")
+    np.testing.assert_allclose(joint, [[1, 0], [0, 0]], atol=1e-300)
 
 
 # Small networks with entries and likelihoods of 1e-300 to 1e300, by enumeration.
