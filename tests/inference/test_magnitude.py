@@ -166,5 +166,29 @@ def test_derivatives_by_the_smallest_numbers(backend: BackendName) -> None:
     np.testing.assert_allclose(gradient.likelihood["a"], [[1.0, 0.6]])
 
 
+@pytest.mark.parametrize("backend", HERE)
+def test_values_at_parameters_that_leave_little_evidence(backend: BackendName) -> None:
+    cpts: dict[str, Any] = {"a": [0.75, U, 0.25 - U], "b": [[1, 0], [1, 0], [0.5, 0.5]]}
+    cpts |= {"c": [[1 - U, U], [U, 1 - U]], "d": [[1 - U, U], [U, 1 - U]]}
+    states = {"a": ["x", "y", "z"], **{v: ["n", "y"] for v in "bcd"}}
+    tree = jtgpu.BayesianNetwork(states, {"b": ["a"], "c": ["b"], "d": ["b"]}, cpts).compile(backend)
+    result = tree.sensitivity(("a", "x"), {"c": "y", "d": "y"})  # b = y, or 1e-340
+    assert result.at("a", (2,), 0.0) == pytest.approx(1.0)
+    assert result.at("b", (2, 1), 0.0) == pytest.approx(0.75)
+    bars = {(b.parameter.variable, b.parameter.entry): b for b in result.tornado(20, spread=1.0)}
+    assert (bars["b", (2, 0)].at_low, bars["b", (2, 0)].at_high) == pytest.approx((0.0, 0.75))
+
+
+@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("least", [1e-310, 5e-324])
+def test_derivatives_by_rows_whose_rest_is_the_smallest_number(backend: BackendName, least: float) -> None:
+    cpts: dict[str, Any] = {"a": [1.0, least, 0.0], "c": [[0.5, 0.5], [0.7, 0.3], [0.2, 0.8]]}
+    net = jtgpu.BayesianNetwork({"a": ["x", "y", "z"], "c": ["n", "y"]}, {"c": ["a"]}, cpts)
+    result = net.compile(backend).sensitivity(("a", "x"), {"c": "y"})
+    np.testing.assert_allclose(result["a"], [0.6, -0.6, -1.6])
+    assert result.at("a", (0,), 0.5) == pytest.approx(0.625)
+    assert [(b.at_low, b.at_high) for b in result.tornado(1)] == [pytest.approx((0.9375, 1.0))]
+
+
 def _float(x: Any) -> float:
     return float(x) if x < Fraction(10) ** 308 else math.inf

@@ -25,7 +25,7 @@ from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ..evidence_table import read_known_cases
 from ..results.rankings import ExpectedCounts
-from ..results.sensitivities import LARGEST, Parameters, Sensitivity
+from ..results.sensitivities import Parameters, Sensitivity
 from ..tables import as_array, is_tensor
 from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
@@ -244,7 +244,7 @@ def sensitivity(
     program, n_parameters = sweep.program, len(parameters.theta)
     size = np.array([program.size(scope) for scope in program.factor_scopes], np.int64)
     cells, exponent = _over_evidence(of_evidence, of_evidence, size, program)
-    probability, partial_joint = 0.0, (np.zeros(len(cells)), exponent)
+    probability, partial_joint = 0.0, (np.zeros(len(cells)), exponent.copy())
     weights = np.zeros(int(model.cardinality[v]))
     weights[state] = case.likelihood[v][state] if v in case.likelihood else 1.0
     if weights.any():  # else its likelihood, and with it the probability, is 0
@@ -257,20 +257,17 @@ def sensitivity(
         probability = math.ldexp(ratio, int(of_joint.root_exponent[c] - of_evidence.root_exponent[c]) + power)
         joint_cells, joint_exponent = _over_evidence(of_joint, of_evidence, size, program)
         partial_joint = joint_cells * factor, joint_exponent + power
-    # both by one power of two where one is too large for a number: their quotient stays
-    over = np.maximum(np.maximum(partial_joint[1], exponent) - LARGEST, 0)
-    of_joint_entries = np.ldexp(partial_joint[0], partial_joint[1] - over)[:n_parameters]
-    of_evidence_entries = np.ldexp(cells, exponent - over)[:n_parameters]
     # factors in other components than the target's only change the probability of the evidence
-    others = np.repeat(np.array(program.factor_root) != program.factor_root[v], size)[:n_parameters]
-    of_joint_entries[others] = probability * of_evidence_entries[others]
+    others = np.repeat(np.array(program.factor_root) != program.factor_root[v], size)
+    for mine, of_both in zip(partial_joint, (probability * cells, exponent), strict=True):
+        mine[others] = of_both[others]
     log_root = np.log(of_evidence.root) + of_evidence.root_exponent * np.log(2.0)
     return Sensitivity(
         model,
         (model.variables[v], model.states(v)[state]),
         min(probability, 1.0),
         float(log_root.sum()) + of_evidence.log_scale + resolved.log_shift,
-        (of_joint_entries, of_evidence_entries),
+        tuple((c[:n_parameters], e[:n_parameters]) for c, e in (partial_joint, (cells, exponent))),
         parameters,
     )
 

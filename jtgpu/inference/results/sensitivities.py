@@ -23,6 +23,7 @@ __all__ = ["Bar", "Parameter", "Parameters", "Sensitivity"]
 
 SHOWN = 10  # parameters that `print` shows
 LARGEST = 1000  # log2 of derivatives that are numbers
+FAINT = 2.0**-900  # a sum of parts some of which may be too small for a number
 NOISE = 1e-13  # a derivative relative to the terms that it is the difference of, below which it is rounding error
 
 
@@ -71,16 +72,20 @@ class _Rows:
     # places: (rows, width) ndarray of int64: Numbers of the parameters
     # others: (width, width) ndarray of float64: ``x @ others`` is, for each entry, the sum over the rest of its row,
     #     without cancellation
-    # alone: tuple of two ndarrays: Rows and columns of the entries whose rest of the row is zero and has no proportions
-    # share: (rows, width) ndarray of float64: 1 / (sum over the rest of the row); 0 if that sum is 0
+    # share: (rows, width) ndarray of float64: 1 / (sum over the rest of the row); 0 if that sum is faint
+    # faint: tuple of two ndarrays: Rows and columns of the entries whose rest of the row is faint
+    # proportions: (faint entries, width) ndarray of float64: Of the rest of their rows; equal ones where that is zero
 
     def __init__(self, theta: NDArray[np.float64], places: NDArray[np.int64]):
         self.places, self.width = places, places.shape[1]
         self.theta = theta[places]
         self.others = 1.0 - np.eye(self.width)
         rest = self.theta @ self.others
-        self.alone = np.nonzero(rest <= 0)
-        self.share = np.divide(1.0, rest, out=np.zeros_like(rest), where=rest > 0)
+        self.share = np.divide(1.0, rest, out=np.zeros_like(rest), where=rest >= FAINT)
+        self.faint = row, column = np.nonzero(rest < FAINT)
+        larger, equal = np.ldexp(self.theta[row] * self.others[column], LARGEST), self.others[column]
+        total = larger.sum(axis=1, keepdims=True)
+        self.proportions = np.divide(larger, total, out=equal / max(self.width - 1, 1), where=total > 0)
 
 
 class Parameters:
@@ -128,8 +133,7 @@ class Parameters:
                 continue
             change = (rows.theta * mine) @ rows.others
             change *= rows.share
-            if len(rows.alone[0]):
-                change[rows.alone] = (mine[rows.alone[0]] * rows.others[rows.alone[1]]).sum(axis=1) / (rows.width - 1)
+            change[rows.faint] = (mine[rows.faint[0]] * rows.proportions).sum(axis=1)
             lost[rows.places] = change
         return lost
 
@@ -164,13 +168,16 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         target: tuple[str, str],
         probability: float,
         log_evidence: float,
-        partial: tuple[NDArray[np.float64], NDArray[np.float64]],
+        exact: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...],
         parameters: Parameters,
     ):
         self._model, self._parameters = model, parameters
         self.target, self.probability, self.log_evidence = target, probability, log_evidence
-        # derivatives of P(target, evidence) and of P(evidence), both divided by P(evidence)
-        self._partial = partial
+        # derivatives of P(target, evidence) and of P(evidence), both divided by P(evidence): mantissas and exponents
+        self._exact = exact
+        # both by one power of two where one is too large for a number: their quotient stays
+        self._over = np.maximum(np.maximum(exact[0][1], exact[1][1]) - LARGEST, 0)
+        self._partial = partial = tuple(np.ldexp(cells, exponents - self._over) for cells, exponents in exact)
         self._lost = lost = tuple(parameters.proportional(p) for p in partial)
         slopes = tuple(p - q for p, q in zip(partial, lost, strict=True))
         flat = slopes[0] - probability * slopes[1]
@@ -249,10 +256,35 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
                 f"index must be a tuple of {len(shape)} integers within the shape {shape} of the table of "
                 f"{self._model.variables[v]!r}, not {described(index)}"
             ) from None
-        joint, evidence = (float(x[place]) for x in self._moved(np.float64(value)))
-        if not evidence > 0:
+        result = self._at(place, value)
+        if result is None:
             raise ImpossibleEvidence(f"the evidence has probability 0 if {self._parameter(place)} is {value:g}")
-        return min(joint / evidence, 1.0)
+        return result
+
+    def _at(self, place: int, value: float) -> float | None:
+        """P(target | evidence) at another value of one parameter, at any magnitude; None if nothing is left."""
+        v = int(np.searchsorted(self._parameters.first, place, side="right")) - 1
+        first, width = int(self._parameters.first[v]), self._parameters.shapes[v][-1]
+        at = slice(first, int(self._parameters.first[v + 1]))
+        theta = self._parameters.theta[at].reshape(-1, width)
+        cells, powers = np.frexp(theta)
+        row, column = divmod(place - first, width)
+        others = np.arange(width) != column
+        if width > 1:
+            rest, power_of_rest = np.frexp(theta[row, others].sum())
+            share = cells[row, others] / rest if rest else 1 / (width - 1)
+            cells[row, others] = share * (1.0 - value)
+            powers[row, others] -= power_of_rest
+            cells[row, column], powers[row, column] = np.frexp(value)
+        sums = []
+        for mine, exponents in self._exact:
+            terms, power = cells.ravel() * mine[at], powers.ravel() + exponents[at]
+            top = int(power.max(where=terms > 0, initial=-(1 << 30)))
+            sums.append((float(np.ldexp(terms, np.where(terms > 0, power - top, 0)).sum()), top))
+        (joint, joint_power), (evidence, power_of_evidence) = sums
+        if not evidence > 0:
+            return None
+        return min(float(np.ldexp(joint / evidence, joint_power - power_of_evidence)), 1.0) if joint > 0 else 0.0
 
     def _moved(self, values: Any) -> list[NDArray[np.float64]]:
         """P(target, evidence) and P(evidence), both over the present P(evidence), with other values of parameters."""
@@ -297,7 +329,11 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         for end in (low, high):
             joint, evidence = self._moved(end)
             ends.append(np.full(len(end), self.probability))  # where no evidence is left: constant up to there
-            np.divide(joint, evidence, out=ends[-1], where=evidence > 0)
+            is_exact = (evidence > FAINT) & (not self._over.any())
+            np.divide(joint, evidence, out=ends[-1], where=is_exact)
+            for i in np.flatnonzero(~is_exact).tolist():
+                at = self._at(i, float(end[i]))
+                ends[-1][i] = self.probability if at is None else at
         moved = np.where(self._complements(), 0.0, np.abs(ends[1] - ends[0]))
         return [
             Bar(self._parameter(i), float(low[i]), float(high[i]), *(float(np.clip(e[i], 0, 1)) for e in ends))
