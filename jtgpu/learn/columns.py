@@ -75,7 +75,8 @@ def read_column(name: str, table: Table) -> Column:
 
 def without_found_categories(table: Table, name: str) -> Any:
     """A column; as texts where Polars has found its categories, in the order of their first cells (not an Enum)."""
-    frame, cells = getattr(table, "native", None), table.column(name)
+    frame: Any = getattr(table, "native", None)
+    cells = table.column(name)
     if type(frame).__module__.startswith("polars") and str(frame.schema[name]) == "Categorical":
         return cells.cast(cells.type.value_type)
     return cells
