@@ -9,7 +9,6 @@ go into ln P, and tables of equal scope are multiplied. What remains is often sm
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,9 +114,9 @@ class Reduction:
         """The variables of a scope of the model that are left, by their numbers among these."""
         return tuple(int(np.searchsorted(self.free, v)) for v in scope if self.n_possible[v] > 1)
 
-    def plan(self, memory_limit: int, max_table: int, *, search: bool = False) -> Plan:
+    def plan(self, memory_limit: int, max_table: int, *, search: bool | None = None) -> Plan:
         """A plan of what is left: of a fast order, or of one that is searched for if that does not fit."""
-        # search: Whether the order is searched for in any case
+        # search: Whether the order is searched for: True: in any case; False: never
         # raises TableTooLarge: With the fewest bits that a table can have, or the sizes of the plan of the last order
         cards = self.n_possible[self.free]
         neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
@@ -133,8 +132,11 @@ class Reduction:
             if order_cost(cards, neighbours, fast).entries > LARGE:
                 other = find_order(cards, neighbours, "min-fill", seed=0).order.tolist()
                 order = min(fast, other, key=lambda o: order_cost(cards, neighbours, o).entries)
-            with contextlib.suppress(TableTooLarge):
+            try:
                 return of(order)
+            except TableTooLarge:
+                if search is False:
+                    raise
         return of(find_order(cards, neighbours, "auto", seed=0).order.tolist())
 
     def least_work(self) -> int:

@@ -44,6 +44,7 @@ SEARCHED_WORK = 10_000_000  # operations of such a case
 REQUIRED_GAIN = 0.5  # share of the work that may be left with a better order
 MOST_QUESTIONS = 256
 MOST_PATTERNS = 256
+HALVED = 6  # times that the targets of a question that is too large are halved
 LEAST_WORK = 20_000_000  # operations of a case of a tree that fits, from which its questions are looked at
 LOOK = 2_000_000  # multiplications of cases, for each variable, after which they are
 AGAIN = 50  # times as many before the next look
@@ -125,11 +126,11 @@ class QuestionBackend(Backend):
         joint = [sets[v - n] for v in targets or () if v >= n]
         return self._reducer.reduce(evidence.state, more, own, joint, families=families)
 
-    def plan_of(self, left: Reduction) -> Plan:
-        """The plan of what is left of a question."""
+    def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
+        """The plan of what is left of a question; `search` as of `Reduction.plan`."""
         # raises TableTooLarge: naming what is left
         try:
-            return left.plan(self.limits.memory_limit, self.limits.max_table)
+            return left.plan(self.limits.memory_limit, self.limits.max_table, search=search)
         except TableTooLarge as error:
             raise TableTooLarge(self._refusal(left, error), error.entries, error.needed, error.limit) from None
 
@@ -146,8 +147,8 @@ class QuestionBackend(Backend):
             f"{', '.join(clique[:3])}"
         )
 
-    def _engine(self, left: Reduction) -> _Engine:
-        engine = self._engines.get_or_make(left.key, lambda: _Engine(self.plan_of(left), left, self._make))
+    def _engine(self, left: Reduction, search: bool | None = None) -> _Engine:
+        engine = self._engines.get_or_make(left.key, lambda: _Engine(self.plan_of(left, search), left, self._make))
         if self._replan and not engine.is_searched and engine.spent >= SEARCHING * len(left.free):
             engine.is_searched = True
             with contextlib.suppress(TableTooLarge):
@@ -172,30 +173,34 @@ class QuestionBackend(Backend):
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        return self._run_in_parts(evidence, targets)
+
+    def _run_in_parts(self, evidence: Evidence, targets: Sequence[int] | None, times: int = HALVED) -> Result:
+        """The answer to a question, or to two about half of the targets each if it is too large."""
         try:
-            return self._run(evidence, targets)
+            return self._run(evidence, targets, None if times == HALVED else False)
         except TableTooLarge as error:
             some = list(range(self._plan.n_variables)) if targets is None else sorted(set(targets))
-            if len(some) < 2 or some[-1] >= self._plan.n_variables:
+            if not times or len(some) < 2 or some[-1] >= self._plan.n_variables:
                 raise
             first = error
         half = len(some) // 2  # questions about fewer variables need less
         posterior, log_evidence = np.zeros(int(self.posterior_ptr[-1])), 0.0
         for part in (some[:half], some[half:]):
             try:
-                result = self.run(evidence, part)
+                result = self._run_in_parts(evidence, part, times - 1)
             except TableTooLarge:
                 raise first from None
             cells = columns_of(self.posterior_ptr, part)
             posterior[cells], log_evidence = result.posterior[cells], result.log_evidence
         return Result(posterior, log_evidence)
 
-    def _run(self, evidence: Evidence, targets: Sequence[int] | None) -> Result:
+    def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
         left, n = self.reduce(evidence, targets), self._plan.n_variables
         free = None if targets is None else [*left.inside(v for v in targets if v < n)]
         if not len(left.free):
             return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant)
-        engine = self._engine(left)
+        engine = self._engine(left, search)
         joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(engine.plan.sets)}
 
         def place(scope: Sequence[int]) -> int:

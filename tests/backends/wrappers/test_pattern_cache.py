@@ -16,6 +16,7 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.wrappers import pattern_cache
+from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
 from tests.support import oracle, random_nets
@@ -100,7 +101,8 @@ def test_a_pattern_that_recurs_gets_a_better_plan() -> None:
     case = timing.sample_cases(net, 1, 0.2, 1)[0]
     usual = plan.compile("cpu", replan=False).posteriors(case)
     junction_tree = plan.compile("cpu")
-    backend = junction_tree._backend
+    assert isinstance(junction_tree._backend, CheaperQuestions)
+    backend = junction_tree._backend.backend
     assert isinstance(backend, pattern_cache.PatternCache)
     seen = np.zeros(len(net), np.bool_)
     seen[[net.index(v) for v in case]] = True
