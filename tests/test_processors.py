@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pytest
 
 from jtgpu.util.loops import extension
@@ -19,13 +21,13 @@ QUICK = ("orders", "samples", "structures", "chains", "exact", "tables", "number
 
 
 @cache
-def figures(groups: tuple[str, ...], **variables: str) -> dict[str, str]:
-    """Digests of `tests.support.figures` that a process with some environment variables computes."""
+def figures(groups: tuple[str, ...], **variables: str) -> dict[str, Any]:
+    """Digests, or numbers, of `tests.support.figures` that a process with some environment variables computes."""
     command = [sys.executable, "-m", "tests.support.figures", *groups]
     own = {name: value for name, value in os.environ.items() if name not in ("NPY_DISABLE_CPU_FEATURES", "JTGPU_LOOPS")}
     done = subprocess.run(command, cwd=ROOT, env=own | variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -44,6 +46,15 @@ def variables_of(level: str) -> dict[str, str]:
 @pytest.mark.parametrize("level", [*slow("without AVX-512"), "least"])
 def test_results_do_not_depend_on_the_processor(level: str) -> None:
     assert differing(QUICK, **variables_of(level)) == []
+
+
+@pytest.mark.parametrize("level", [*slow("without AVX-512"), "least"])
+def test_what_blas_computes_differs_by_rounding(level: str) -> None:
+    """Also with one thread; each number differs by less than the six digits that are printed."""
+    whole, other = figures(("close",)), figures(("close",), **variables_of(level), OPENBLAS_NUM_THREADS="1")
+    assert whole.keys() == other.keys()
+    for name in whole:
+        np.testing.assert_allclose(other[name], whole[name], rtol=1e-8, atol=1e-8, err_msg=name)
 
 
 @pytest.mark.slow

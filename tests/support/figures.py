@@ -1,7 +1,8 @@
 """Digests of figures that must be the same on every processor: orders, samples, structures, chains and others.
 
-``python -m tests.support.figures GROUP ...`` prints those of some groups as JSON. Tests start it with instructions of
-the processor switched off, and with loops that are compiled when they are called.
+``python -m tests.support.figures GROUP ...`` prints those of some groups as JSON; of the group ``close``, which BLAS
+computes, the numbers themselves. Tests start it with instructions of the processor switched off, and with loops that
+are compiled when they are called.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import networkx
 import numpy as np
 
-from jtgpu import draw, graphs, learn, screen, series
+from jtgpu import Gaussian, MixedDynamicNetwork, draw, graphs, learn, screen, series
 from jtgpu.util import elementary
 from tests.support.bundled import LARGE, bundled
 
@@ -113,19 +114,56 @@ def tables() -> Found:
     yield "picture", draw.show(bundled("child")).text()
 
 
+def _frame() -> dict[str, Any]:
+    x = np.random.default_rng(7).normal(size=(400, 5))
+    states = np.where(x[:, 4] + x[:, 1] > 0.2, "y", "n")
+    return {"a": x[:, 0], "b": x[:, 0] + 0.5 * x[:, 1], "c": x[:, 2] - 0.7 * x[:, 0], "d": x[:, 3], "e": states}
+
+
 def numbers() -> Found:
-    """Structures of tables with numbers; fits of numbers depend on the kernels of BLAS in their last digits."""
-    rng = np.random.default_rng(7)
-    x = rng.normal(size=(400, 5))
-    frame: dict[str, Any] = {"a": x[:, 0], "b": x[:, 0] + 0.5 * x[:, 1], "c": x[:, 2] - 0.7 * x[:, 0], "d": x[:, 3]}
+    """Structures of tables with numbers, posteriors of them, and states drawn from networks with numbers."""
+    frame = _frame()
+    alone = {v: frame[v] for v in "abcd"}
     for method in ("exact", "order"):
-        found = learn.structure(frame, method=method, score="bge", numbers=True)
-        yield f"bge {method}", sorted(found.arcs)
-    both = frame | {"e": np.where(x[:, 4] + x[:, 1] > 0.2, "y", "n")}
-    yield "bic-cg", sorted(learn.structure(both, method="exact", score="bic-cg", numbers=list(frame)).arcs)
-    network = learn.fit({"b": ["a"], "c": ["a"]}, {v: frame[v] for v in "abc"}, numbers="gaussian").network
-    drawn = network.compile("cpu").sample(50, seed=3).to_frame()
-    yield "kinds of samples", [list(drawn), len(drawn)]
+        found = learn.structure(alone, method=method, score="bge", numbers=True)
+        yield f"bge {method}", [found.score, *sorted(found.arcs)]
+    found = learn.structure(frame, method="exact", score="bic-cg", numbers=list("abcd"))
+    yield "bic-cg", [found.score, *sorted(found.arcs)]
+    yield from _posterior("bge posterior", alone, method="exact", score="bge", numbers=True)
+    options: dict[str, Any] = {"score": "bic-cg", "numbers": list("abcd"), "steps": 2000, "seed": 3}
+    yield from _posterior("bic-cg chain", frame, method="mcmc", **options)
+    drawn = _mixed().compile("cpu").sample(50, seed=3).to_frame()
+    yield "states of samples", list(drawn["e"])
+
+
+def _mixed() -> Any:
+    arcs = {"a": [], "e": [], "b": ["a", "e"], "c": ["a"]}
+    return learn.fit(arcs, {v: x for v, x in _frame().items() if v != "d"}, numbers="gaussian").network
+
+
+def close() -> Found:
+    """Numbers that BLAS computes, in some unit: equal but for rounding."""
+    frame = {v: x for v, x in _frame().items() if v != "d"}
+    net = _mixed()
+    tree = net.compile("cpu")
+    missing = frame | {"a": np.where(np.arange(400) % 5, frame["a"], np.nan)}
+    for name, cases in (("fit", frame), ("EM", missing)):
+        fit = learn.fit(net, cases, iterations=5)
+        yield name, [fit.log_likelihood / 400, *fit.network.compile("cpu").moments(["a", "b", "c"])]
+    yield "evidence", [*tree.moments(["b", "c"], {"a": 0.3}), tree.posteriors({"b": 1.0})["e"]]
+    drawn = tree.sample(50, {"c": 0.5}, seed=1).to_frame()
+    yield "samples given a number", [np.asarray(drawn[v], float) for v in "abc"]
+    checked: Any = learn.check(net, frame, ["a", "b", "c"])
+    yield "check", [checked.expected, checked.z]
+    machine = MixedDynamicNetwork(
+        {"state": ["calm", "busy"], "load": float}, {"state": [("state", 1)], "load": ["state"]},
+        {"state": [[0.9, 0.1], [0.2, 0.8]], "load": Gaussian([1.0, 4.0], sd=[0.5, 1.0])}, start={"state": [0.5, 0.5]},
+    )  # fmt: skip
+    loads = {"load": np.random.default_rng(1).normal(2, 1.5, size=(5, 40))}
+    answer = machine.compile("cpu").smooth(loads)
+    yield "sequences", [answer["state"], machine.compile("cpu").predict(loads, steps=2).mean["load"]]
+    learnt = learn.fit(machine, loads, hidden="state", iterations=5)
+    yield "EM of sequences", [learnt.log_likelihood / 200, learnt.network.gaussian("load").mean]
 
 
 def functions() -> Found:
@@ -148,8 +186,13 @@ def values() -> Found:
 
 GROUPS: dict[str, Callable[[], Found]] = {
     function.__name__: function
-    for function in (orders, all_orders, samples, structures, chains, exact, tables, numbers, functions, values)
+    for function in (orders, all_orders, samples, structures, chains, exact, tables, numbers, functions, values, close)
 }
+
+
+def _flat(value: Any) -> list[float]:
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [x for part in parts for x in np.ravel(np.asarray(part, float)).tolist()]
 
 
 def _digest(value: Any) -> str:
@@ -171,4 +214,5 @@ def _add(found: Any, value: Any) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps({f"{g}: {name}": _digest(value) for g in sys.argv[1:] for name, value in GROUPS[g]()}))
+    as_text = {g: _flat if g == "close" else _digest for g in GROUPS}
+    print(json.dumps({f"{g}: {name}": as_text[g](value) for g in sys.argv[1:] for name, value in GROUPS[g]()}))
