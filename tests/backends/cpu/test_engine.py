@@ -17,6 +17,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
+from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.formats import bundled
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
@@ -34,7 +35,7 @@ def compiled(model: DiscreteModel, **options: Any) -> jtgpu.JunctionTree:
 
 def backend_of(tree: jtgpu.JunctionTree) -> Cpu:
     backend = tree._backend
-    if isinstance(backend, PatternCache):
+    while isinstance(backend, (CheaperQuestions, PatternCache)):
         backend = backend.backend
     assert isinstance(backend, Cpu)
     return backend

@@ -17,6 +17,7 @@ from jtgpu.backends.cpu import Cpu, programs, reuse
 from jtgpu.backends.cpu.queries import CpuSweep
 from jtgpu.backends.cpu.records import OUT
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
+from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.program import collect_program
@@ -26,7 +27,7 @@ from tests.support.bundled import bundled
 
 def backend_of(net: BayesianNetwork | MarkovNetwork) -> Cpu:
     backend = net.plan().compile("cpu", threads=1)._backend
-    if isinstance(backend, PatternCache):
+    while isinstance(backend, (CheaperQuestions, PatternCache)):
         backend = backend.backend
     assert isinstance(backend, Cpu)
     return backend

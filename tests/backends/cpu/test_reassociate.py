@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends.cpu import Cpu, records, runner
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
+from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.timing import sample_cases
 from tests.support import oracle, random_nets
 from tests.support.bundled import bundled
@@ -36,7 +37,8 @@ def case_of(net: jtgpu.BayesianNetwork) -> dict[str, int]:
 
 def work(tree: jtgpu.JunctionTree) -> int:
     backend = tree._backend
-    backend = backend.backend if isinstance(backend, PatternCache) else backend
+    while isinstance(backend, (CheaperQuestions, PatternCache)):
+        backend = backend.backend
     assert isinstance(backend, Cpu)
     return backend.work(np.zeros(len(tree.model), np.bool_))
 
