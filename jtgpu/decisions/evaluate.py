@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from .place import Place
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..backends.base import HeldCase
+    from ..backends.base import BatchResult, HeldCase
     from ..inference.network_plan import NetworkPlan
     from ..model.decisions import DecisionNetwork
     from ..model.network import BayesianNetwork
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SEARCHED = 1 << 20  # entries from which a good order repays the time of the search
+VANISHING = 1e-140  # a product of the smallest entries of all tables, above which there is a number for each product
 TIE = 1e-11  # relative difference of expected utilities that rounding explains
 
 
@@ -80,6 +82,11 @@ class Evaluator:
         self._targets = [place.number for place in self.places.values()]  # always all: one program for every decision
         self._free = {d: np.ones(self.shape(d)) for d in self.scopes}
         self._uniform = {d: np.full(self.shape(d), 1.0 / self.shape(d)[-1]) for d in self.scopes}
+
+    @cached_property
+    def may_vanish(self) -> bool:
+        """Whether a product of entries of the tables may be too small for a number."""
+        return math.fsum(log(float(table[table > 0].min())) for table in self.net._cpts.values()) < log(VANISHING)
 
     def of(self, net: DecisionNetwork, information: Information) -> Evaluator:
         """The same plan and backend with other information, which is among `others`."""
@@ -138,6 +145,20 @@ class Evaluator:
         self, d: int, policies: Policies, states: NDArray[np.int32]
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """(B, options) expected utilities in a table of cases, and (B,) whether an option has probability 0 in one."""
+        chances = []
+        for goal in (False, True):
+            result = self._cases(d, policies, states, goal)
+            chances.append((result.posterior, np.where(result.impossible, -np.inf, result.log_evidence)))
+        (base, log_base), (reached, log_reached) = chances
+        impossible: NDArray[np.bool_] = np.asarray((base <= 0.0).any(axis=1))
+        possible = ~impossible
+        utilities = np.zeros(base.shape)
+        scale = np.exp(log_reached[possible] - log_base[possible])[:, None]
+        utilities[possible] = self.goal.offset + self.goal.scale * reached[possible] / base[possible] * scale
+        return utilities, impossible
+
+    def _cases(self, d: int, policies: Policies, states: NDArray[np.int32], goal: bool) -> BatchResult:
+        """Posteriors of a decision in cases, if every option has the same weight."""
         n = len(states)
         places: dict[int, Floats] = {}
         for e, table in policies.items():
@@ -148,19 +169,25 @@ class Evaluator:
                 places[number] = places[number] * cells if number in places else cells
         full = np.full((n, len(self.goal.network)), -1, np.int32)
         full[:, : states.shape[1]] = states
-        chances = []
-        for goal in (False, True):
-            if goal:
-                full[:, list(self.goal.nodes)] = TRUE
-            result = self._backend.run_batch(full, places, [d])
-            chances.append((result.posterior, np.where(result.impossible, -np.inf, result.log_evidence)))
-        (base, log_base), (reached, log_reached) = chances
-        impossible: NDArray[np.bool_] = np.asarray((base <= 0.0).any(axis=1))
-        possible = ~impossible
-        utilities = np.zeros(base.shape)
-        scale = np.exp(log_reached[possible] - log_base[possible])[:, None]
-        utilities[possible] = self.goal.offset + self.goal.scale * reached[possible] / base[possible] * scale
-        return utilities, impossible
+        if goal:
+            full[:, list(self.goal.nodes)] = TRUE
+        return self._backend.run_batch(full, places, [d])
+
+    def rows(
+        self, d: int, policies: Policies, state: NDArray[np.int32] | None, rows: NDArray[np.bool_], goal: bool
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Of some configurations of a decision's information: P(option, goal | evidence), each row up to a factor; and
+        whether each is possible."""
+        found = np.argwhere(rows)
+        states = np.full((len(found), len(self.net)), -1, np.int32)
+        if state is not None:
+            states[:] = state
+        known = list(self.scopes[d][:-1])
+        agree = ((states[:, known] < 0) | (states[:, known] == found)).all(axis=1)
+        states[:, known] = found
+        result = self._cases(d, policies, states, goal)
+        possible = agree & ~result.impossible
+        return np.where(possible[:, None], result.posterior, 0.0), possible
 
     def posterior(self, evidence: Evidence, targets: list[int]) -> tuple[list[Floats], float]:
         """Posteriors of targets, and ln P; zeros and -inf where the evidence is impossible."""

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ImpossibleEvidence
 from ..model.directed import descendants
 from ..util.elementary import log
+from .evaluate import VANISHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,21 +24,24 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+FAINT = 1e-290  # P(information), below which the parts of it may be no numbers
+
+
 class _Held:
     """One case of a backend, and the policies that it has."""
 
     def __init__(self, evaluator: Evaluator, state: NDArray[np.int32] | None, goal: bool):
-        self._places, self._present = evaluator.places, evaluator.uniform()
-        self._case: HeldCase = evaluator.hold(self._present, state, goal)
-        self._fixed = set() if state is None else {d for d in self._present if state[d] >= 0}
+        self._places, self.policies = evaluator.places, evaluator.uniform()
+        self._case: HeldCase = evaluator.hold(self.policies, state, goal)
+        self._fixed = set() if state is None else {d for d in self.policies if state[d] >= 0}
         self._log_p = 0.0  # of the last run
         self._free = -1  # the decision whose options had the same weight there
-        self._changed = set(self._present)  # decisions whose policies were set since
+        self._changed = set(self.policies)  # decisions whose policies were set since
 
     def set(self, d: int, policy: Floats) -> None:
-        if self._present[d] is policy:
+        if self.policies[d] is policy:
             return
-        self._present[d] = policy
+        self.policies[d] = policy
         if d not in self._fixed:  # whatever its policy
             place = self._places[d]
             self._case.set(place.number, place.cells(policy))
@@ -58,7 +62,7 @@ class _Held:
         d = self._free
         if self._changed != {d} or self._log_p == -math.inf:
             return self.run()
-        share = float((self.table(d) * self._present[d]).sum())
+        share = float((self.table(d) * self.policies[d]).sum())
         return self._log_p + log(share) if share > 0.0 else -math.inf
 
     def table(self, d: int) -> Floats:
@@ -77,6 +81,7 @@ class PolicyCase:
         self._evaluator, self._state = evaluator, state
         self._reached: _Held | None = None  # where the goal is reached
         self._plain: _Held | None = None
+        self._faint_rows: dict[int, NDArray[np.bool_]] = {}  # see `_faint`
         self._base: float | None = None  # ln P of the evidence, where no policy changes it
         self._observed = set() if state is None else set(np.flatnonzero(state >= 0).tolist())
         below = descendants(evaluator.net._children, [d for d in evaluator.scopes if d not in self._observed])
@@ -101,11 +106,29 @@ class PolicyCase:
     def worth(self, d: int) -> Floats:
         """(extents of the information, options) P(information, option, goal | evidence) up to a factor, if every option
         has the same weight and the other policies are as they are; valid until the next call."""
-        held = self._goal
-        held.set(d, self._evaluator.free(d))
-        if held.run(d) == -math.inf:
-            return np.zeros(self._evaluator.shape(d))
-        return held.table(d)
+        held, evaluator = self._goal, self._evaluator
+        held.set(d, evaluator.free(d))
+        table = np.zeros(evaluator.shape(d)) if held.run(d) == -math.inf else held.table(d)
+        faint = self._faint(d) & (table.max(axis=-1) < FAINT)
+        if faint.any():
+            table = table.copy()
+            table[faint] = evaluator.rows(d, held.policies, self._state, faint, bool(evaluator.goal.nodes))[0]
+        return table
+
+    def _faint(self, d: int) -> NDArray[np.bool_]:
+        """Configurations of the information that are possible but for whose probability there may be no number."""
+        if d not in self._faint_rows:
+            evaluator = self._evaluator
+            faint = np.zeros(evaluator.shape(d)[:-1], np.bool_)
+            if evaluator.scopes[d][:-1] and evaluator.may_vanish:
+                uniform = evaluator.uniform()
+                self._log_evidence(uniform)
+                assert self._plain is not None
+                faint = self._plain.table(d).max(axis=-1) < VANISHING
+                if faint.any():
+                    faint[faint] = evaluator.rows(d, uniform, self._state, faint, False)[1]
+            self._faint_rows[d] = faint
+        return self._faint_rows[d]
 
     def reached(self, wanted: Iterable[int]) -> dict[int, Floats]:
         """P(information, option | evidence) of some decisions where every option may be chosen; empty if nothing has
@@ -120,7 +143,10 @@ class PolicyCase:
         if log_p == -math.inf:
             raise ImpossibleEvidence("the evidence has probability 0, whatever is decided")
         assert self._plain is not None
-        return {d: self._plain.table(d).copy() for d in wanted}
+        tables = {d: self._plain.table(d).copy() for d in wanted}
+        for d, table in tables.items():
+            table[self._faint(d)] = 1.0  # possible
+        return tables
 
     def _log_evidence(self, policies: Policies) -> float:
         if self._plain is None:

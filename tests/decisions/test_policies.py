@@ -139,6 +139,23 @@ def test_oil_wildcatter() -> None:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_what_is_known_may_have_a_probability_of_1e_340(backend: Any) -> None:
+    u = 1e-170
+    cpts: dict[str, Any] = {"fire": [1 - u, u], "alarm": [[1, 0, 0], [1 - u, u, 0]]}
+    net = DecisionNetwork(
+        {"fire": ["no", "yes"], "alarm": ["no", "yes", "broken"], "leave": ["no", "yes"]},
+        {"alarm": ["fire"], "leave": ["alarm"], "loss": ["fire", "leave"]}, cpts, decisions=["leave"],
+        utilities={"loss": [[0, -1], [-100, -10]]},
+    )  # fmt: skip
+    tree = net.compile(backend)
+    best = tree.policy()
+    np.testing.assert_array_equal(best["leave"], [[1, 0], [0, 1], [0.5, 0.5]])
+    assert best.unreached == {"leave": [{"alarm": "broken"}]}
+    assert not best.ties
+    assert tree.options("leave", {"alarm": "yes"}) == pytest.approx({"no": -100, "yes": -10})
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_networks_are_solved_as_by_exhaustive_search(seed: int, backend: Any) -> None:
     net = random_network(np.random.default_rng([seed, 1]))

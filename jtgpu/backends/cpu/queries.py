@@ -22,12 +22,11 @@ from .backward import Steps
 from .batch import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of, with_sets
-from .workspace import Workspace, extended_weights, scaled_weights
+from .workspace import Workspace, extended_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .records import Weights
 
 _Entries = TypeVar("_Entries", "NDArray[np.float64]", "NDArray[np.int64]")
 
@@ -246,7 +245,6 @@ class CpuSweep:
         try:
             cached = runner.model.programs.get(evidence.state >= 0, soft_of(evidence))
             runner.run(space, cached, evidence, zeros=True)
-            weights, weight_ptr, log_scale = scaled_weights(evidence, program)
             records = cached.records
             place = {t: i for i, t in enumerate(program.wanted)}
             cell, exponent = np.zeros(program.n_factors, np.int64), np.zeros(program.n_factors, np.int64)
@@ -258,18 +256,17 @@ class CpuSweep:
                     )
             sizes = [program.size(s) for s in program.factor_scopes]
             roots, (arena, power) = records.roots[:, 0], space.tables
+            weights, log_scale = extended_weights(evidence, program)
+            cells = self._spread(arena, cell, evidence, (weights.value, weights.first))
             if len(power):
-                extended, log_scale = extended_weights(evidence, program)
-                cells, exponents = self._spread_extended(arena, power, cell, evidence, extended)
-                return Derivatives(cells, exponents, arena[roots], power[roots].astype(np.int64), log_scale)
-            cells = self._spread(arena, cell, evidence, (weights, weight_ptr))
-            for v in (v for v in soft_of(evidence) if v >= program.n_plain):  # of a set: scaled as those that agree
-                own, scope = np.asarray(evidence.likelihood[v], np.float64), program.weighed_scope(v)
-                agreeing = own.reshape(program.shape(scope))[slice_of(scope, evidence.state)]
-                self._of(v, cells)[...] *= np.ldexp(own.ravel(), -math.frexp(float(agreeing.max()))[1])
-            return Derivatives(
-                cells, np.repeat(exponent, sizes), arena[roots], space.exponent[records.roots[:, 1]], log_scale
-            )
+                exponents = self._spread(power.astype(np.float64), cell, evidence, None).astype(np.int64)
+                of_roots = power[roots].astype(np.int64)
+            else:
+                of_roots = space.exponent[records.roots[:, 1]]
+                self._undo_scales(evidence, exponent, of_roots)
+                exponents = np.repeat(exponent, sizes)
+            self._weigh(evidence, cells, exponents)
+            return Derivatives(cells, exponents, arena[roots], of_roots, log_scale)
         finally:
             runner.release(space)
 
@@ -279,14 +276,27 @@ class CpuSweep:
         f = int(self.program.evidence_factor[v])
         return entries[sum(sizes[:f]) : sum(sizes[: f + 1])]
 
-    def _spread_extended(
-        self, arena: NDArray[np.float64], power: NDArray[np.int32], cell: NDArray[np.int64], evidence: Evidence,
-        weights: Weights,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # fmt: skip
-        """`_spread` of extended numbers: mantissas and exponents."""
+    def _undo_scales(
+        self, evidence: Evidence, exponent: NDArray[np.int64], of_roots: NDArray[np.int64]
+    ) -> None:
+        """Add what `scaled_weights` divided likelihoods by to the exponents of derivatives and roots, in place.
+
+        Each component has its own likelihoods. Derivatives by the factor that has the weights do without them.
+        """
         program = self.program
-        cells = self._spread(arena, cell, evidence, (weights.value, weights.first))
-        exponents = self._spread(power.astype(np.float64), cell, evidence, None).astype(np.int64)
+        root = np.array(program.factor_root)
+        for v in soft_of(evidence):
+            given, f = np.asarray(evidence.likelihood[v], np.float64), int(program.evidence_factor[v])
+            if v >= program.n_plain:
+                scope = program.weighed_scope(v)
+                given = given.reshape(program.shape(scope))[slice_of(scope, evidence.state)]
+            shift = math.frexp(float(given.max()))[1]
+            of_roots[root[f]] += shift
+            exponent[(root == root[f]) & (np.arange(len(root)) != f)] += shift
+
+    def _weigh(self, evidence: Evidence, cells: NDArray[np.float64], exponents: NDArray[np.int64]) -> None:
+        """Weights of sets, and exponents of all weights, in the derivatives by the factors that have them, in place."""
+        program = self.program
         for v in soft_of(evidence):
             value, more = np.frexp(np.asarray(evidence.likelihood[v], np.float64).ravel())
             more = more + exponents_of(evidence).get(v, 0)
@@ -298,7 +308,6 @@ class CpuSweep:
                     more.reshape([-1 if u == v else 1 for u in scope]), program.shape(scope)
                 ).ravel()
             self._of(v, exponents)[...] += more.astype(np.int64)
-        return cells, exponents
 
     def _spread(
         self,
