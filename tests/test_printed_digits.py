@@ -1,7 +1,7 @@
 """No test compares a printed number that has digits which depend on the processor.
 
 The last digits of what BLAS computes differ between its kernels, and those of a sum between vector widths. ``repr`` and
-``print`` show six significant digits, or six decimals; twice, a comparison of 17 failed on another machine.
+``print`` show six significant digits; twice, a comparison of 17 failed on another machine.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-MOST = 10  # significant digits
+MOST = 6  # significant digits
 NUMBER = re.compile(r"(?<![\w.])[+-]?(\d+\.\d+)(?:e[+-]?\d+)?")
 # Numbers of tests that no BLAS computes: they are compared as text on purpose, because the file or cell has all digits.
 EXACT = {
+    "tests/formats/test_bif.py": "a number of a file is replaced",
+    "tests/model/test_quick.py": "names of states are written with seven digits",
     "tests/formats/test_formats.py": "numbers written to files read back with all bits",
     "tests/cli/test_tables.py": "tab-separated answers have all digits",
     "tests/inference/test_sensitivity.py": "a table for spreadsheets has all digits",
@@ -31,7 +33,7 @@ def digits(text: str) -> int:
 def test_the_rule_finds_what_failed() -> None:
     assert digits("Gaussian(mean=-85.22447844040443, sd=8.94989465886958)") > MOST
     assert digits("Gaussian(mean=-85.2245, sd=8.94989)") <= MOST
-    assert digits("15.809506  497.000000") <= MOST
+    assert digits("15.8095  497.000000") <= MOST
 
 
 def test_no_test_compares_printed_digits() -> None:
