@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,13 @@ QUICK = ("orders", "samples", "structures", "chains", "exact", "tables", "number
 
 
 @cache
-def figures(groups: tuple[str, ...], **variables: str) -> dict[str, str]:
+def figures(groups: tuple[str, ...], **variables: str) -> dict[str, Any]:
     """Digests of `tests.support.figures` that a process with some environment variables computes."""
     command = [sys.executable, "-m", "tests.support.figures", *groups]
     own = {name: value for name, value in os.environ.items() if name not in ("NPY_DISABLE_CPU_FEATURES", "JTGPU_LOOPS")}
     done = subprocess.run(command, cwd=ROOT, env=own | variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -44,6 +45,13 @@ def variables_of(level: str) -> dict[str, str]:
 @pytest.mark.parametrize("level", [*slow("without AVX-512"), "least"])
 def test_results_do_not_depend_on_the_processor(level: str) -> None:
     assert differing(QUICK, **variables_of(level)) == []
+
+
+def test_numbers_agree_to_rounding_on_every_processor() -> None:
+    whole, other = figures(("close",)), figures(("close",), **variables_of("least"))
+    assert whole.keys() == other.keys()
+    for name, numbers in whole.items():
+        assert other[name] == pytest.approx(numbers, rel=1e-8, abs=1e-8), name
 
 
 @pytest.mark.slow

@@ -139,6 +139,6 @@ def test_printed_names_can_be_typed_in_a_question() -> None:
 
 
 def test_records_show_six_digits(tree: jtgpu.JunctionTree) -> None:
-    record = next(iter(tree.observations("lung", E)))
+    record = next(iter(tree.value_of_information("lung", E)))
     assert repr(record).startswith("Observation(variable='")
     assert f"gain={record.gain:.6g}, " in repr(record)
