@@ -219,6 +219,6 @@ def shown_in(step: Callable[[str], None]) -> Callable[[Iteration], None]:
 
     def show(entry: Iteration) -> None:
         change = f", change {entry.change:.3g}" if entry.number else ""
-        step(f"pass {entry.number}: objective {entry.objective:.9g}{change}, {format_seconds(entry.seconds)}")
+        step(f"pass {entry.number}: objective {entry.objective:.6g}{change}, {format_seconds(entry.seconds)}")
 
     return show

@@ -254,6 +254,6 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
     n_arcs = counted(len(best.arcs), "arc")
-    typer.echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.3f}: {found_by}", err=True)
+    typer.echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
     for line in table.missing_lines():
         typer.echo(line, err=True)

@@ -108,7 +108,7 @@ class Policy(Printed, Mapping[str, "Cpt"]):
 
     def _title(self) -> str:
         decisions = counted(len(self), "decision")
-        return f"Policy of {decisions} ({self.method}): expected utility {self.expected_utility:.9g}"
+        return f"Policy of {decisions} ({self.method}): expected utility {self.expected_utility:.6g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         decisions, known, options = [], [], []
@@ -151,7 +151,7 @@ class UtilityDistribution(Printed):
         return make_frame({"utility": self.values, "probability": self.probabilities}, backend)
 
     def _title(self) -> str:
-        return f"Total utility: mean {self.mean:.9g}, sd {self.sd:.6g}"
+        return f"Total utility: mean {self.mean:.6g}, sd {self.sd:.6g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         return ["utility", "probability"], [self.values, self.probabilities], 2
@@ -186,7 +186,7 @@ class ValueOfInformation(Printed, Mapping[str, float]):
         return make_frame({"variable": [*self], "gain": np.array([*self.values()])}, backend)
 
     def _title(self) -> str:
-        return f"Observing before {self.decision}: gain over {self.expected_utility:.9g}"
+        return f"Observing before {self.decision}: gain over {self.expected_utility:.6g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         return ["variable", "gain"], [[*self], [*self.values()]], 2

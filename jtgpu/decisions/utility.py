@@ -47,7 +47,7 @@ class Utility:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{u} {x:.6g}" for u, x in self.by_node.items())
-        return f"Utility: mean {self.mean:.9g} ({parts})"
+        return f"Utility: mean {self.mean:.6g} ({parts})"
 
     def _joint(self, variables: tuple[str, ...]) -> NDArray[np.float64]:
         if not variables:

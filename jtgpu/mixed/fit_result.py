@@ -97,7 +97,7 @@ class MixedFit:
     def __str__(self) -> str:
         how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
         end = "" if self.converged else ", interrupted" if self.interrupted else ", not converged"
-        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.9g}\n{self.network}" + (
+        return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.6g}\n{self.network}" + (
             f"\nWithout data, from the prior: {', '.join(f'{v} ({n:,})' for v, n in self.n_empty_rows.items())}"
             if self.n_empty_rows
             else ""

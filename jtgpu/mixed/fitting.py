@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
+from ..util.text_table import record_repr
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
 from .regressions import FamilyRows, regression, warn_of_errors
@@ -37,6 +38,8 @@ class Pass(NamedTuple):
     log_likelihood: float
     change: float  # of the objective
     seconds: float
+
+    __repr__ = record_repr
 
 
 class Strength(NamedTuple):

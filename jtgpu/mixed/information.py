@@ -14,6 +14,7 @@ from ..inference.queries.information import BITS, Observation, information_of
 from ..inference.queries.posteriors import as_list
 from ..inference.results.rankings import Ranking, Scores
 from ..util.arguments import check_keywords, choice
+from ..util.text_table import record_repr
 from .answers import Answers
 from .case_results import ONE
 from .evidence import MixedCases, read_case
@@ -52,6 +53,8 @@ class NumberObservation:
     expected_entropy: float
     gain: float
     expected_sd: float
+
+    __repr__ = record_repr
 
 
 class Measures:

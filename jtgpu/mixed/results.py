@@ -165,7 +165,7 @@ class MixedPosteriors(ByTarget):
         return make_frame(columns, backend)
 
     def _title(self) -> str:
-        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.9g}"
+        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.6g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         names, texts, quantiles = [], [], []

@@ -62,7 +62,7 @@ SOME_ROWS = 5
 WIDTH = 100  # characters of a line
 MAX_CELL = 40  # characters of a cell
 DIGITS = 6
-SMALL, LARGE = 1e-4, 1e9  # absolute values outside this range are shown with an exponent
+SMALL = 1e-4  # smaller absolute values are shown with an exponent, and those of more places than digits
 GAP = "  "
 
 
@@ -79,16 +79,27 @@ def counted(n: int, noun: str) -> str:
 
 
 def format_cell(value: Any, digits: int = DIGITS) -> str:
-    """The text of one cell: numbers with this many digits after the point, nothing for None and NaN."""
+    """The text of one cell: numbers with this many digits, those up to 1 after the point; nothing for None and NaN."""
     if value is None:
         return ""
     if isinstance(value, (float, np.floating)):
         number = float(value)
         if math.isnan(number):
             return ""
-        plain = number == 0.0 or SMALL <= abs(number) < LARGE or math.isinf(number)
-        return f"{number:.{digits}f}" if plain else f"{number:.{max(digits - 1, 0)}e}"
+        shown = abs(float(f"{number:.{max(digits, 1)}g}"))
+        if math.isinf(number) or (shown <= 1.0 and (number == 0.0 or shown >= SMALL)):
+            return f"{number:.{digits}f}"
+        places = len(str(int(shown))) if 1.0 < shown < 10.0**digits else 0
+        return f"{number:.{digits - places}f}" if places else f"{number:.{max(digits - 1, 0)}e}"
     return abridged(str(value), MAX_CELL)
+
+
+def record_repr(self: Any) -> str:
+    """The ``__repr__`` of a record: its fields, with numbers of six significant digits."""
+    names = getattr(self, "_fields", None) or self.__dataclass_fields__
+    values = ((name, getattr(self, name)) for name in names)
+    texts = (f"{name}={x:.{DIGITS}g}" if isinstance(x, float) else f"{name}={x!r}" for name, x in values)
+    return f"{type(self).__qualname__}({', '.join(texts)})"
 
 
 def shown_rows(n: int, max_rows: int | None = MAX_ROWS) -> list[int]:
@@ -115,7 +126,7 @@ def format_table(
     # fixed: Number of leading columns that are always shown, such as the names of the rows
     # max_rows: Longer tables show their first and last rows. None: no limit.
     # width: Wider tables omit columns in the middle. None: no limit.
-    # digits: Digits after the decimal point
+    # digits: Significant digits of a number; of one up to 1, digits after the point
     # hint: Where to find the rest; shown with the shape below a table that is not shown whole
     # returns Lines without trailing spaces or a final line end.
     n = len(columns[0]) if columns else 0
@@ -140,12 +151,16 @@ def format_table(
 def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: int | None) -> list[str]:
     """Header and cells of one column, padded to the same width; dots after `gap` rows."""
     values = [column[i] for i in rows]
-    texts = [format_cell(name), *(format_cell(value, digits) for value in values)]
+    cells = [format_cell(value, digits) for value in values]
+    numbers = [isinstance(v, (int, float, np.number)) for v in values if v is not None]
+    right = bool(numbers) and all(numbers)
+    if right:  # points are aligned
+        tails = [len(cell.partition(".")[2]) if "." in cell else -1 for cell in cells]
+        cells = [cell + " " * (max(tails) - tail) if cell else "" for cell, tail in zip(cells, tails, strict=True)]
+    texts = [format_cell(name), *cells]
     if gap is not None:
         texts.insert(gap + 1, DOTS)
     width = max(map(display_width, texts))
-    numbers = [isinstance(v, (int, float, np.number)) for v in values if v is not None]
-    right = bool(numbers) and all(numbers)
     return [justified(text, width, right=right) for text in texts]
 
 

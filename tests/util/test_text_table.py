@@ -11,7 +11,9 @@ from jtgpu.util.text_table import format_cell, format_table
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.25, "0.250000"), (0.0, "0.000000"), (1e-9, "1.00000e-09"), (-2.5, "-2.500000"), (3e12, "3.00000e+12"),
+        (0.25, "0.250000"), (0.0, "0.000000"), (1e-9, "1.00000e-09"), (-2.5, "-2.50000"),
+        (1.0, "1.000000"), (1 + 1e-12, "1.000000"), (123456.7, "123457"),
+        (999999.7, "1.00000e+06"), (9.9999996, "10.0000"), (3e12, "3.00000e+12"),
         (float("-inf"), "-inf"), (None, ""), (float("nan"), ""), (7, "7"), ("yes", "yes"), ("a\nb", "a\\nb"),
         ("x" * 50, "x" * 37 + "..."), (np.float64(0.5), "0.500000"), (True, "True"),
     ],
@@ -22,9 +24,14 @@ def test_cells(value: object, text: str) -> None:
 
 def test_numbers_are_right_and_texts_left() -> None:
     text = format_table(["name", "p"], [["a", "long"], [0.5, 12.25]])
-    assert text.splitlines() == ["name          p", "a      0.500000", "long  12.250000"]
+    assert text.splitlines() == ["name          p", "a      0.500000", "long  12.2500"]
     assert format_table(["", ""], [["a"], [1]]) == "a  1"
     assert format_table(["p"], [[0.5]], digits=2) == "   p\n0.50"
+
+
+def test_points_are_aligned() -> None:
+    lines = format_table(["x", "y"], [[497.0, 58.0, None], [1.0, 0.5, 1.0]]).splitlines()
+    assert lines[1:] == ["497.000   1.000000", " 58.0000  0.500000", "          1.000000"]
 
 
 def test_long_tables_show_both_ends() -> None:

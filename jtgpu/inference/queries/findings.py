@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arrays import Bools, Floats, Ints
+from ...util.text_table import record_repr
 from ..evidence import read_known
 from ..results.rankings import Ranking
 from .information import TINY, kl_divergence
@@ -61,6 +62,8 @@ class Importance:
     kl_alone: float
     hellinger_alone: float
     shift_alone: float
+
+    __repr__ = record_repr
 
 
 def hellinger(p: Floats, q: Floats) -> float:

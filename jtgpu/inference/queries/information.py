@@ -18,6 +18,7 @@ from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arguments import choice
 from ...util.arrays import Floats
 from ...util.elementary import exps, logs
+from ...util.text_table import record_repr
 from ..results.rankings import Ranking, Scores
 from .joint import joint_of
 from .posteriors import scope_of
@@ -54,6 +55,8 @@ class Observation:
     expected_entropy: float
     gain: float
     expected_accuracy: float
+
+    __repr__ = record_repr
 
 
 def kl_divergence(p: Floats, q: Floats, log_q: Floats) -> float:

@@ -162,7 +162,7 @@ class Explanation(Printed, Mapping[str, str]):
     def _title(self) -> str:
         at = next(i for i, one in enumerate(self.ranked) if one is self)
         of = f", {at + 1} of the {len(self.ranked)} in .ranked" if len(self.ranked) > 1 else ""
-        return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.9g}{of}"
+        return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.6g}{of}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         names = [*self]
@@ -171,4 +171,4 @@ class Explanation(Printed, Mapping[str, str]):
     def __repr__(self) -> str:  # one line: explanations are also elements of `ranked`
         shown = ", ".join(f"{v}={s}" for v, s in itertools.islice(self.items(), 6))
         more = f", ... ({len(self)} in total)" if len(self) > 6 else ""
-        return f"Explanation({shown}{more}; log_joint={self.log_joint:.9g})"
+        return f"Explanation({shown}{more}; log_joint={self.log_joint:.6g})"

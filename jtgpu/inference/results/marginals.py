@@ -170,7 +170,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
     >>> import jtgpu
     >>> tree = jtgpu.load("asia").compile("cpu")
     >>> print(tree.posteriors({"xray": "yes"}, targets=["lung", "tub"]))
-    Posteriors of 2 variables, log_evidence=-2.20464166
+    Posteriors of 2 variables, log_evidence=-2.20464
     lung  yes 0.488711  no 0.511289
     tub   yes 0.092411  no 0.907589
     """
@@ -241,7 +241,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         return [*range(len(self._model))] if self._targets is None else [*self._targets]
 
     def _title(self) -> str:
-        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.9g}"
+        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.6g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         model, ids = self._model, self._ids()

@@ -227,7 +227,7 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
 
     def _title(self) -> str:
         return (
-            f"ExpectedCounts of {len(self)} variables in {self.rows:,} cases, log_likelihood={self.log_likelihood:.9g}"
+            f"ExpectedCounts of {len(self)} variables in {self.rows:,} cases, log_likelihood={self.log_likelihood:.6g}"
         )
 
     def _table(self) -> tuple[list[str], list[Any], int]:

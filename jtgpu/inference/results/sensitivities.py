@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import ArgumentError, ImpossibleEvidence
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, number, whole_number
-from ...util.text_table import quoted
+from ...util.text_table import quoted, record_repr
 from .printed import Printed, make_frame
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Parameter(NamedTuple):
     value: float
     derivative: float  # d P(target | evidence) / d value, with the rest of its row in proportion
     entry: tuple[int, ...]  # index into the CPT
+
+    __repr__ = record_repr
 
     def __str__(self) -> str:
         given = ", ".join(f"{quoted(v)} = {quoted(s)}" for v, s in self.given)
@@ -60,6 +62,8 @@ class Bar:
     high: float
     at_low: float
     at_high: float
+
+    __repr__ = record_repr
 
     @property
     def width(self) -> float:

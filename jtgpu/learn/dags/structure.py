@@ -103,7 +103,7 @@ class Structure:
 
     def _title(self) -> str:
         sizes = f"{counted(len(self.names), 'variable')}, {counted(len(self.arcs), 'arc')}"
-        return "; ".join([f"{sizes}, score {self.score:.2f}, {self.method}", *self._table.missing_lines()])
+        return "; ".join([f"{sizes}, score {self.score:.6g}, {self.method}", *self._table.missing_lines()])
 
     @property
     def missing(self) -> MissingReport:

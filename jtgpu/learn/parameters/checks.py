@@ -57,11 +57,11 @@ class PredictiveCheck(Printed):
     >>> fit = jtgpu.learn.fit(jtgpu.load("asia"), data)
     >>> print(jtgpu.learn.check(fit.network, data, ["smoke", "dysp"]))
     Counts of smoke, dysp in 500 rows, chi-squared 0.187035
-    smoke  dysp    observed    expected  deviation          z
-    yes    yes   137.000000  139.276327  10.023998  -0.227088
-    yes    no    113.000000  110.723673   9.284622   0.245172
-    no     yes    83.000000   80.627636   8.223503   0.288486
-    no     no    167.000000  169.372364  10.582928  -0.224169
+    smoke  dysp  observed  expected  deviation          z
+    yes    yes   137.000   139.276    10.0240   -0.227088
+    yes    no    113.000   110.724     9.28462   0.245172
+    no     yes    83.0000   80.6276    8.22350   0.288486
+    no     no    167.000   169.372    10.5829   -0.224169
     """
 
     def __init__(

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import DataError, ImpossibleEvidence, JtgpuError
 from ...util.arrays import Floats
+from ...util.text_table import record_repr
 from .coded_cases import Block
 from .expectation import Evaluation
 from .families import Sharing, log_score, maximise
@@ -37,6 +38,8 @@ class Iteration(NamedTuple):
     change: float  # of the objective; NaN is never used: 0 at the start
     seconds: float
     accelerated: bool  # whether the CPTs were extrapolated
+
+    __repr__ = record_repr
 
 
 class Rule(NamedTuple):

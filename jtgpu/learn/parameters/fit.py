@@ -323,4 +323,4 @@ def _listener(progress: bool | Progress | None) -> Progress:
 
 def _print_iteration(entry: Iteration) -> None:
     change = f", change {entry.change:.3g}" if entry.number and np.isfinite(entry.change) else ""
-    print(f"{entry.number}: objective {entry.objective:.9g}{change}, {entry.seconds:.2f} s", file=sys.stderr)
+    print(f"{entry.number}: objective {entry.objective:.6g}{change}, {entry.seconds:.2f} s", file=sys.stderr)

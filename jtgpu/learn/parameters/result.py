@@ -234,7 +234,7 @@ class Fit:
         lines = [
             f"Fit of {self.network!r}",
             f"  {sizes}: {how}{', interrupted' if self.interrupted else ''}",
-            f"  ln P(data) = {self.log_likelihood:.8g}, objective {self.objective:.8g}",
+            f"  ln P(data) = {self.log_likelihood:.6g}, objective {self.objective:.6g}",
         ]
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
         if self.n_impossible:
@@ -242,7 +242,7 @@ class Fit:
         if self.n_weightless:
             lines.append(f"  {self.n_weightless:,} {self._CASES} of weight 0 were left out")
         if len(self.restarts) > 1:
-            lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.8g}' for x in self.restarts)}")
+            lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.6g}' for x in self.restarts)}")
         for v, states in self.unseen.items():
             lines.append(f"  {v}: no row has {', '.join(map(repr, states))}")
         if empty := self.n_empty_rows:

@@ -21,7 +21,7 @@ def tree() -> jtgpu.JunctionTree:
 
 def test_posteriors_print_a_line_for_each_variable(tree: jtgpu.JunctionTree) -> None:
     lines = str(tree.posteriors(E)).splitlines()
-    assert lines[0] == "Posteriors of 8 variables, log_evidence=-2.20464166"
+    assert lines[0] == "Posteriors of 8 variables, log_evidence=-2.20464"
     assert lines[1] == "asia    yes 0.013156  no 0.986844"
     assert lines[4] == "lung    yes 0.488711  no 0.511289"
     assert len(lines) == 9
@@ -85,9 +85,9 @@ def test_rankings_print_their_records(tree: jtgpu.JunctionTree) -> None:
 def test_expected_counts_print_a_line_for_each_row_of_a_cpt(tree: jtgpu.JunctionTree) -> None:
     found = tree.expected_counts([{"smoke": "yes", "lung": "no"}, {"smoke": "yes"}], variables=["smoke", "lung"])
     assert str(found).splitlines() == [
-        "ExpectedCounts of 2 variables in 2 cases, log_likelihood=-1.49165488",
-        "smoke               yes 2.000000  no 0.000000",
-        "lung   smoke = yes  yes 0.100000  no 1.900000",
+        "ExpectedCounts of 2 variables in 2 cases, log_likelihood=-1.49165",
+        "smoke               yes 2.00000   no 0.000000",
+        "lung   smoke = yes  yes 0.100000  no 1.90000",
         "lung   smoke = no   yes 0.000000  no 0.000000",
     ]
     assert repr(found) == str(found)
@@ -136,3 +136,9 @@ def test_printed_names_can_be_typed_in_a_question() -> None:
     assert repr(tree.posterior("a=b")) == "P(\"a=b\") = {\"x|y\": 0.5, 'a \"z\"': 0.5}"
     with pytest.raises(jtgpu.UnknownVariable, match=r"no variable '\"Has Pets.\"'"):
         tree.ask('P(churn | "Has Pets?"=True)')
+
+
+def test_records_show_six_digits(tree: jtgpu.JunctionTree) -> None:
+    record = next(iter(tree.value_of_information("lung", E)))
+    assert repr(record).startswith("Observation(variable='")
+    assert f"gain={record.gain:.6g}, " in repr(record)

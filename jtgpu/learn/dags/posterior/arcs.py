@@ -14,7 +14,7 @@ from ....inference.results.printed import Printed, make_frame, to_frame_method, 
 from ....inference.results.rankings import Ranking
 from ....util.arguments import check_keywords, number, whole_number
 from ....util.arrays import Floats
-from ....util.text_table import counted
+from ....util.text_table import counted, record_repr
 from ..chains.diagnostics import standard_errors
 from ..constraints import variable_number
 from .averaging import PROPERTIES
@@ -107,6 +107,8 @@ class Arc:
     probability: float
     mcse: float
 
+    __repr__ = record_repr
+
     def __iter__(self) -> Iterator[Any]:
         return iter(astuple(self))
 
@@ -118,6 +120,8 @@ class ParentSet:
     parents: tuple[str, ...]
     probability: float
     mcse: float
+
+    __repr__ = record_repr
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.parents, self.probability, self.mcse))

@@ -331,10 +331,10 @@ class StructurePosterior(ArcProbabilities):
         lines = [f"{n} variables, {cases:,} cases, prior {self.prior}: {self.method}"]
         lines += self._record.table.missing_lines()
         if self.log_evidence is not None:
-            lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
+            lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6g}")
         lines.append(
             f"best graph: {counted(len(self.structure.arcs), 'arc')}, "
-            f"ln score {self.structure.score:.3f}, with its prior weight {self.map_score:.3f}"
+            f"ln score {self.structure.score:.6g}, with its prior weight {self.map_score:.6g}"
         )
         return "\n".join([*lines, *self._record.diagnostics.describe(float(self.mcse.values.max()))])
 
