@@ -294,16 +294,16 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
     @cached_property
     def _elsewhere(self) -> list[NDArray[np.float64]]:
         """The parts of P(target, evidence) and P(evidence) in which the parents have another configuration."""
-        found = [np.empty(len(self._flat)) for _ in self._partial]
+        parts = [np.empty(len(self._flat)) for _ in self._partial]
         for first, shape in zip(self._parameters.first.tolist(), self._parameters.shapes, strict=False):
             at = slice(first, first + math.prod(shape))
-            for partial, other in zip(self._partial, found, strict=True):
+            for partial, other in zip(self._partial, parts, strict=True):
                 row = (self._parameters.theta[at] * partial[at]).reshape(-1, shape[-1]).sum(axis=1)
                 before, after = np.cumsum(row), np.cumsum(row[::-1])[::-1]
                 before[1:], before[0] = before[:-1].copy(), 0.0
                 after[:-1], after[-1] = after[1:].copy(), 0.0
                 other[at] = np.repeat(before + after, shape[-1])
-        return found
+        return parts
 
     def top(self, n: int = 10) -> list[Parameter]:
         """Return the n parameters with the largest absolute derivatives, without those of derivative 0."""
