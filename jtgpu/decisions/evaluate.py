@@ -178,13 +178,13 @@ class Evaluator:
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """Of some configurations of a decision's information: P(option, goal | evidence), each row up to a factor; and
         whether each is possible."""
-        found = np.argwhere(rows)
-        states = np.full((len(found), len(self.net)), -1, np.int32)
+        chosen = np.argwhere(rows)
+        states = np.full((len(chosen), len(self.net)), -1, np.int32)
         if state is not None:
             states[:] = state
         known = list(self.scopes[d][:-1])
-        agree = ((states[:, known] < 0) | (states[:, known] == found)).all(axis=1)
-        states[:, known] = found
+        agree = ((states[:, known] < 0) | (states[:, known] == chosen)).all(axis=1)
+        states[:, known] = chosen
         result = self._cases(d, policies, states, goal)
         possible = agree & ~result.impossible
         return np.where(possible[:, None], result.posterior, 0.0), possible

@@ -175,7 +175,7 @@ def test_likelihoods_and_factors_of_any_size() -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_an_observed_state_of_likelihood_0_beside_factors_that_lose_digits(backend: BackendName) -> None:
+def test_an_observed_state_of_likelihood_0_and_factors_that_lose_digits(backend: BackendName) -> None:
     factors: list[Any] = [(("a", "b"), [[1e300, 1e-300], [1e-300, 1.0]])]
     tree = MarkovNetwork({"a": ["x", "y"], "b": ["x", "y"]}, factors).compile(backend)
     rows, zero = [{"a": "x"}, {"a": "y"}], [1.0, 0.0]
