@@ -193,4 +193,5 @@ def _add(found: Any, value: Any) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps({f"{g}: {name}": value if g == "close" else _digest(value) for g in sys.argv[1:] for name, value in GROUPS[g]()}))
+    made = ((g, name, value) for g in sys.argv[1:] for name, value in GROUPS[g]())
+    print(json.dumps({f"{g}: {name}": value if g == "close" else _digest(value) for g, name, value in made}))
