@@ -133,7 +133,7 @@ def close() -> Found:
     rng = np.random.default_rng(7)
     x = rng.normal(size=(400, 3))
     frame = {"a": x[:, 0], "b": x[:, 0] + 0.5 * x[:, 1], "c": x[:, 2] - 0.7 * x[:, 0]}
-    fit = learn.fit({"b": ["a"], "c": ["a"]}, frame, numbers="gaussian")
+    fit: Any = learn.fit({"b": ["a"], "c": ["a"]}, frame, numbers="gaussian")
     yield "fit", [fit.log_likelihood, *(x for v in "abc" for x in _gaussian(fit.network.gaussian(v)))]
     tree = fit.network.compile("cpu")
     post = tree.posterior("a", {"c": 1.5})
@@ -141,7 +141,7 @@ def close() -> Found:
     drawn = tree.sample(20, {"c": 1.5}, seed=3).to_frame()
     yield "samples", [float(v) for name in ("a", "b") for v in drawn[name]]
     holes = frame | {"b": np.where(np.arange(400) % 3, frame["b"], np.nan)}
-    em = learn.fit({"b": ["a"], "c": ["b"]}, holes, numbers="gaussian")
+    em: Any = learn.fit({"b": ["a"], "c": ["b"]}, holes, numbers="gaussian")
     yield "em", [em.log_likelihood, *(x for v in "abc" for x in _gaussian(em.network.gaussian(v)))]
 
 
