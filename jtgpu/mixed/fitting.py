@@ -39,7 +39,8 @@ class Pass(NamedTuple):
     change: float  # of the objective
     seconds: float
 
-    __repr__ = record_repr
+    def __repr__(self) -> str:  # a NamedTuple takes no assignment
+        return record_repr(self)
 
 
 class Strength(NamedTuple):

@@ -37,7 +37,8 @@ class Parameter(NamedTuple):
     derivative: float  # d P(target | evidence) / d value, with the rest of its row in proportion
     entry: tuple[int, ...]  # index into the CPT
 
-    __repr__ = record_repr
+    def __repr__(self) -> str:  # a NamedTuple takes no assignment
+        return record_repr(self)
 
     def __str__(self) -> str:
         given = ", ".join(f"{quoted(v)} = {quoted(s)}" for v, s in self.given)

@@ -39,7 +39,8 @@ class Iteration(NamedTuple):
     seconds: float
     accelerated: bool  # whether the CPTs were extrapolated
 
-    __repr__ = record_repr
+    def __repr__(self) -> str:  # a NamedTuple takes no assignment
+        return record_repr(self)
 
 
 class Rule(NamedTuple):

@@ -309,17 +309,17 @@ def _best(search: Incumbents, budget: Budget, cache: bool) -> OrderResult:
         search.begin_with(begun.order)
     rounds = anneal_until(search, budget, begun.rounds if begun is not None else 0)
     order, cost = search.assemble()
-    found = search.result(order, cost, "best")
+    result = search.result(order, cost, "best")
     if cache:  # perhaps another process has saved one meanwhile
         saved = store.recall(key, search.cards, search.neighbours, search.objective)
     is_better = saved is None or _key(cost, search.objective) < _key(saved.cost, search.objective)
     if saved is not None and not is_better:
         order, cost = saved.order, saved.cost
         if not by_steps:
-            found = search.result(order, cost, "saved", from_cache=True)
+            result = search.result(order, cost, "saved", from_cache=True)
     if cache and (is_better or not by_steps):
-        store.save(key, SavedOrder(order, cost, search.n_steps, found.lower_bound, found.optimal, rounds))
-    return found
+        store.save(key, SavedOrder(order, cost, search.n_steps, result.lower_bound, result.optimal, rounds))
+    return result
 
 
 def _saved(search: Incumbents) -> OrderResult:

@@ -86,7 +86,7 @@ class NumericTable(CodedTable):
 
     @cached_property
     def rounding(self) -> Floats:
-        """What the rounding of cells adds to the scaled values at most, (numbers,)."""
+        """The most that the rounding of cells adds to the scaled values, (numbers,)."""
         return np.asarray(CELL_ROUNDING * np.abs(self.values).max(axis=1) / self.scaled[1])
 
     @cached_property
