@@ -148,7 +148,7 @@ def close() -> Found:
     tree = net.compile("cpu")
     missing = frame | {"a": np.where(np.arange(400) % 5, frame["a"], np.nan)}
     for name, cases in (("fit", frame), ("EM", missing)):
-        fit = learn.fit(net, cases, iterations=5)
+        fit: Any = learn.fit(net, cases, iterations=5)
         yield name, [fit.log_likelihood / 400, *fit.network.compile("cpu").moments(["a", "b", "c"])]
     yield "evidence", [*tree.moments(["b", "c"], {"a": 0.3}), tree.posteriors({"b": 1.0})["e"]]
     drawn = tree.sample(50, {"c": 0.5}, seed=1).to_frame()
@@ -162,7 +162,7 @@ def close() -> Found:
     loads = {"load": np.random.default_rng(1).normal(2, 1.5, size=(5, 40))}
     answer = machine.compile("cpu").smooth(loads)
     yield "sequences", [answer["state"], machine.compile("cpu").predict(loads, steps=2).mean["load"]]
-    learnt = learn.fit(machine, loads, hidden="state", iterations=5)
+    learnt: Any = learn.fit(machine, loads, hidden="state", iterations=5)
     yield "EM of sequences", [learnt.log_likelihood / 200, learnt.network.gaussian("load").mean]
 
 
