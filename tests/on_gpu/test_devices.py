@@ -288,7 +288,7 @@ def test_a_plan_for_the_gpu_fits_the_gpu(gpu: Device) -> None:
     assert whole == net.plan().cost()
     limit = whole.bytes // 2
     with pytest.raises(TableTooLarge):
-        net.compile("gpu", memory_limit=limit)
+        net.compile("gpu", memory_limit=limit, whole=True)
     with net.compile("gpu", slices="auto", memory_limit=limit, devices=[0, 0]) as tree:
         assert isinstance(tree.plan, SlicedPlan)
         expected = net.compile("cpu").posteriors({"3": "1"})
